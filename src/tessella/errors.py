@@ -1,0 +1,25 @@
+"""One sentence for every wrong input: what was wrong; what would be right."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """The input was wrong. `str()` is the sentence that the command line prints after `error: ` (exit code 2)."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant, or None if nothing is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
+    """The error for a name that is not in a table, with the nearest one that is.
+
+    >>> str(unknown("method", "mdml", ["mdlm", "md4"], "tessella list methods"))
+    "unknown method 'mdml'; did you mean 'mdlm'? (all: tessella list methods)"
+    """
+    near = nearest(name, names)
+    hint = f"did you mean '{near}'? " if near else ""
+    return InputError(f"unknown {kind} '{name}'; {hint}(all: {see})")
