@@ -1,0 +1,69 @@
+# make demo, make test: all they need is Python 3.11 or newer, make and a package index.
+# The first call installs into .venv; a later one does so again only if pyproject.toml or constraints.txt changed.
+#   make demo PYTHON=python3.12              another Python
+#   make demo PIP="--extra-index-url URL"    another package index, e.g. one with CPU builds of torch
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP ?=
+BIN := .venv/bin
+INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolation -c constraints.txt $(PIP)
+
+.PHONY: help demo test test-long lint format docs clean
+.SILENT:
+
+help:
+	echo "make demo       train a small model here, compare it with n-grams, watch it write: 4 minutes"
+	echo "make test       every check and every test: within 12 minutes on 2 cores"
+	echo "make test-long  the tests that take minutes each"
+	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
+	echo "make docs       the documentation, as HTML, in docs/_build"
+	echo "make clean      removes .venv and everything that was made from the sources"
+
+demo: .venv/run.stamp
+	$(BIN)/tessella demo $(ARGS)
+
+# Two workers, one thread each: small tensors gain nothing from a second thread.
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-long: .venv/test.stamp
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m long $(ARGS)
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet . || { echo "not formatted; make format repairs it" >&2; exit 1; }
+	$(BIN)/codespell
+	out=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$out" >&2; exit 1; }
+	$(BIN)/pyright
+
+format: .venv/test.stamp
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+docs: .venv/docs.stamp
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	echo docs/_build/index.html
+
+clean:
+	rm -rf .venv docs/_build .pytest_cache .ruff_cache .import_linter_cache
+
+$(BIN)/python:
+	test -n "$(PYTHON)" || { echo "no Python 3.11 or newer found; name one: make PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	echo "installing into .venv (once; a minute or two)"
+	$(INSTALL) hatchling editables
+	$(INSTALL) -e .
+	touch $@
+
+.venv/test.stamp: .venv/run.stamp
+	echo "installing the tools for tests into .venv (once)"
+	$(INSTALL) -e '.[test,dev]'
+	touch $@
+
+.venv/docs.stamp: .venv/run.stamp
+	echo "installing the tools for the documentation into .venv (once)"
+	$(INSTALL) -e '.[docs]'
+	touch $@
