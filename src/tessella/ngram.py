@@ -1,0 +1,102 @@
+"""Interpolated n-gram models: the plain baseline that stands beside a small model.
+
+    p_m(x_i | x_<i) = sum_{k=0..m} w_mk f_k(x_i | x_{i-k+1}..x_{i-1})
+
+with f_0 = 1/V and f_k the relative frequency in the train split. The weights are those of deleted interpolation (Jelinek
+and Mercer, 1980): for each m, the ones under which the validation split is likeliest, found by EM. Where a row has fewer
+than m - 1 tokens before x_i, or the train split never continues that context, the longest order that is defined stands in
+for m. So every p_m( . | context) sums to one, a row's probability is exact, and like the diffusion model it sees nothing
+outside its own row.
+"""
+
+import numpy as np
+
+EM_GAP, EM_STEPS = 1e-4, 2000  # nats per token
+
+
+class NGrams:
+    """Models of the orders 1 to `order`, fitted together on rows of tokens.
+
+    Rows are integers, (N, L), or (L,) for one long row; an entry below zero is padding: it counts for nothing and no
+    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, from the uniform law upwards.
+    """
+
+    def __init__(self, train, validation, vocabulary: int, order: int = 4):
+        if vocabulary**order >= 2**63:
+            raise ValueError(f"{vocabulary} tokens to the power {order} do not fit 64 bits; use a lower order")
+        self.vocabulary, self.order = vocabulary, order
+        train = _rows(train)
+        self._tables = [self._count(train, k) for k in range(1, order + 1)]
+        frequencies = self._frequencies(_rows(validation))
+        self.weights = [_em(frequencies[: m + 1]) for m in range(order + 1)]
+
+    def log_prob(self, rows, order: int | None = None) -> np.ndarray:
+        """log p_m(x_i | x_<i) of every token in nats, shape as `rows`; zero at padding."""
+        tokens = _rows(rows)
+        frequencies = self._frequencies(tokens)[: (self.order if order is None else order) + 1]
+        defined = (~np.isnan(frequencies)).sum(0) - 1  # contexts are nested: orders 0..m are defined
+        p = np.ones(tokens.shape)
+        for m in np.unique(defined[defined >= 0]):
+            here = defined == m
+            p[here] = self.weights[m] @ frequencies[: m + 1, here]
+        return np.log(p).reshape(np.shape(rows))
+
+    def nats(self, rows, order: int | None = None) -> np.ndarray:
+        """-log p_m of each row, (N,): exact, so differences with another model on the same rows are paired."""
+        return -_rows(self.log_prob(rows, order)).sum(1)
+
+    def _keys(self, tokens: np.ndarray, k: int) -> np.ndarray:
+        """The k tokens that end at each position as one integer, (N, L); -1 where fewer are there."""
+        keys = np.zeros(tokens.shape, np.int64)
+        for back in range(k - 1, -1, -1):
+            shifted = np.full(tokens.shape, -1, np.int64)
+            shifted[:, back:] = tokens[:, : tokens.shape[1] - back]
+            keys = np.where((keys < 0) | (shifted < 0), -1, keys * self.vocabulary + shifted)
+        return keys
+
+    def _count(self, tokens: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+        """The k-grams and how often each occurs, then the same for their contexts: sorted, for binary search."""
+        keys = self._keys(tokens, k)
+        keys = keys[keys >= 0]
+        return *np.unique(keys, return_counts=True), *np.unique(keys // self.vocabulary, return_counts=True)
+
+    def _frequencies(self, tokens: np.ndarray) -> np.ndarray:
+        """f_k at every position, (order + 1, N, L); nan where the context is unseen or cut off."""
+        found = np.full((self.order + 1, *tokens.shape), np.nan)
+        found[0][tokens >= 0] = 1 / self.vocabulary
+        for k, (grams, times, contexts, totals) in enumerate(self._tables, 1):
+            keys = self._keys(tokens, k)
+            here = keys >= 0
+            total = _look_up(contexts, totals, keys[here] // self.vocabulary)
+            with np.errstate(invalid="ignore"):
+                found[k][here] = _look_up(grams, times, keys[here]) / total  # 0 / 0: the context is unseen
+        return found
+
+
+def _rows(tokens) -> np.ndarray:
+    return np.atleast_2d(np.asarray(tokens))
+
+
+def _look_up(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The value at each wanted key, 0.0 where there is none."""
+    if not len(keys):
+        return np.zeros(len(wanted))
+    at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], 0).astype(float)
+
+
+def _em(frequencies: np.ndarray) -> np.ndarray:
+    """The mixture weights, (m + 1,), that make the positions where all m + 1 frequencies are defined likeliest."""
+    columns = frequencies.reshape(len(frequencies), -1)
+    columns = columns[:, ~np.isnan(columns).any(0)]
+    weights = np.full(len(columns), 1 / len(columns))
+    if not columns.shape[1]:
+        return weights
+    for _ in range(EM_STEPS):
+        gradient = (columns / (weights @ columns)).mean(1)
+        if (
+            gradient.max() < 1 + EM_GAP
+        ):  # the mean log-likelihood is concave: no weights gain more than max gradient - 1
+            break
+        weights = weights * gradient
+    return weights
