@@ -45,7 +45,7 @@ def test_equals_counting_by_hand(chain):
 
 
 def test_weights_are_the_best_on_validation(chain):
-    """No other mixture makes the validation rows likelier by more than 1e-4 nats per token, not even one found blindly."""
+    """No other mixture makes the validation rows likelier by more than 1e-4 nats per token."""
     train, validation = chain[:30], chain[30:200]
     grams = NGrams(train, validation, V, order=3)
     frequencies = grams._frequencies(validation)[:, :, 2:].reshape(4, -1)

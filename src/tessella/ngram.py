@@ -2,11 +2,11 @@
 
     p_m(x_i | x_<i) = sum_{k=0..m} w_mk f_k(x_i | x_{i-k+1}..x_{i-1})
 
-with f_0 = 1/V and f_k the relative frequency in the train split. The weights are those of deleted interpolation (Jelinek
-and Mercer, 1980): for each m, the ones under which the validation split is likeliest, found by EM. Where a row has fewer
-than m - 1 tokens before x_i, or the train split never continues that context, the longest order that is defined stands in
-for m. So every p_m( . | context) sums to one, a row's probability is exact, and like the diffusion model it sees nothing
-outside its own row.
+with f_0 = 1/V and f_k the relative frequency in the train split. The weights are those of deleted interpolation
+(Jelinek and Mercer, 1980): for each m, the ones under which the validation split is likeliest, found by EM. Where a row
+has fewer than m - 1 tokens before x_i, or the train split never continues that context, the longest order that is
+defined stands in for m. So every p_m( . | context) sums to one, a row's probability is exact, and like the diffusion
+model it sees nothing outside its own row.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ class NGrams:
     """Models of the orders 1 to `order`, fitted together on rows of tokens.
 
     Rows are integers, (N, L), or (L,) for one long row; an entry below zero is padding: it counts for nothing and no
-    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, from the uniform law upwards.
+    context reaches over it. `weights[m]`, shape (m + 1,), interpolates the model of order m, the uniform law first.
     """
 
     def __init__(self, train, validation, vocabulary: int, order: int = 4):
