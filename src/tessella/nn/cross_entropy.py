@@ -1,0 +1,122 @@
+"""The cross-entropy of chosen positions, without ever holding their logits all at once.
+
+At 50,000 states the head and the softmax are four fifths of a training step and most of its memory. Three things make
+them cheap: only the positions that are read come here; the rows are taken in chunks whose logits stay in cache; and the
+gradients are made in the forward pass, while the logits are still there, so that nothing of size (N, K) is kept.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+CHUNK = 128  # rows whose logits exist at one time
+LARGE = 1 << 22  # N * K from which the logits are taken in chunks
+
+
+def cross_entropy(
+    network: Any,
+    h: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    exclude: int | None = None,
+) -> Tensor:
+    """weight * -log softmax(head(h))[target], (N,) nats in float32 (float64 if `h` is).
+
+    h (N, D) hidden states, target (N,) states, weight (N,). The state `exclude` has probability 0: its column of the
+    head does not take part (the mask, which is never a prediction).
+    """
+    head = network.head
+    if isinstance(head, nn.Linear) and len(h) * head.out_features >= LARGE:
+        return chunked(h, head.weight, head.bias, target, weight, exclude)  # pyright: ignore[reportCallIssue]
+    logits = head(h)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if exclude is not None:
+        out = torch.arange(logits.shape[-1], device=logits.device) == exclude
+        logits = logits.masked_fill(out, -torch.inf)
+    nll = F.cross_entropy(logits, target, reduction="none")
+    return nll if weight is None else weight * nll
+
+
+@torch.compiler.disable  # the number of masked positions differs in every batch: compiling would only recompile
+def chunked(
+    h: Tensor, W: Tensor, b: Tensor | None, target: Tensor, weight: Tensor | None = None, exclude: int | None = None
+) -> Tensor:
+    """`cross_entropy` for the head h W' + b, W (K, D), b (K,) or None, in chunks of rows."""
+    kind, compute = h.device.type, torch.promote_types(h.dtype, W.dtype)
+    if torch.is_autocast_enabled(kind):
+        compute = torch.get_autocast_dtype(kind)
+    return _Chunked.apply(h, W, b, target, weight, exclude, compute)
+
+
+class _Chunked(torch.autograd.Function):
+    """Rows n, states k: nll_n = w_n (lse_n - z_{n, target}); d nll_n / d z_nk = w_n (softmax_nk - [k = target_n])."""
+
+    @staticmethod
+    def forward(ctx, h, W, b, target, weight, exclude, compute):
+        ctx.exclude, ctx.compute = exclude, compute
+        with torch.autocast(h.device.type, enabled=False):
+            nll, *ctx.gradients = _sweep(h, W, b, target, weight, exclude, compute, ctx.needs_input_grad[:3])
+        ctx.save_for_backward(h, W, b, target, weight, nll)
+        return nll if weight is None else nll * weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        h, W, b, target, weight, nll = ctx.saved_tensors
+        made, ctx.gradients = ctx.gradients, None  # scaled in place and given away; a second backward makes them anew
+        if made is not None and (grad == grad[:1]).all():  # a sum or a mean: one number for all rows
+            made = [None if g is None else g.mul_(grad[0]) if len(grad) else g for g in made]
+        else:
+            row = grad if weight is None else grad * weight
+            with torch.autocast(h.device.type, enabled=False):
+                _, *made = _sweep(h, W, b, target, row, ctx.exclude, ctx.compute, ctx.needs_input_grad[:3])
+        dh, dW, db = (None if g is None else g.to(p.dtype) for g, p in zip(made, (h, W, b)))
+        return dh, dW, db, None, (grad * nll if ctx.needs_input_grad[4] else None), None, None
+
+
+def _sweep(h, W, b, target, weight, exclude, compute, needed):
+    """nll (N,), unweighted, and the gradients of sum(weight * nll) for h, W, b where `needed`, else None."""
+    N, K = len(h), len(W)
+    full = torch.promote_types(compute, torch.float32)
+    nll = torch.empty(N, dtype=full, device=h.device)
+    dh = torch.empty_like(h, dtype=full) if needed[0] else None
+    dW = torch.zeros_like(W, dtype=full) if needed[1] else None
+    db = torch.zeros_like(b, dtype=full) if needed[2] and b is not None else None
+    h_, W_ = h.to(compute), W.to(compute)
+    logits = torch.empty(min(N, CHUNK), K, dtype=full, device=h.device)
+    for start in range(0, N, CHUNK):
+        i = slice(start, min(start + CHUNK, N))
+        z, y = logits[: i.stop - start], target[i, None]
+        if compute == full:
+            torch.mm(h_[i], W_.T, out=z)
+        else:
+            z.copy_(h_[i] @ W_.T)
+        if b is not None:
+            z += b
+        if exclude is not None:
+            z[:, exclude] = -torch.inf
+        top = z.amax(-1, keepdim=True)
+        picked = z.gather(1, y) - top
+        z.sub_(top).exp_()
+        total = z.sum(-1, keepdim=True)
+        nll[i] = (total.log() - picked)[:, 0]
+        if not any(needed):
+            continue
+        scale = 1 / total if weight is None else weight[i, None] / total
+        z *= scale
+        z.scatter_add_(1, y, -(torch.ones_like(scale) if weight is None else weight[i, None].to(full)))
+        g = z.to(compute)
+        if dh is not None:
+            dh[i] = g @ W_
+        if dW is not None:
+            if compute == full:
+                dW.addmm_(g.T, h_[i])
+            else:
+                dW += g.T @ h_[i]
+        if db is not None:
+            db += z.sum(0)
+    return nll, dh, dW, db

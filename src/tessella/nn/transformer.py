@@ -1,0 +1,246 @@
+"""A bidirectional transformer that reads a sequence of states and returns, per position, one logit per state.
+
+The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
+positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time,
+adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant.
+Published weights load by renaming keys.
+
+`features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
+positions that are read.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from tessella.errors import InputError
+
+
+@dataclass(frozen=True)
+class Net:
+    """The size of a network.
+
+    `conv` is the kernel of a short depthwise convolution in each block (odd; 0 = none, as in published checkpoints):
+    a small model learns far sooner with it. `condition` is the width of the time embedding. `checkpoint` recomputes
+    each block in the backward pass, which trades a third more work for memory.
+    """
+
+    layers: int = 6
+    hidden: int = 256
+    heads: int = 8
+    length: int = 256
+    conv: int = 0
+    dropout: float = 0.0
+    condition: int = 128
+    checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "length", "condition"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--net.{name} is {getattr(self, name)}; it must be a whole number of 1 or more")
+        if self.hidden % (2 * self.heads):
+            raise InputError(
+                f"--net.hidden {self.hidden} does not split into --net.heads {self.heads} of an even width; "
+                f"try --net.hidden {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
+            )
+        if self.conv < 0 or (self.conv and self.conv % 2 == 0):
+            raise InputError(f"--net.conv is {self.conv}; it must be an odd number, or 0 for no convolution")
+        if not 0.0 <= self.dropout < 1.0:
+            raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
+
+
+def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
+    """(2, length, width / 2): cos and sin of position times frequency (Su et al. 2021), float32."""
+    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
+    return torch.stack((angle.cos(), angle.sin())).float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the pairs (i, i + width / 2) of the last axis of x (B, L, *, width) by the angle of their position;
+    cos and sin broadcast to (B, L, *, width / 2)."""
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+class TimeEmbedding(nn.Module):
+    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP, then SiLU."""
+
+    def __init__(self, width: int, waves: int = 256):
+        super().__init__()
+        self.waves = waves
+        self.mlp = nn.Sequential(nn.Linear(waves, width), nn.SiLU(), nn.Linear(width, width))
+
+    def sinusoid(self, time: Tensor) -> Tensor:
+        half = self.waves // 2
+        frequency = torch.exp(-math.log(1e4) / half * torch.arange(half, device=time.device, dtype=torch.float32))
+        angle = time.float()[..., None] * frequency
+        return torch.cat((angle.cos(), angle.sin()), -1)
+
+    def forward(self, time: Tensor) -> Tensor:
+        return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
+
+
+class Modulation(nn.Linear):
+    """adaLN: the embedding of the time -> `parts` vectors (B or 1, L or 1, D). Zero at the start, as in DiT.
+
+    It is computed for the distinct times `c` (U, condition) and then given to the positions by `where`, an index
+    that broadcasts to (B, L).
+    """
+
+    def __init__(self, condition: int, hidden: int, parts: int):
+        super().__init__(condition, parts * hidden)
+        self.parts = parts
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, c: Tensor, where: Tensor) -> tuple[Tensor, ...]:
+        return super().forward(c)[where].chunk(self.parts, -1)
+
+
+def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
+    return h if scale is None else h * (1 + scale) + shift
+
+
+def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
+    return x + branch if gate is None else x + gate * branch
+
+
+class ShortConv(nn.Module):
+    """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends."""
+
+    def __init__(self, hidden: int, kernel: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(kernel, hidden))
+
+    def forward(self, x: Tensor, segments: Tensor | None) -> Tensor:
+        reach, L = len(self.weight) // 2, x.shape[1]
+        if segments is None:
+            weight = self.weight.T[:, None].to(x.dtype)
+            return F.conv1d(x.mT, weight, padding=reach, groups=x.shape[-1]).mT
+        padded = F.pad(x, (0, 0, reach, reach))
+        other = F.pad(segments, (reach, reach), value=-1)
+        out = torch.zeros_like(x)
+        for d, w in enumerate(self.weight):
+            out = out + w * padded[:, d : d + L] * (other[:, d : d + L] == segments)[..., None]
+        return out
+
+
+class Block(nn.Module):
+    """Attention and MLP, each a residual branch behind a layer norm."""
+
+    def __init__(self, net: Net, time: bool, bias: bool):
+        super().__init__()
+        D = net.hidden
+        self.heads, self.dropout = net.heads, net.dropout
+        self.norm1 = nn.LayerNorm(D, bias=bias)
+        self.conv = ShortConv(D, net.conv) if net.conv else None
+        self.qkv = nn.Linear(D, 3 * D, bias=False)
+        self.out = nn.Linear(D, D, bias=False)
+        self.norm2 = nn.LayerNorm(D, bias=bias)
+        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+        self.modulation = Modulation(net.condition, D, 6) if time else None
+
+    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Tensor | None) -> Tensor:
+        B, L, D = x.shape
+        qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
+        cos, sin = (r[:, None, None].to(qkv.dtype) for r in rotary)
+        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)
+        q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
+        return self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=attend).transpose(1, 2).reshape(B, L, D))
+
+    def forward(self, x, rotary, time, segments=None, attend=None) -> Tensor:
+        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); attend: (B, 1, L, L) bool or None."""
+        shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
+        h = modulate(self.norm1(x), shift1, scale1)
+        if self.conv is not None:
+            h = h + self.conv(h, segments)
+        x = add(x, gate1, F.dropout(self.attention(h, rotary, attend), self.dropout, self.training))
+        h = modulate(self.norm2(x), shift2, scale2)
+        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training))
+
+
+class DiT(nn.Module):
+    """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
+
+    `states` is K, the mask included. With `time` the network is told the time of each row or position. `bias` gives
+    the layer norms a bias (RADD's checkpoints have one).
+    """
+
+    def __init__(self, net: Net, states: int, time: bool = False, bias: bool = False):
+        super().__init__()
+        self.net, self.states, self.time_conditioned = net, states, time
+        D = net.hidden
+        self.embedding = nn.Embedding(states, D)
+        self.time = TimeEmbedding(net.condition) if time else None
+        self.blocks = nn.ModuleList(Block(net, time, bias) for _ in range(net.layers))
+        self.norm = nn.LayerNorm(D, bias=bias)
+        self.modulation = Modulation(net.condition, D, 2) if time else None
+        self.head = nn.Linear(D, states)
+        self.register_buffer("rotary", rotary_table(net.length, D // net.heads), persistent=False)
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Head and adaLN start at zero, so that the first prediction is uniform; the branches add variance 1 in all."""
+        for name, p in self.named_parameters():
+            if p.ndim == 2 and not name.startswith("head") and "modulation" not in name and "conv" not in name:
+                last = name.endswith(("out.weight", "mlp.2.weight"))  # of a residual branch
+                std = 1.0 if name.startswith("embedding") else p.shape[1] ** -0.5
+                nn.init.normal_(p, std=std / math.sqrt(2 * self.net.layers) if last else std)
+            elif not name.endswith("weight"):
+                nn.init.zeros_(p)
+        nn.init.zeros_(self.head.weight)
+
+    def features(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Tensor:
+        """The hidden states (B, L, D) that `head` reads.
+
+        x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
+        (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`.
+        """
+        if x.shape[1] > self.net.length:
+            raise InputError(f"the input has {x.shape[1]} positions; the network was built for {self.net.length}")
+        if (time is None) == self.time_conditioned:
+            raise InputError(
+                "this network is conditioned on the time; give it one"
+                if self.time_conditioned
+                else "this network is time-free; build it with time=True to give it one"
+            )
+        if condition is not None:
+            raise InputError("this network has no classes; give no condition")
+        cos, sin = self.rotary[:, : x.shape[1]]
+        c = () if time is None else self.embed_time(time)
+        attend = None if segments is None else (segments[:, :, None] == segments[:, None, :])[:, None]
+        h = self.embedding(x)
+        for block in self.blocks:
+            if self.net.checkpoint and torch.is_grad_enabled():
+                h = checkpoint(block, h, (cos, sin), c, segments, attend, use_reentrant=False)
+            else:
+                h = block(h, (cos, sin), c, segments, attend)
+        return modulate(self.norm(h), *(self.modulation(*c) if self.modulation else (None, None)))
+
+    def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor]:
+        """The embeddings (U, condition) of the distinct times, and which of them each row or position has."""
+        if time.ndim == 2:
+            distinct, where = time.unique(return_inverse=True)
+        else:  # one per row: few enough, and `unique` would wait for the device
+            distinct = time.reshape(-1)
+            where = torch.arange(len(distinct), device=time.device)[:, None]
+        assert self.time is not None
+        return self.time(distinct), where
+
+    def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
+        """Logits (B, L, K) at every position: for small K and for tests."""
+        return self.head(self.features(x, time, **kwargs))

@@ -1,0 +1,198 @@
+"""The transformer: equal to the published one on its weights, and blind to what it must not see."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tessella.errors import InputError
+from tessella.nn import DiT, Net
+from tessella.nn.transformer import rotary_table, rotate
+
+RENAME = [  # published key -> ours, in order
+    ("vocab_embed.embedding", "embedding.weight"),
+    ("sigma_map.mlp", "time.mlp"),
+    ("output_layer.norm_final", "norm"),
+    ("output_layer.linear", "head"),
+    ("output_layer.adaLN_modulation", "modulation"),
+    ("adaLN_modulation", "modulation"),
+    ("attn_qkv", "qkv"),
+    ("attn_out", "out"),
+]
+
+
+def rename(weights):
+    def ours(key):
+        for old, new in RENAME:
+            key = key.replace(old, new)
+        return key
+
+    return {ours(k): v for k, v in weights.items() if k != "rotary_emb.inv_freq"}
+
+
+class Golden:
+    def __init__(self, folder):
+        self.folder = folder
+        self.index = {c["name"]: c for c in json.loads((folder / "index.json").read_text())["cases"]}
+
+    def load(self, name):
+        return load_file(self.folder / f"{name}.safetensors")
+
+    def tolerance(self, name):
+        t = self.index[name]["suggested_tolerance"]
+        return {"atol": t["atol"], "rtol": t["rtol"]}
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return Golden(shared / "golden" / "torch")
+
+
+@pytest.fixture(scope="module")
+def published(golden):
+    net = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32, dropout=0.1), states=54, time=True)
+    net.load_state_dict(rename(golden.load("mdlm__weights")))
+    return net.eval()
+
+
+@pytest.mark.parametrize("case", ["mdlm__forward_subs_tc_true", "mdlm__forward_subs_tc_false"])
+def test_logits_equal_the_published_network(golden, published, case):
+    c = golden.load(case)
+    torch.testing.assert_close(published(c["xt"], c["sigma_used"]), c["logits"], **golden.tolerance(case))
+    per_position = c["sigma_used"][:, None].expand(c["xt"].shape)
+    torch.testing.assert_close(published(c["xt"], per_position), c["logits"], **golden.tolerance(case))
+
+
+def test_hidden_states_equal_the_published_ones(golden, published):
+    case = golden.load("mdlm__hidden_states")
+    seen = []
+    hooks = [b.register_forward_hook(lambda m, i, out: seen.append(out)) for b in published.blocks]
+    out = published(case["xt"], case["sigma"])
+    for hook in hooks:
+        hook.remove()
+    got = [published.embedding(case["xt"]), published.time(case["sigma"]), *seen, out]
+    for name, value in zip(["embed", "c", "block0", "block1", "out"], got):
+        torch.testing.assert_close(value, case[name], **golden.tolerance("mdlm__hidden_states"))
+
+
+def test_rotary_equals_the_published_one(golden):
+    case, tolerance = golden.load("mdlm__rotary"), golden.tolerance("mdlm__rotary")
+    cos, sin = rotary_table(24, 16)
+    torch.testing.assert_close(torch.cat((cos, cos), -1), case["cos"], **tolerance)
+    torch.testing.assert_close(torch.cat((sin, sin), -1), case["sin"], **tolerance)
+    qkv = case["qkv_in"]
+    rotated = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None])
+    torch.testing.assert_close(torch.cat((rotated, qkv[:, :, 2:]), 2), case["qkv_out"], **tolerance)
+
+
+def test_time_embedding_equals_the_published_one(golden, published):
+    case, tolerance = golden.load("mdlm__time_embedding"), golden.tolerance("mdlm__time_embedding")
+    torch.testing.assert_close(published.time.sinusoid(case["sigma"]), case["sinusoid"], **tolerance)
+    torch.testing.assert_close(published.time(case["sigma"]), case["cond_c"], **tolerance)
+
+
+def test_time_free_network_equals_radd(golden):
+    net = DiT(Net(layers=2, hidden=64, heads=4, length=24), states=54, bias=True)
+    net.load_state_dict(rename(golden.load("radd__weights")))
+    case = golden.load("radd__forward")
+    torch.testing.assert_close(net.eval()(case["xt"]), case["logits"], **golden.tolerance("radd__forward"))
+
+
+def busy(net):
+    """The same network with every parameter that starts at zero, moved: so that tests see all of it."""
+    with torch.no_grad():
+        for p in net.parameters():
+            p += 0.1 * torch.randn_like(p)
+    return net.double().eval()
+
+
+@pytest.mark.parametrize("conv", [0, 7])
+@pytest.mark.parametrize("time", [False, True])
+def test_packed_documents_do_not_see_each_other(conv, time):
+    torch.manual_seed(0)
+    net = busy(DiT(Net(layers=2, hidden=32, heads=2, length=16, conv=conv), states=5, time=time))
+    a, b = torch.randint(5, (1, 5)), torch.randint(5, (1, 11))
+    t = torch.tensor([0.3], dtype=torch.float64) if time else None
+    segments = torch.tensor([[0] * 5 + [3] * 11])
+    packed = net(torch.cat((a, b), 1), t, segments=segments)
+    # rotary positions are relative, so a document is the same wherever it stands
+    torch.testing.assert_close(packed, torch.cat((net(a, t), net(b, t)), 1), atol=1e-6, rtol=1e-6)
+    alone = net(torch.cat((a, b), 1), t, segments=torch.zeros_like(segments))
+    torch.testing.assert_close(alone, net(torch.cat((a, b), 1), t))
+
+
+def test_times_per_position_are_the_times_of_the_positions():
+    torch.manual_seed(0)
+    net = busy(DiT(Net(layers=1, hidden=32, heads=2, length=8), states=5, time=True))
+    with torch.no_grad():
+        net.blocks[0].out.weight.zero_()  # without attention a position depends on its own time only
+    x, t = torch.randint(5, (2, 8)), torch.rand(2, 8, dtype=torch.float64).round(decimals=1)
+    mixed = net(x, t)
+    for b in range(2):
+        for i in range(8):
+            torch.testing.assert_close(mixed[b, i], net(x, t[b, i])[b, i])
+
+
+def test_a_network_starts_uniform_and_time_free_ones_have_no_adaln():
+    x = torch.randint(5, (2, 8))
+    size = Net(layers=2, hidden=32, heads=2, length=8, conv=3)
+    assert (DiT(size, 5, time=True)(x, torch.zeros(2)) == 0).all()
+    free = DiT(size, 5)
+    assert (free(x) == 0).all()
+    assert not [n for n, _ in free.named_parameters() if "modulation" in n or "time" in n]
+
+
+@pytest.mark.parametrize("time", [False, True])
+def test_checkpointing_changes_no_gradient(time):
+    x, t = torch.randint(5, (2, 8)), torch.rand(2) if time else None
+    gradients = []
+    for flag in (False, True):
+        torch.manual_seed(0)
+        net = DiT(Net(layers=2, hidden=32, heads=2, length=8, conv=3, dropout=0.2, checkpoint=flag), 5, time=time)
+        busy(net).float().train()
+        torch.manual_seed(1)
+        net(x, t).square().sum().backward()
+        gradients.append([p.grad for p in net.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_autocast_keeps_the_residual_stream_and_the_norms_in_float32():
+    net = DiT(Net(layers=2, hidden=64, heads=4, length=16, conv=7), states=9, time=True)
+    x, t = torch.randint(9, (2, 16)), torch.rand(2)
+    seen = []
+    for module in net.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.register_forward_hook(lambda m, i, out: seen.append((i[0].dtype, out.dtype)))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = net.features(x, t)
+    assert set(seen) == {(torch.float32, torch.float32)}
+    torch.testing.assert_close(low, net.features(x, t), atol=0.1, rtol=0.1)
+
+
+def test_features_made_for_sampling_do_not_spoil_training():
+    net = DiT(Net(layers=1, hidden=32, heads=2, length=8), states=5)
+    x = torch.randint(5, (2, 8))
+    with torch.inference_mode():
+        net(x)
+    net(x).sum().backward()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"layers": 0}, {"hidden": 100, "heads": 8}, {"conv": 4}, {"conv": -1}, {"dropout": 1.0}, {"length": 0}],
+)
+def test_impossible_sizes_are_said(wrong):
+    with pytest.raises(InputError):
+        Net(**wrong)
+
+
+def test_wrong_inputs_are_said():
+    size = Net(layers=1, hidden=32, heads=2, length=8)
+    x = torch.zeros(1, 9, dtype=torch.long)
+    with pytest.raises(InputError, match="9 positions"):
+        DiT(size, 5)(x)
+    with pytest.raises(InputError, match="time-free"):
+        DiT(size, 5)(x[:, :8], torch.zeros(1))
+    with pytest.raises(InputError, match="conditioned"):
+        DiT(size, 5, time=True)(x[:, :8])
