@@ -105,7 +105,7 @@ class Modulation(nn.Linear):
 
 
 def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
-    return h if scale is None else h * (1 + scale) + shift
+    return h if shift is None or scale is None else h * (1 + scale) + shift
 
 
 def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
