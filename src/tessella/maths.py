@@ -1,0 +1,167 @@
+"""Pure functions under everything: logarithms that are safe at zero, exact draws, stratified times.
+
+No other module takes the logarithm of a probability, and no other module turns random bits into tokens.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Source(Protocol):
+    """Where random draws come from when not from a `torch.Generator`.
+
+    `Shard` gives one rank its rows of the draws for the whole batch. `exact.Script`, which also has `bernoulli(p)` and
+    `categorical(p, at)`, enumerates the outcomes of a sampler's step.
+    """
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
+
+
+Randomness = torch.Generator | Sequence[torch.Generator] | Source | None
+
+
+# ---------------------------------------------------------------------------------------------- logarithms at zero
+def xlogy(x: Tensor, y: Tensor) -> Tensor:
+    """x log y with 0 log 0 = 0, in its gradients too (`torch.special.xlogy(p, p)` has nan there)."""
+    positive = x > 0
+    return torch.where(positive, x * torch.where(positive, y, 1.0).log(), 0.0)
+
+
+def kl(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) in nats over the last axis, (*, K), (*, K) -> (*). Infinite where q = 0 < p."""
+    return (xlogy(p, p) - xlogy(p, q)).sum(-1)
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    """log(1 - e^-x) for x > 0 without cancellation: e.g. log(1 - alpha) from sigma = -log alpha."""
+    small = x < 0.6931471805599453
+    return torch.where(
+        small,
+        torch.log(-torch.expm1(-torch.where(small, x, 1.0))),
+        torch.log1p(-torch.exp(-torch.where(small, 1.0, x))),
+    )
+
+
+def score_entropy(u: Tensor, v: Tensor) -> Tensor:
+    """v - u + u log(u / v), elementwise: the Bregman divergence of x log x between ratios u (the truth) and v, nats.
+
+    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u; where u = 0 it is v.
+    """
+    positive = u > 0
+    excess = torch.where(positive, (v - u) / torch.where(positive, u, 1.0), 0.0)
+    return torch.where(positive, u * (excess - excess.log1p()), v)
+
+
+def binomial_tail(n: Tensor, k: Tensor, p: float) -> Tensor:
+    """P(Binomial(n, p) >= k), elementwise for integer tensors n, k: (*) -> (*) float64."""
+    j = torch.arange(int(n.max()) + 1, device=n.device)
+    log_pmf, beyond = _binomial_log_pmf(n[..., None], j, p), j < k[..., None]
+    return log_pmf.exp().masked_fill(beyond | (j > n[..., None]), 0.0).sum(-1)
+
+
+def binomial_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+    """P(Binomial(n, p) = k), elementwise for integer tensors n >= k: (*) -> (*) float64."""
+    return _binomial_log_pmf(n, k, p).exp()
+
+
+def _binomial_log_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+    n, k = n.double(), k.double()
+    choose = (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).clamp_min(1.0).lgamma()
+    return choose + torch.xlogy(k, p) + torch.xlogy((n - k).clamp_min(0.0), 1 - p)
+
+
+def normalise(weights: Tensor) -> Tensor:
+    """Non-negative weights as a law over the last axis; a row of zeros (an impossible condition) stays zero."""
+    total = weights.sum(-1, keepdim=True)
+    positive = total > 0
+    return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)
+
+
+# ---------------------------------------------------------------------------------------------- exact draws
+def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """Uniforms in [0, 1) with 53 random bits, float64.
+
+    A list of generators gives row b of the first axis its own stream, so that what a row draws does not depend on the
+    batch it is in.
+    """
+    if generator is None or isinstance(generator, torch.Generator):
+        where = generator.device if generator is not None else device
+        return torch.rand(*shape, generator=generator, device=where, dtype=torch.float64).to(device or where)
+    if isinstance(generator, Sequence):
+        if len(generator) != shape[0]:
+            raise ValueError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
+        return torch.stack([uniform(shape[1:], row, device) for row in generator])
+    return generator.uniform(shape, device)
+
+
+def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
+    """True with probability p, elementwise and exactly (53 bits). `at` as in `categorical`."""
+    if hasattr(generator, "bernoulli"):
+        return generator.bernoulli(p, at)  # pyright: ignore
+    return _uniform_at(p.shape, generator, p.device, at) < p
+
+
+def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
+    """Draw from the laws in the last axis of p by inverse CDF; rows need not be normalised.
+
+    Args:
+        p: (*, K) non-negative weights; or (N, K), one row for each True of `at`.
+        at: (B, L) bool. Uniforms are then drawn for all of (B, L) and read where `at` is True, so that the draw at a
+            position does not depend on which other positions are drawn.
+
+    Returns:
+        (*) or (N,) long.
+
+    The cumulative sum is taken in float64 (relative error about K * 1e-16), and the index is the first whose cumulative
+    sum exceeds u * total, u < 1: a token of probability zero is never drawn. float32 Gumbel noise, which published code
+    uses, cannot represent the tail of the Gumbel law and so lowers the temperature (Zheng et al. 2024).
+    """
+    if hasattr(generator, "categorical"):
+        return generator.categorical(p, at)  # pyright: ignore
+    u = _uniform_at(p.shape[:-1], generator, p.device, at)
+    cumulative = p.cumsum(-1, dtype=torch.float64)
+    total = cumulative[..., -1:]
+    below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
+    return torch.searchsorted(cumulative, torch.minimum(u[..., None] * total, below), right=True)[..., 0]
+
+
+def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:
+    return uniform(shape, generator, device) if at is None else uniform(at.shape, generator, device)[at]
+
+
+def discard(shape: Sequence[int], generator: Randomness) -> None:
+    """Use up the uniforms of a draw that turned out not to be needed, so that rows with their own generators stay in step."""
+    if isinstance(generator, Sequence):
+        uniform(shape, generator)
+
+
+# ---------------------------------------------------------------------------------------------- draws for a batch
+def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
+
+    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1).
+    """
+    first, total = 0, n
+    if isinstance(generator, Shard):
+        first, total, generator = generator.rank * n, generator.world * n, generator.generator
+    u = uniform((1,), generator, device)
+    return (u + (first + torch.arange(n, device=u.device, dtype=torch.float64)) / total) % 1.0
+
+
+class Shard:
+    """The random numbers of one rank: its rows of those that a single process would draw for the whole batch.
+
+    So n ranks with B rows each compute what one process computes with n B rows, strata included. The generator must be
+    in the same state on every rank, and every rank must have the same number of rows.
+    """
+
+    def __init__(self, generator: torch.Generator, rank: int = 0, world: int = 1):
+        self.generator, self.rank, self.world = generator, rank, world
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        rows = shape[0]
+        draws = uniform((self.world * rows, *shape[1:]), self.generator, device)
+        return draws[self.rank * rows : (self.rank + 1) * rows]

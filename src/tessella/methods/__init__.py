@@ -1,0 +1,49 @@
+"""The systems, one paper a file. METHODS is the only table of their names."""
+
+from typing import Any
+
+from torch import nn
+
+from ..errors import unknown
+from ..method import Method
+from ..nn.transformer import DiT, Net
+from .md4 import MD4
+from .mdlm import MDLM
+
+METHODS: dict[str, type[Method]] = {"mdlm": MDLM, "md4": MD4}
+
+
+def find(method: str | type[Method]) -> type[Method]:
+    """The class of a method, by name or as it is. Raises InputError for an unknown name."""
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise unknown("method", method, METHODS, "tessella list methods")
+        return METHODS[method]
+    return method
+
+
+def build(
+    method: str | type[Method],
+    vocabulary: int,
+    net: Net | nn.Module | None = None,
+    config: Any = None,
+    length: int | None = None,
+) -> Method:
+    """A method with a fresh network.
+
+    Args:
+        method: a name in METHODS, or an own class.
+        vocabulary: V, the number of data tokens.
+        net: the transformer's sizes, or an own network with `features` and `head`.
+        config: the method's own Config.
+        length: L; net.length where `net` is a Net.
+    """
+    cls = find(method)
+    config = cls.Config() if config is None else config
+    if not isinstance(net, nn.Module):
+        net = net or Net()
+        length = length or net.length
+        net = DiT(net, cls.states(vocabulary, config), time=cls.timed(config))
+    if length is None:
+        raise ValueError("an own network does not say its length; give length=")
+    return cls(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]

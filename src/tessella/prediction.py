@@ -1,0 +1,159 @@
+"""What a network says, in the one form that bounds and samplers need.
+
+For a noisy x_t, at each position and for every s <= t,
+
+    ratio(s)[y] = P(x_s = y, the other positions as in x_t) / P(x_t)          (*, K)
+
+A parameterization is a way to obtain it from a network. Everything else follows:
+
+    reverse kernel     p(x_s | x_t)          = q(x_t | x_s) ratio(s)[x_s]
+    concrete score     p_t(y) / p_t(x_t)     = ratio(t)[y]
+    reverse rate       Rhat(x_t, y)          = R_t(y, x_t) ratio(t)[y],   y != x_t
+    clean posterior    p(x_0 | x_t)          = reverse kernel at s = CLEAN
+
+All shapes (*): (B, L) for every position, (N,) for N chosen ones; times broadcast to (*).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from . import maths
+from .process import Process
+from .schedule import CLEAN
+
+
+@runtime_checkable
+class Prediction(Protocol):
+    """p_s / p_t(x_t) for every s <= t at each position."""
+
+    @property
+    def process(self) -> Process: ...
+    @property
+    def x_t(self) -> Tensor: ...
+    @property
+    def t(self) -> Tensor: ...
+    def ratio(self, s: Tensor | float) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Mean:
+    """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
+
+    A law only on its support, the clean states x_0 with q(x_t | x_0) > 0: mu is restricted to it and renormalised, for
+    every process. For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3). `supported` says that mu is
+    known to be a law on the support already (a mask, and no mass on the mask), which saves asking again.
+    """
+
+    process: Process
+    mu: Tensor
+    x_t: Tensor
+    t: Tensor
+    supported: bool = False
+
+    def ratio(self, s):
+        q = self.process.likelihood(self.x_t, CLEAN, self.t)
+        possible = q > 0
+        weight = torch.where(
+            possible, self.law() / torch.where(possible, q, 1.0), 0.0
+        )  # two wheres: else nan gradients
+        return self.process.push(weight, CLEAN, s)
+
+    def law(self) -> Tensor:
+        """mu on its support: the clean posterior p(x_0 | x_t), (*, K)."""
+        if self.supported:
+            return self.mu
+        possible = (self.process.likelihood(self.x_t, CLEAN, self.t) > 0) & self.process.clean
+        return maths.normalise(torch.where(possible, self.mu.to(self.process.prior), 0.0))
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """mu = p(x_0 | the other positions of x_t), D3PM's eq. 4 and UDLM/Duo: ratio(s) = mu Q_{0,s} / (mu Q_{0,t})[x_t].
+
+    Equal to `Mean` where q(x_t | x_0) is the same for all x_0: at a mask of a schedule with one alpha.
+    """
+
+    process: Process
+    mu: Tensor
+    x_t: Tensor
+    t: Tensor
+
+    def ratio(self, s):
+        mu = self.mu.to(self.process.prior)
+        here = self.process.push(mu, CLEAN, self.t).gather(-1, self.x_t[..., None])
+        possible = here > 0
+        return torch.where(possible, self.process.push(mu, CLEAN, s) / torch.where(possible, here, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class Score:
+    """v = p_t(.) / p_t(x_t), the concrete score, what SEDD predicts: ratio(s) = v Q_{s,t}^{-1} (its `staggered score`).
+
+    Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
+    Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
+    """
+
+    process: Process
+    v: Tensor
+    x_t: Tensor
+    t: Tensor
+
+    def ratio(self, s):
+        return self.process.unpush(self.v.to(self.process.prior), s, self.t)
+
+
+# ---------------------------------------------------------------------------------- what follows from a ratio
+def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
+    """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
+    return pred.process.likelihood(pred.x_t, s, pred.t) * pred.ratio(s)
+
+
+def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
+    """The law that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised."""
+    p = reverse(pred, s)
+    return maths.normalise(p.clamp_min(0.0)) if isinstance(pred, Score) else p
+
+
+def score(pred: Prediction) -> Tensor:
+    """p_t(.) / p_t(x_t), (*, K)."""
+    return pred.ratio(pred.t)
+
+
+def reverse_rate(pred: Prediction) -> Tensor:
+    """Rhat_t(x_t, .), (*, K), zero at x_t itself; times in the open interval (0, 1)."""
+    return pred.process.rate_into(pred.x_t, pred.t) * score(pred)
+
+
+def posterior(pred: Prediction) -> Tensor:
+    """p(x_0 | x_t), the clean posterior, (*, K)."""
+    return pred.law() if isinstance(pred, Mean) else kernel(pred, CLEAN)
+
+
+# ---------------------------------------------------------------------------------- from one into another
+def as_mean(pred: Prediction) -> Mean:
+    """The same prediction, read as p(x_0 | x_t)."""
+    return Mean(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
+
+
+def as_leave_one_out(pred: Prediction) -> LeaveOneOut:
+    """The same prediction, read as p(x_0 | the other positions): ratio(CLEAN), normalised."""
+    return LeaveOneOut(pred.process, maths.normalise(pred.ratio(CLEAN)), pred.x_t, pred.t)
+
+
+def as_score(pred: Prediction) -> Score:
+    """The same prediction, read as a concrete score."""
+    return Score(pred.process, score(pred), pred.x_t, pred.t)
+
+
+def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """The prediction of one who knows x_0: the target of every bound."""
+    return Mean(process, process.one_hot(x_0), x_t, t)
+
+
+def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """Logits (*, K) as a Mean on its support: zero masking probability, carry-over of what is not masked (MDLM, SUBS)."""
+    possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
+    return Mean(process, logits.masked_fill(~possible, -torch.inf).softmax(-1), x_t, t)

@@ -1,0 +1,281 @@
+"""Noise schedules: alpha_t, the probability that a token is still untouched at time t.
+
+Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prior are *not* t = 0 and t = 1: they have
+alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A schedule lives strictly between them, and may
+start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear): then there is a jump at that end.
+
+The two names are -inf and +inf, so they may stand inside a tensor of times (one position clean, its neighbour noisy) and
+s <= t keeps its meaning.
+
+Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+CLEAN = -math.inf
+PRIOR = math.inf
+
+
+class Schedule(nn.Module):
+    """alpha_t; a subclass gives `_alpha`, `_slope` (= d alpha / dt) and `_inverse` for t in [0, 1].
+
+    Args:
+        alpha_1: alpha at t = 1, the noisy end.
+        alpha_0: alpha at t = 0, the clean end.
+    """
+
+    alpha_0: float
+    alpha_1: float
+
+    def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
+        super().__init__()
+        if not 0.0 <= alpha_1 < alpha_0 <= 1.0:
+            raise ValueError(f"alpha runs from {alpha_0} to {alpha_1}; it must decrease within [0, 1]")
+        self.alpha_0, self.alpha_1 = alpha_0, alpha_1
+
+    # -- what a subclass says, t in [0, 1], shape (*) -> (*, 1) or (*, K)
+    def _shape(self, t: Tensor) -> Tensor:
+        """The curve itself, decreasing from 1 at t = 0 to 0 at t = 1."""
+        raise NotImplementedError
+
+    def _shape_slope(self, t: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _shape_inverse(self, y: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _alpha(self, t: Tensor) -> Tensor:
+        return self.alpha_1 + (self.alpha_0 - self.alpha_1) * self._shape(t)
+
+    def _slope(self, t: Tensor) -> Tensor:
+        return (self.alpha_0 - self.alpha_1) * self._shape_slope(t)
+
+    # -- what everyone asks
+    def alpha(self, t: Tensor | float) -> Tensor:
+        """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
+        t = _time(t)
+        inside, value = _inside(t, self._alpha)
+        return torch.where(inside, value, (t < 0).to(value)[..., None])
+
+    def beta(self, t: Tensor | float) -> Tensor:
+        """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, whose jumps have no rate."""
+        inside, value = _inside(_time(t), lambda t: -self._slope(t) / self._alpha(t))
+        return torch.where(inside, value, 0.0)
+
+    def weight(self, t: Tensor | float) -> Tensor:
+        """-alpha'/(1 - alpha): the rate at which a noised token is restored, MDLM's and MD4's weight of the cross-entropy."""
+        inside, value = _inside(_time(t), lambda t: -self._slope(t) / (1 - self._alpha(t)))
+        return torch.where(inside, value, 0.0)
+
+    def sigma(self, t: Tensor | float) -> Tensor:
+        """The total noise -log alpha in nats; infinite at PRIOR."""
+        return -self.alpha(t).log()
+
+    def log_snr(self, t: Tensor | float) -> Tensor:
+        """log(alpha / (1 - alpha)) (MD4, section 2); +-inf at CLEAN and PRIOR."""
+        alpha = self.alpha(t)
+        return alpha.log() - (-alpha).log1p()
+
+    def inverse(self, alpha: Tensor | float) -> Tensor:
+        """The time t in [0, 1] at which the schedule takes the value alpha (the nearer end beyond its range), (*) -> (*).
+
+        Only for schedules with one alpha for all states.
+        """
+        alpha = _time(alpha)
+        y = (alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)
+        return self._shape_inverse(y.clamp(0.0, 1.0))
+
+    def extra_repr(self) -> str:
+        return f"alpha_1={self.alpha_1:g}, alpha_0={self.alpha_0:g}"
+
+
+def _time(t: Tensor | float) -> Tensor:
+    t = torch.as_tensor(t)
+    return t if t.is_floating_point() else t.to(torch.get_default_dtype())
+
+
+def _inside(t: Tensor, f) -> tuple[Tensor, Tensor]:
+    """f at the times within [0, 1], and where those are; elsewhere f(1/2) stands, so that no gradient is nan."""
+    inside = ~t.isinf()
+    return inside[..., None], f(torch.where(inside, t, 0.5))
+
+
+class Linear(Schedule):
+    """alpha = 1 - (1 - eps) t with eps = alpha_1: `loglinear` of SEDD, RADD and MDLM; with both eps MD4's `linear`."""
+
+    def _shape(self, t):
+        return (1 - t)[..., None]
+
+    def _shape_slope(self, t):
+        return -torch.ones_like(t)[..., None]
+
+    def _shape_inverse(self, y):
+        return 1 - y
+
+    def weight(self, t):
+        if self.alpha_0 < 1.0:
+            return super().weight(t)
+        inside, value = _inside(_time(t), lambda t: 1 / t[..., None])  # 1 - alpha cancels at small t; 1/t does not
+        return torch.where(inside, value, 0.0)
+
+
+class Cosine(Schedule):
+    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 1): alpha'(0) = 0 is not where masking starts, t = 1 is."""
+
+    def _shape(self, t):
+        return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]
+
+    def _shape_slope(self, t):
+        return -(math.pi / 2) * torch.sin(math.pi / 2 * (1 - t))[..., None]
+
+    def _shape_inverse(self, y):
+        return 1 - torch.acos(1 - y) * (2 / math.pi)
+
+
+class CosinePower(Schedule):
+    """alpha = cos(pi/2 t)^power: `cosine` (power 1) and `cosinesqr` (power 2) of MDLM's code."""
+
+    def __init__(self, power: float = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0):
+        super().__init__(alpha_1, alpha_0)
+        self.power = power
+
+    def _shape(self, t):
+        return torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None] ** self.power
+
+    def _shape_slope(self, t):
+        c, s = torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None], torch.sin(math.pi / 2 * t)[..., None]
+        return -(math.pi / 2) * self.power * s * c ** (self.power - 1)
+
+    def _shape_inverse(self, y):
+        return torch.acos(y ** (1 / self.power)) * (2 / math.pi)
+
+
+class Polynomial(Schedule):
+    """alpha = 1 - (1 - eps) t^w (MD4 table 1; GenMD4 eq. 14 with one exponent per token).
+
+    Args:
+        w: the exponent, a positive number, or a tensor (K,) with one for each state.
+        learnable: make w a parameter (through softplus, so it stays positive).
+    """
+
+    def __init__(self, w: float | Tensor = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0, learnable: bool = False):
+        super().__init__(alpha_1, alpha_0)
+        w = torch.as_tensor(w, dtype=torch.get_default_dtype())
+        if not (w > 0).all():
+            raise ValueError("exponents of a polynomial schedule must be above 0")
+        w = w.reshape(-1)
+        if learnable:
+            self.raw = nn.Parameter(w + torch.log(-torch.expm1(-w)))  # softplus^{-1}
+        else:
+            self.register_buffer("fixed", w)
+        self.learnable = learnable
+
+    @property
+    def w(self) -> Tensor:
+        """The exponents, (1,) or (K,)."""
+        return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
+
+    def _shape(self, t):
+        return 1 - t[..., None] ** self.w
+
+    def _shape_slope(self, t):
+        return -self.w * t[..., None] ** (self.w - 1)
+
+    def _shape_inverse(self, y):
+        if len(self.w) > 1:
+            raise ValueError("a schedule with one exponent per token has no single inverse")
+        return (1 - y) ** (1 / self.w[0])
+
+    def weight(self, t):
+        if self.alpha_0 < 1.0:
+            return super().weight(t)
+        inside, value = _inside(_time(t), lambda t: self.w / t[..., None])  # t^w may underflow; w/t does not
+        return torch.where(inside, value, 0.0)
+
+
+class _OfSigma(Schedule):
+    """A schedule given by its total noise sigma, alpha = exp(-sigma)."""
+
+    def __init__(self, sigma_min: float, sigma_max: float):
+        if not 0.0 <= sigma_min < sigma_max < math.inf:
+            raise ValueError(f"sigma runs from {sigma_min} to {sigma_max}; it must increase and be finite")
+        super().__init__(math.exp(-sigma_max), math.exp(-sigma_min))
+        self.sigma_min, self.sigma_max = sigma_min, sigma_max
+
+    def _sigma(self, t: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _rate(self, t: Tensor) -> Tensor:
+        """d sigma / dt = beta."""
+        raise NotImplementedError
+
+    def _alpha(self, t):
+        return torch.exp(-self._sigma(t))
+
+    def _slope(self, t):
+        return -self._rate(t) * self._alpha(t)
+
+    def beta(self, t):
+        inside, value = _inside(_time(t), self._rate)
+        return torch.where(inside, value, 0.0)
+
+    def weight(self, t):
+        # alpha / (1 - alpha) = 1 / expm1(sigma), exact where sigma is small
+        inside, value = _inside(_time(t), lambda t: self._rate(t) / torch.expm1(self._sigma(t)))
+        return torch.where(inside, value, 0.0)
+
+    def sigma(self, t):
+        t = _time(t)
+        inside, value = _inside(t, self._sigma)
+        return torch.where(inside, value, torch.where(t < 0, 0.0, math.inf).to(value)[..., None])
+
+    def extra_repr(self) -> str:
+        return f"sigma_min={self.sigma_min:g}, sigma_max={self.sigma_max:g}"
+
+
+class Geometric(_OfSigma):
+    """sigma = sigma_min^(1 - t) sigma_max^t (SEDD, section 5.1). It starts below alpha = 1."""
+
+    def __init__(self, sigma_min: float = 1e-4, sigma_max: float = 20.0):
+        super().__init__(sigma_min, sigma_max)
+
+    def _sigma(self, t):
+        return (self.sigma_min ** (1 - t) * self.sigma_max**t)[..., None]
+
+    def _rate(self, t):
+        return self._sigma(t) * math.log(self.sigma_max / self.sigma_min)
+
+    def inverse(self, alpha):
+        sigma = (-_time(alpha).log()).clamp(self.sigma_min, self.sigma_max)
+        return (sigma / self.sigma_min).log() / math.log(self.sigma_max / self.sigma_min)
+
+
+class LinearSigma(_OfSigma):
+    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code."""
+
+    def __init__(self, sigma_min: float = 0.0, sigma_max: float = 10.0):
+        super().__init__(sigma_min, sigma_max)
+
+    def _sigma(self, t):
+        return (self.sigma_min + (self.sigma_max - self.sigma_min) * t)[..., None]
+
+    def _rate(self, t):
+        return torch.full_like(t, self.sigma_max - self.sigma_min)[..., None]
+
+    def inverse(self, alpha):
+        sigma = (-_time(alpha).log()).clamp(self.sigma_min, self.sigma_max)
+        return (sigma - self.sigma_min) / (self.sigma_max - self.sigma_min)
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "linear": Linear,
+    "loglinear": Linear,
+    "cosine": Cosine,
+    "cosine-power": CosinePower,
+    "polynomial": Polynomial,
+    "geometric": Geometric,
+    "linear-sigma": LinearSigma,
+}
