@@ -1,0 +1,147 @@
+"""Numbers as they are printed, and text on a terminal: the only place that decides a number of decimals."""
+
+import math
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def count(n: float) -> str:
+    """`50,258`"""
+    return f"{round(n):,}"
+
+
+def counted(n: int, noun: str, many: str | None = None) -> str:
+    """`1 text`, `2 texts`"""
+    return f"{count(n)} {noun if n == 1 else many or noun + 's'}"
+
+
+def scaled(n: float) -> str:
+    """Three figures at most, with k, M, B: `569`, `16.4k`, `612k`, `13.1B`."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= 0.9995 * size:
+            return f"{n / size:.1f}{unit}" if n < 99.95 * size else f"{n / size:.0f}{unit}"
+    return f"{n:.0f}" if n >= 9.95 else f"{n:.1f}"
+
+
+def rate(per_second: float) -> str:
+    """`16.4k tokens/s`"""
+    return f"{scaled(per_second)} tokens/s"
+
+
+def parameters(n: int) -> str:
+    """`0.80M parameters`, `92.1M parameters`"""
+    text = f"{n / 1e6:.2f}M" if 1e4 <= n < 0.995e6 else scaled(n)
+    return f"{text} parameters"
+
+
+def duration(seconds: float) -> str:
+    """`0.3 s`, `21 s`, `2:58`, `3:51:07`"""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def size(n: float) -> str:
+    """Bytes, decimal: `12 kB`, `0.4 MB`, `21.4 GB`."""
+    if n < 1000:
+        return f"{n:.0f} bytes"
+    for unit, factor in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        if n < (1e5 if unit == "kB" else 999.95 * factor) or unit == "GB":
+            return f"{n / factor:.0f} kB" if unit == "kB" else f"{n / factor:.1f} {unit}"
+    raise AssertionError
+
+
+def error(x: float) -> str:
+    """The size of an error: `1.8e-14`, and `0` only when it is exactly that."""
+    return "0" if x == 0 else f"{x:.1e}"
+
+
+def percent(share: float) -> str:
+    """`71.0%`"""
+    return f"{100 * share:.1f}%"
+
+
+def decimals(value: float, unit: str) -> int:
+    """Bits and nats have three decimals; a perplexity two, or three below 10."""
+    return 2 if unit.startswith("per ") and value >= 10 else 3
+
+
+def pm(value: float, half: float, places: int = 3) -> str:
+    """`1.412 ± 0.006`, `1.412 ± <0.001` when the interval is narrower than the last decimal shows."""
+    if math.isnan(half) or math.isinf(half):
+        return f"{value:.{places}f} ± unknown"
+    least = 10.0**-places
+    return f"{value:.{places}f} ± " + (f"<{least:.{places}f}" if half < least / 2 else f"{half:.{places}f}")
+
+
+SIGN = {"bound": "≤", "exact": "="}
+
+
+def number(value: float, half: float, unit: str, kind: str) -> str:
+    """A number as it always stands: sign, value, interval, unit: `≤ 1.412 ± 0.006 bits/char (95%)`.
+
+    `kind` is "bound" (≤) or "exact" (=); a unit "per token" is that of a perplexity and stands without the level.
+    """
+    text = f"{SIGN[kind]} {pm(value, half, decimals(value, unit))} {unit}"
+    return text if unit.startswith("per ") else text + " (95%)"
+
+
+# ------------------------------------------------------------------------------------------------------------- text
+
+
+def columns(rows: Iterable[Sequence[str]], align: str, indent: int = 0, gap: int = 2) -> list[str]:
+    """Lines of a table without boxes; `align` has `<` (names) or `>` (numbers) for each column.
+
+    Numbers of a column have the same decimals, so right-aligned they are aligned on the point.
+    """
+    table = [[str(cell) for cell in row] for row in rows]
+    widths = [max((cells(row[i]) for row in table), default=0) for i in range(len(align))]
+    lines = []
+    for row in table:
+        padded = [
+            " " * (w - cells(c)) + c if a == ">" else c + " " * (w - cells(c)) for c, w, a in zip(row, widths, align)
+        ]
+        lines.append((" " * indent + (" " * gap).join(padded)).rstrip())
+    return lines
+
+
+def cells(text: str) -> int:
+    """Columns a text takes on a terminal (East Asian wide characters take two)."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def escape(text: str, keep: str = "") -> str:
+    r"""Control characters as `\x1b`, `\n`, so that a sample can never move the cursor; those in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def excerpt(text: str, width: int = 42) -> str:
+    """The beginning of a sample on one line, in its quotes."""
+    out = ""
+    for char in escape(text):
+        if cells(out + char) > width:
+            break
+        out += char
+    return f'"{out}"'
+
+
+def path(p: str | os.PathLike) -> str:
+    """A path as one would type it: relative inside the working folder, else as given; quoted if the shell needs it."""
+    given = Path(p)
+    try:
+        shown = str(given.resolve().relative_to(Path.cwd())) if given.is_absolute() else str(given)
+    except ValueError:
+        shown = str(given)
+    return shlex.quote(shown)
