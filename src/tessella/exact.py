@@ -189,7 +189,7 @@ def log_likelihood(method: Method, times: Tensor) -> Tensor:
     process = method.process
     X = states(process.K, method.shape[0])
     p = process.prior[X].prod(-1)
-    for t, s in zip(times[:-1], times[1:]):
+    for t, s in itertools.pairwise(times):
         X, time, pred = _at(method, t)
         each = kernel(pred, s.expand(time.shape))  # (N, L, K)
         p = p @ each[:, torch.arange(X.shape[1]), X].prod(-1)
@@ -213,7 +213,7 @@ def _expected(method: Method, x_0: Tensor, t: float | Tensor, s: float | Tensor 
 def step_bound(method: Method, x_0: Tensor, times: Tensor) -> Tensor:
     """The T-step bound on -log p(x_0) of the model that steps through `times`, expectations enumerated: (M,) nats."""
     total = bound.prior(method.process, x_0, times[0]).sum(-1)
-    for t, s in zip(times[:-1], times[1:]):
+    for t, s in itertools.pairwise(times):
         total = total + _expected(method, x_0, t, s)
     return total
 

@@ -48,11 +48,15 @@ def log1mexp(x: Tensor) -> Tensor:
 def score_entropy(u: Tensor, v: Tensor) -> Tensor:
     """v - u + u log(u / v), elementwise: the Bregman divergence of x log x between ratios u (the truth) and v, nats.
 
-    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u; where u = 0 it is v.
+    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u (log r where it is small, where
+    log1p would lose it); where u = 0 it is v.
     """
     positive = u > 0
+    ratio = torch.where(positive, v / torch.where(positive, u, 1.0), 1.0)
     excess = torch.where(positive, (v - u) / torch.where(positive, u, 1.0), 0.0)
-    return torch.where(positive, u * (excess - excess.log1p()), v)
+    small = ratio < 0.5
+    log = torch.where(small, torch.where(small, ratio, 1.0).log(), torch.where(small, 0.0, excess).log1p())
+    return torch.where(positive, u * (excess - log), v)
 
 
 def binomial_tail(n: Tensor, k: Tensor, p: float) -> Tensor:

@@ -279,8 +279,7 @@ class Masked(Method):
         if self.time_conditioned or self.steps:
             return self.bound(batch, generator)
         # All three terms are weights on the cross-entropy with k masks: the jump from PRIOR is one more weight on k = n.
-        n, k, ce = self._by_count(batch, generator, weigh=True)
-        return ce
+        return self._by_count(batch, generator, weigh=True)[2]
 
     def estimators(self):
         if self.time_conditioned:

@@ -7,7 +7,7 @@
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction, T finite or not | ancestral, uniform or cosine grid |
+| absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, two grids |
 
 Where it leaks: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction term is the
 constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which is what its

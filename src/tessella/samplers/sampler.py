@@ -1,5 +1,6 @@
 """What a sampler is, and the only loop: `run`. Samples, plots and --watch all read it."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -84,7 +85,7 @@ def run(
     times = times.to(method.process.prior)
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     yield state
-    for t, s in zip(times[:-1], times[1:]):
+    for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state
 
