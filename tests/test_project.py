@@ -1,0 +1,141 @@
+"""What holds for the project as a whole: light imports, one version everywhere, and documents that tell the truth."""
+
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tessella
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+HEAVY = ["torch", "lightning", "transformers", "datasets", "matplotlib", "rich", "huggingface_hub", "tyro"]
+
+
+def python(code: str, *arguments: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded(code: str, names: list[str]) -> list[str]:
+    """Which of `names` are imported after `code`."""
+    return python(f"{code}\nimport sys\nprint(*[n for n in {names} if n in sys.modules])").splitlines()[-1].split()
+
+
+# ------------------------------------------------------------------------------------------------------------ imports
+
+
+def test_import_is_light_and_quick():
+    began = time.perf_counter()
+    assert loaded("import tessella", HEAVY) == []
+    assert time.perf_counter() - began < 2.5  # with the start of the interpreter
+
+
+def test_the_core_needs_torch_only():
+    names = [name for name in HEAVY if name != "torch"]
+    assert loaded("import tessella.exact, tessella.methods, tessella.samplers", names) == []
+
+
+def test_lightning_comes_with_training_only():
+    code = "import tessella; tessella.load, tessella.evaluate, tessella.sample, tessella.train"
+    assert loaded(code, ["lightning", "transformers", "datasets"]) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["trian"]])
+def test_help_needs_no_torch(arguments):
+    code = f"""
+import sys
+from tessella.__main__ import main
+sys.argv = ["tessella", *{arguments}]
+try:
+    main()
+except SystemExit:
+    pass
+print()"""
+    assert loaded(code, HEAVY) == []
+
+
+def test_every_public_name_is_there():
+    for name in tessella.__all__:
+        assert getattr(tessella, name) is not None
+    with pytest.raises(AttributeError, match="nothing_such"):
+        tessella.nothing_such  # noqa: B018
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {_normal(n): v for n, _, v in (line.partition("==") for line in lines if line and not line.startswith("#"))}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tessella.__version__
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_every_requirement_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(r for e in ("test", "dev", "docs") for r in project["optional-dependencies"][e])]
+    names = {_normal(re.split(r"[\[<>=!~ ]", requirement)[0]) for requirement in wanted}
+    assert names <= pins().keys()
+    assert pins()["torch"] == "2.13.0"
+
+
+def test_the_tests_run_on_the_pinned_versions():
+    """As CI has them. Where a package has another version here, make has not been run since constraints.txt changed."""
+    from importlib.metadata import version
+
+    for name in ("torch", "lightning", "numpy", "cattrs", "tyro", "safetensors"):
+        assert version(name).partition("+")[0] == pins()[name]
+
+
+def test_readme_first_screen_has_under_80_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 80
+
+
+def test_links_between_the_pages_lead_somewhere():
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_nothing_names_a_method_that_is_not_there():
+    """The README's table of systems is that of METHODS."""
+    table = re.findall(r"^\| `(\w+)` ", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert table == list(tessella.METHODS)
+
+
+# ------------------------------------------------------------------------------------------------- commands, snippets
+
+
+def commands() -> list[str]:
+    """Every `tessella ...` that a page shows in a block of shell commands."""
+    found = set()
+    for page in PAGES:
+        for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                line = line.removeprefix("$ ").partition("#")[0].strip()
+                if line.startswith(("tessella ", "make ")):
+                    found.add(line)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("make ")])
+def test_make_targets_exist(command):
+    target = command.split()[1]
+    assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
