@@ -1,0 +1,292 @@
+"""`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..errors import InputError, unknown
+from . import reading, sources
+from .opened import Opened, Progress, boundaries, open_source
+from .sources import DATASETS, SPLITS
+
+if TYPE_CHECKING:
+    from .rows import Rows
+    from .tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which corpus a model is trained or judged on.
+
+    Attributes:
+        name: a name of `tessella list data`; `text` for your own files, `tokens` for your own integers.
+        path: for `text` and `tokens`, a file, a folder or a glob; beside a published name, local copies of its files.
+        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +).
+        tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; empty
+            for the data set's own.
+        pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded.
+        validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
+            characters (of documents, for .jsonl, .csv and pack document). 0.05 if the data set says nothing else.
+        test: the same for the test split, which is the end of the text.
+        vocabulary: for `tokens`, the number of different tokens.
+        cache: folder for downloads and tokens; TESSELLA_CACHE or ~/.cache/tessella if not given.
+    """
+
+    name: str = "pydocs"
+    path: str | None = None
+    field: str | None = None
+    tokenizer: str = ""
+    pack: Literal["wrap", "document"] = "wrap"
+    validation: float | None = None
+    test: float | None = None
+    vocabulary: int = 0
+    cache: str | None = None
+
+    @staticmethod
+    def of(tokens: Any, vocabulary: int, **choices: Any) -> "Data":
+        """Own integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows.
+
+        The integers stay out of the configuration: a run that is resumed is given them again.
+        """
+        data = Data(name="tokens", vocabulary=int(vocabulary), **choices)
+        object.__setattr__(data, "_tokens", tokens)  # not a field: nothing that reads the fields sees it
+        return data
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's configuration."""
+
+    tokenizer: "Tokenizer"
+    rows: "dict[str, Rows]"
+    about: dict[str, Any]
+
+    def split(self, name: str) -> "Rows":
+        """The rows of one split; InputError if the data set has no such split."""
+        if name in self.rows:
+            return self.rows[name]
+        if name not in SPLITS:
+            raise unknown("split", name, SPLITS, "train, validation, test")
+        raise InputError(
+            f"'{self.about['name']}' has no {name} split, only {', '.join(self.rows)}; use another data set"
+        )
+
+    @property
+    def train(self) -> "Rows":
+        return self.split("train")
+
+    @property
+    def validation(self) -> "Rows":
+        return self.split("validation")
+
+    @property
+    def test(self) -> "Rows":
+        return self.split("test")
+
+
+def prepare(
+    data: Data, length: int, *, tokenizer: "Tokenizer | None" = None, progress: Progress | None = None
+) -> Corpus:
+    """Read, split, tokenize and pack `data` into rows of `length` tokens.
+
+    The tokens are kept in the cache, under a hash of what made them; the second time this only opens them.
+
+    tokenizer: that of a trained model, in place of the one that `data` names (to judge a model on another corpus).
+    progress(done, total) is called now and then, in bytes of the files (documents, of a hub's data set).
+
+    Raises InputError where the source is missing, empty, too short, not text or not the tokenizer's.
+    """
+    _check(data)
+    if hasattr(data, "_tokens") or data.name == "tokens":
+        return _own_tokens(data, length, tokenizer)
+    from . import store
+    from . import tokenizer as tk
+
+    cache = sources.cache_folder(data.cache)
+    spec = data.tokenizer or DATASETS[data.name].tokenizer
+    learnt = tokenizer is None and (spec == "characters" or tk.bpe_size(spec) is not None)
+    if tokenizer is None and not learnt:
+        spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
+        tokenizer = tk.build(spec, lambda address, checksum: sources.fetch(address, checksum, cache, progress))
+    source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress)
+    source.count_passes(2 + (source.cut is not None or learnt) + (learnt and spec != "characters"))
+    made_by = {
+        "source": source.identity(),
+        "tokenizer": tokenizer.fingerprint if tokenizer else spec,
+        "cut": source.cut,
+        "documents": source.documents,
+    }
+    folder = cache / "tokens" / store.key(made_by)
+    meta = store.read_meta(folder)
+
+    def rows(meta: dict[str, Any], folder: Path) -> "dict[str, Rows]":
+        return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
+
+    if meta is None:
+        counts, symbols = source.scan(spec == "characters") if source.cut is not None or learnt else ({}, "")
+        ends = boundaries(source, counts) if source.cut is not None else {}
+        if tokenizer is None and symbols:
+            tokenizer = tk.Characters(symbols)
+        elif tokenizer is None:
+            tokenizer = tk.train_bpe(tk.bpe_size(spec) or 0, (text for text, _ in source.splits(ends)[0][1]))
+        meta = store.write(
+            folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
+        )
+    tokenizer = tokenizer or tk.load(folder)
+    ready = rows(meta, folder)
+    if progress:
+        progress(source.total, source.total)
+    about = source.about | {
+        "splits": {name: _count(r) for name, r in ready.items()},
+        "tokenizer": _describe(tokenizer),
+        "pack": data.pack,
+        "separator": _separator(tokenizer, source.documents, source.about.get("files", [])),
+        "length": length,
+        "dtype": meta["dtype"],
+    }
+    return Corpus(tokenizer, ready, about)
+
+
+def _check(data: Data) -> None:
+    if data.name not in DATASETS:
+        raise unknown("data set", data.name, DATASETS, "tessella list data")
+    if data.pack not in ("wrap", "document"):
+        raise InputError(f"--data.pack is '{data.pack}'; it must be wrap or document")
+    if data.name == "text" and not data.path:
+        raise InputError("--data.name text needs a file; give it by --data.path")
+    if data.name == "pydocs" and data.path:
+        raise InputError(f"--data.path '{data.path}' is not read by --data.name pydocs; use --data.name text")
+    for name, value in (("validation", data.validation), ("test", data.test)):
+        if value is not None and (value < 0 or (value > 1 and value != int(value))):
+            raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")
+
+
+def _rows(
+    meta: dict[str, Any], folder: Path, data: Data, length: int, tokenizer: "Tokenizer", source: Opened
+) -> "dict[str, Rows]":
+    import numpy as np
+
+    from .rows import Rows
+    from .store import count_characters
+
+    starts = np.load(folder / "documents.npy", mmap_mode="r") if data.pack == "document" else None
+    ready, tokens = {}, {}
+    for split, of in meta["splits"].items():
+        first, last = of["documents"]
+        tokens[split] = of["stop"] - of["start"]
+        ready[split] = Rows(
+            folder / "tokens.bin",
+            length,
+            dtype=meta["dtype"],
+            start=of["start"],
+            stop=of["stop"],
+            documents=None if starts is None else np.asarray(starts[first : last + 1]),
+            padding=tokenizer.separator or 0,
+            characters=of["characters"],
+        )
+        if starts is None:  # exactly: less the characters of the tail that fills no row
+            tail = ready[split].tail()
+            tail = tail[tail != tokenizer.separator] if tokenizer.unit == "token" else tail
+            ready[split].characters = of["characters"] - count_characters(tokenizer.decode(tail), tail, tokenizer)
+    if not any(tokens.values()):
+        raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
+    _require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
+    for split, other in source.entry.same.items():
+        if split not in ready and other in ready:
+            ready[split] = ready[other]
+    return ready
+
+
+def _require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell: str) -> None:
+    for split, count in rows.items():
+        if count == 0:
+            least = min(tokens.values())
+            hint = f"try --net.length {1 << (least.bit_length() - 1)}" if least >= 8 else "give a longer text"
+            gives = f"{tell} gives {tokens[split]:,} tokens for the {split} split"
+            raise InputError(f"{gives}; length {length:,} needs at least {length:,} ({hint})")
+
+
+def _own_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
+    """Integers that are already tokens: a tensor or array from `Data.of`, or a .npy or .bin (16 bit) file."""
+    import numpy as np
+
+    from . import store
+    from . import tokenizer as tk
+    from .rows import Rows
+
+    given, tell = getattr(data, "_tokens", None), f"'{data.path}'" if data.path else "the tokens"
+    if given is None and not data.path:
+        raise InputError(
+            "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
+        )
+    if given is None:
+        path = reading.find(data.path or "")[0]
+        try:
+            given = np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")
+        except ValueError as problem:
+            raise InputError(
+                f"{tell} is not a file of tokens ({problem}); give a .npy, or a .bin of 16-bit integers"
+            ) from None
+    tokens: np.ndarray = given if isinstance(given, np.ndarray) else np.asarray(given)
+    if tokenizer is None and data.tokenizer:
+        cache = sources.cache_folder(data.cache)
+        tokenizer = tk.build(data.tokenizer, lambda address, checksum: sources.fetch(address, checksum, cache))
+    tokenizer = tokenizer or tk.Integers(data.vocabulary)
+    vocabulary = tokenizer.size
+    if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2) or not tokens.size:
+        raise InputError(
+            f"{tell} have shape {tokens.shape} and type {tokens.dtype}; they must be integers, (N, L) or (N,)"
+        )
+    if vocabulary < 1:
+        raise InputError(
+            f"{tell} need the number of different tokens; give --data.vocabulary, e.g. {int(tokens.max()) + 1}"
+        )
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= vocabulary:
+        where = f"in {tell}" if data.path else "in the data"
+        raise InputError(
+            f"token id {low if low < 0 else high:,} {where} but the vocabulary has {vocabulary:,} entries; "
+            "use the tokenizer that made it"
+        )
+    if tokens.ndim == 2 and tokens.shape[1] != length:
+        rows = f"{tell} come in rows of {tokens.shape[1]:,}"
+        raise InputError(f"{rows}, the network takes {length:,}; use --net.length {tokens.shape[1]}")
+    entry = DATASETS["tokens"]
+    source = Opened(data, entry, None)
+    source.parts = {"all": lambda report: iter(())}
+    source.documents = tokens.ndim == 2  # rows are what is counted
+    ends = boundaries(source, {"all": len(tokens)})
+    narrow = tokens.astype(store.dtype_for(vocabulary)) if not isinstance(tokens, np.memmap) else tokens
+    ready, begin = {}, 0
+    for split, end in ends.items():
+        ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
+        begin = end
+    _require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
+    about = source.about | {
+        "sha256": hashlib.sha256(np.ascontiguousarray(narrow).data).hexdigest(),
+        "splits": {name: _count(r) for name, r in ready.items()},
+        "tokenizer": _describe(tokenizer),
+        "pack": "rows" if tokens.ndim == 2 else "wrap",
+        "separator": "none",
+        "length": length,
+        "dtype": str(narrow.dtype),
+    }
+    return Corpus(tokenizer, ready, about)
+
+
+def _count(rows: "Rows") -> dict[str, int | None]:
+    return {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters}
+
+
+def _describe(tokenizer: "Tokenizer") -> dict[str, Any]:
+    names = ("name", "size", "unit", "fingerprint")
+    return {name: getattr(tokenizer, name) for name in names} | {"what": tokenizer.describe()}
+
+
+def _separator(tokenizer: "Tokenizer", documents: bool, files: list[str]) -> str:
+    if tokenizer.separator is None or not (documents or len(files) > 1):
+        return "none"
+    name = tokenizer.decode([tokenizer.separator])
+    name = {"\n": "newline", " ": "space"}.get(name, name)
+    return f"{name} after each document" if documents else f"{name} between files"

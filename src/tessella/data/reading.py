@@ -1,0 +1,275 @@
+"""Files to pieces of text: plain, .gz, .xz, .zip, .jsonl and .csv, in constant memory.
+
+A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
+a megabyte; .jsonl and .csv give one document a line. With `raw` the text is the bytes, one latin-1 character each.
+"""
+
+import codecs
+import csv
+import difflib
+import glob
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import InputError, nearest
+
+Piece = tuple[str, bool]
+BLOCK = 1 << 20
+PACKED = (".gz", ".xz", ".zip")
+KINDS = (".txt", ".text", ".md", ".rst", ".jsonl", ".csv", ".tokens", ".raw")
+csv.field_size_limit(1 << 30)
+
+
+def find(path: str) -> list[Path]:
+    """The files that `path` (a file, a folder or a glob) names, in order of their names."""
+    given = Path(path).expanduser()
+    if given.is_file():
+        return [given]
+    if given.is_dir():
+        files = [f for f in given.rglob("*") if f.is_file() and not f.name.startswith(".") and kind(f) in KINDS]
+        if not files:
+            raise InputError(
+                f"no text in folder '{path}' (.txt .md .jsonl .csv, also .gz .xz .zip); give a file or a glob"
+            )
+        return sorted(files)
+    files = [Path(f) for f in glob.glob(str(given), recursive=True) if Path(f).is_file()]
+    if files:
+        return sorted(files)
+    missing = "no file at" if not glob.has_magic(path) else "no file matches"
+    names = sorted(f.name for f in given.parent.iterdir()) if given.parent.is_dir() else []
+    near = nearest(given.name, names) or next(iter(difflib.get_close_matches(given.name, names, 1, 0.3)), None)
+    if near:
+        raise InputError(f"{missing} '{path}'; nearest in that folder: '{near}'")
+    folder = given.parent if given.parent.is_dir() else None
+    raise InputError(
+        f"{missing} '{path}'; " + (f"'{folder}' holds no such name" if folder else "there is no such folder")
+    )
+
+
+def kind(path: Path) -> str:
+    """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz'."""
+    suffixes = [s.lower() for s in path.suffixes]
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+        return suffixes[-1] if suffixes and suffixes[-1] in KINDS else ".txt"
+    return suffixes[-1] if suffixes else ""
+
+
+def is_documents(path: Path) -> bool:
+    """Whether the file gives documents (.jsonl, .csv) and not one running text."""
+    return kind(path) in (".jsonl", ".csv")
+
+
+def split_of(path: Path) -> str | None:
+    """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
+    words = set(re.split(r"[^a-z]+", path.name.lower()))
+    names = {
+        "train": "train",
+        "valid": "validation",
+        "validation": "validation",
+        "val": "validation",
+        "dev": "validation",
+        "test": "test",
+    }
+    found = {names[w] for w in words & set(names)}
+    return found.pop() if len(found) == 1 else None
+
+
+class _Counted(io.RawIOBase):
+    """A file that reports how many of its bytes have been read (for the progress of compressed files)."""
+
+    def __init__(self, inner: IO[bytes], report: Callable[[int], None]):
+        self.inner, self.report = inner, report
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.inner.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.inner.tell()
+
+    def readinto(self, buffer) -> int:
+        block = self.inner.read(len(buffer))
+        buffer[: len(block)] = block
+        self.report(len(block))
+        return len(block)
+
+    def close(self) -> None:
+        self.inner.close()
+        super().close()
+
+
+def digest(files: list[Path], report: Callable[[int], None]) -> str:
+    """sha256 of one file as it stands on disk, or of the list of the files' sums and names."""
+    sums = []
+    for path in files:
+        one = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                one.update(block)
+                report(len(block))
+        sums.append(one.hexdigest())
+    if len(sums) == 1:
+        return sums[0]
+    return hashlib.sha256("".join(f"{s}  {p.name}\n" for s, p in zip(sums, files)).encode()).hexdigest()
+
+
+def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
+    file = io.BufferedReader(_Counted(path.open("rb"), report), BLOCK)  # pyright: ignore[reportArgumentType]
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.open(file, "rb")  # pyright: ignore[reportReturnType]
+    if suffix == ".xz":
+        return lzma.open(file, "rb")
+    if suffix == ".zip":
+        archive = zipfile.ZipFile(file)
+        return archive.open(max(archive.infolist(), key=lambda member: member.file_size))
+    return file
+
+
+@dataclass(frozen=True)
+class Format:
+    """How to read the files: the text's columns, a .csv's header where it has none, lines as documents, bytes as text."""
+
+    fields: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    lines: bool = False
+    raw: bool = False
+
+
+def read(path: Path, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
+    """The pieces of one file; report(bytes read since) is called as it goes."""
+    try:
+        with _open(path, report) as file:
+            if kind(path) == ".jsonl":
+                yield from _documents(_json_lines(path, file), path, form)
+            elif kind(path) == ".csv":
+                yield from _documents(_csv_rows(path, file, form.columns), path, form)
+            elif form.lines:
+                yield from _lines(_text(path, file, form.raw))
+            else:
+                yield from _ended(_text(path, file, form.raw))
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as problem:
+        raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
+    except (PermissionError, IsADirectoryError) as problem:
+        raise InputError(f"'{path}' cannot be read ({problem.strerror}); give a readable file") from None
+
+
+def _not_text(path: Path, byte: int, at: int) -> InputError:
+    return InputError(f"'{path}' is not UTF-8 (byte 0x{byte:02x} at {at:,}); convert it, or use --data.tokenizer bytes")
+
+
+def _text(path: Path, file: IO[bytes], raw: bool) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("latin-1" if raw else "utf-8")()
+    start = 0  # of the block, in the unpacked file
+    while True:
+        held = len(decoder.getstate()[0])  # bytes of a character that the block before began
+        block = file.read(BLOCK)
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as problem:
+            raise _not_text(path, problem.object[problem.start], start - held + problem.start) from None
+        if start == 0 and not raw:
+            text = text.removeprefix("\ufeff")
+        start += len(block)
+        if text:
+            yield text
+        if not block:
+            return
+
+
+def _ended(blocks: Iterator[str]) -> Iterator[Piece]:
+    before = None
+    for text in blocks:
+        if before is not None:
+            yield before, False
+        before = text
+    if before is not None:
+        yield before, True
+
+
+def _lines(blocks: Iterator[str]) -> Iterator[Piece]:
+    rest = ""
+    for text in blocks:
+        *whole, rest = (rest + text).split("\n")
+        for line in whole:
+            if line.strip():
+                yield line.rstrip("\r"), True
+    if rest.strip():
+        yield rest.rstrip("\r"), True
+
+
+def _json_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
+    at = 0
+    for number, line in enumerate(file, 1):
+        try:
+            record = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8")) if line.strip() else None
+        except UnicodeDecodeError as problem:
+            raise _not_text(path, line[problem.start], at + problem.start) from None
+        except json.JSONDecodeError as problem:
+            raise InputError(f"line {number:,} of '{path}' is not JSON ({problem.msg}); one object a line") from None
+        at += len(line)
+        if record is None:
+            continue
+        if not isinstance(record, dict):
+            raise InputError(f"line {number:,} of '{path}' is not an object; one object a line, e.g. {{\"text\": ...}}")
+        yield number, record
+
+
+def _csv_rows(path: Path, file: IO[bytes], columns: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
+    def lines() -> Iterator[str]:
+        at = 0
+        for line in file:
+            try:
+                yield line.decode("utf-8-sig" if at == 0 else "utf-8")
+            except UnicodeDecodeError as problem:
+                raise _not_text(path, line[problem.start], at + problem.start) from None
+            at += len(line)
+
+    rows = csv.reader(lines())
+    header = columns or tuple(next(rows, ()))
+    for row in rows:
+        if row:
+            yield 1 if not columns else rows.line_num, dict(zip(header, row))
+
+
+def _documents(records: Iterator[tuple[int, dict]], path: Path, form: Format) -> Iterator[Piece]:
+    fields = form.fields
+    for number, record in records:
+        fields = fields or _guess(record)
+        missing = next((name for name in fields if name not in record), None)
+        if missing is not None:
+            texts = [name for name, value in record.items() if isinstance(value, str)]
+            use = nearest(missing, texts) or next(iter(texts), "text")
+            raise InputError(
+                f"field '{missing}' is not in line {number:,} of '{path}' (fields: {', '.join(record)}); use --data.field {use}"
+            )
+        values = [record[name] for name in fields]
+        if not all(isinstance(value, str) for value in values):
+            raise InputError(f"field '{fields[0]}' in line {number:,} of '{path}' is not a text; use --data.field")
+        text = " ".join(values)
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # JSON may hold half a surrogate pair
+            text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+        if text:
+            yield (text.encode().decode("latin-1") if form.raw else text), True
+
+
+def _guess(record: dict) -> tuple[str, ...]:
+    return tuple(record) if len(record) == 1 else ("text",)

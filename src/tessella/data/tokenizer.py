@@ -1,0 +1,358 @@
+"""Tokenizers: text to integers 0..size-1 and back. The mask token is not among them; a process adds its own.
+
+Five kinds, all saved as JSON in a model's folder, never pickled:
+
+    characters   one token a character: those found in the corpus, or text8's a-z and space
+    bytes        one token a byte, 256 of them, any file
+    tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE trained here
+    integers     own tokens without a text: decoded as numbers
+
+`unit` says what a token is ("char", "byte", "token"); `separator` is the token that ends a document, if there is one.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from ..errors import InputError
+
+TEXT8 = " abcdefghijklmnopqrstuvwxyz"
+END = "<|endoftext|>"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
+
+_GPT2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
+GPT2_FILES = {  # file -> (address, sha256)
+    "encoder.json": (_GPT2 + "encoder.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
+    "vocab.bpe": (_GPT2 + "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"),
+}
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to integers and back. `raw`: it reads pieces of a corpus as bytes (one latin-1 character each), not as text."""
+
+    name: str
+    size: int
+    unit: str
+    raw: bool
+    separator: int | None
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]: ...
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]: ...
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str: ...
+
+    def describe(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def save(self, folder: str | Path) -> None: ...
+
+
+class _Base:
+    name: str
+    size: int
+    unit: str = "token"
+    raw: bool = False
+    separator: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that defines it, as JSON."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        return self.name
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of its definition: equal exactly if the same text gives the same integers."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` into `folder`."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
+        (Path(folder) / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        raise NotImplementedError
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        """The tokens of `text`. `of` names the text in an error."""
+        return self.encode_pieces([text], of)[0].tolist()
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        """The text of `tokens` (integers, an array or a tensor); anything that is not a token is drawn as `mask`."""
+        parts, run = [], []
+        for token in tokens.tolist() if hasattr(tokens, "tolist") else tokens:  # pyright: ignore[reportAttributeAccessIssue]
+            if 0 <= token < self.size:
+                run.append(token)
+                continue
+            parts += [self._decode(run), mask]
+            run = []
+        return "".join([*parts, self._decode(run)])
+
+    def _decode(self, tokens: list[int]) -> str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<tokenizer {self.name} ({self.size:,}): {self.describe()}>"
+
+
+class Characters(_Base):
+    """One token a character, numbered in code-point order.
+
+    >>> Characters("ba ").encode("a b"), Characters(TEXT8).describe()
+    ([1, 0, 2], 'a-z and space')
+    """
+
+    name, unit = "characters", "char"
+
+    def __init__(self, alphabet: Iterable[str]):
+        self.alphabet = "".join(sorted(set(alphabet)))
+        self.size = len(self.alphabet)
+        self._table = np.full(max(map(ord, self.alphabet), default=0) + 2, self.size, np.uint32)  # the last: any other
+        self._table[[ord(c) for c in self.alphabet]] = np.arange(self.size)
+        joint = [c for c in "\n " if c in self.alphabet]
+        self.separator = self.alphabet.index(joint[0]) if joint else None
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [self._encode(piece, f"in {of} is not in the vocabulary") for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        return self._encode(text, f"at position {{:,}} of {of} is not in the model's vocabulary").tolist()
+
+    def _encode(self, text: str, complaint: str) -> np.ndarray:
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        tokens = self._table[np.minimum(points, len(self._table) - 1)]
+        bad = int(np.argmax(tokens == self.size)) if len(tokens) else 0
+        if len(tokens) and tokens[bad] == self.size:  # positions count from 0, as Python's own messages do
+            raise InputError(f"'{text[bad]}' {complaint.format(bad)} ({self.describe()})")
+        return tokens
+
+    def _decode(self, tokens: list[int]) -> str:
+        return "".join(self.alphabet[t] for t in tokens)
+
+    def describe(self) -> str:
+        return _alphabet(self.alphabet)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tessella": "characters", "alphabet": self.alphabet}
+
+
+class Bytes(_Base):
+    """One token a byte: any file, any language, no error."""
+
+    name, unit, raw, size = "bytes", "byte", True, 256
+
+    def __init__(self):
+        self.separator: int | None = ord("\n")
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [np.frombuffer(piece.encode("latin-1"), np.uint8) for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        return list(text.encode("utf-8", "surrogateescape"))
+
+    def _decode(self, tokens: list[int]) -> str:
+        return bytes(tokens).decode("utf-8", "replace")
+
+    def describe(self) -> str:
+        return "any byte"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tessella": "bytes"}
+
+
+class Integers(_Base):
+    """Own tokens without a text behind them: decoded as numbers with a space between."""
+
+    name = "integers"
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [np.array(self.encode(piece, of), np.uint32) for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        tokens = []
+        for word in text.split():
+            if not word.isdecimal() or int(word) >= self.size:
+                raise InputError(f"'{word}' in {of} is not in the model's vocabulary ({self.describe()})")
+            tokens.append(int(word))
+        return tokens
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
+        return " ".join(str(t) if 0 <= t < self.size else mask for t in values)
+
+    def describe(self) -> str:
+        return f"integers 0 to {self.size - 1:,}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"tessella": "integers", "size": self.size}
+
+
+class Tokens(_Base):
+    """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares."""
+
+    def __init__(self, inner: Any, name: str):
+        self.inner, self.name = inner, name
+        inner.no_padding()
+        inner.no_truncation()
+        self.size = inner.get_vocab_size(with_added_tokens=True)
+        known = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
+        self.separator = next((i for i in map(inner.token_to_id, known) if i is not None), None)
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
+        return [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+
+    def _decode(self, tokens: list[int]) -> str:
+        return self.inner.decode(tokens, skip_special_tokens=False) if tokens else ""
+
+    def describe(self) -> str:
+        return f"{self.size:,} tokens"
+
+    def to_dict(self) -> dict[str, Any]:
+        return json.loads(self.inner.to_str()) | {"tessella": "tokens", "name": self.name}
+
+    @property
+    def fingerprint(self) -> str:
+        definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
+        return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
+
+
+def load(folder: str | Path) -> Tokenizer:
+    """The tokenizer that `save` wrote into `folder`; a plain `tokenizer.json` of the Hugging Face hub will do as well."""
+    path = Path(folder)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        kind = data.pop("tessella", "tokens")
+        if kind == "characters":
+            return Characters(data["alphabet"])
+        if kind == "bytes":
+            return Bytes()
+        if kind == "integers":
+            return Integers(int(data["size"]))
+        from tokenizers import Tokenizer as Inner
+
+        name = data.pop("name", None) or path.resolve().parent.name
+        return Tokens(Inner.from_str(json.dumps(data)), name)
+    except FileNotFoundError:
+        raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
+    except Exception as problem:  # the library raises a bare Exception for a wrong definition
+        raise InputError(f"'{path}' is not a tokenizer ({problem}); give a tokenizer.json") from None
+
+
+def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
+    """The tokenizer that `--data.tokenizer` names, if it needs no corpus.
+
+    spec: "text8" (a-z and space), "bytes", "gpt2", a tokenizer.json, a folder with encoder.json and vocab.bpe (or
+    vocab.json and merges.txt) or a vocab.txt (BERT), or a Hugging Face id. fetch(address, sha256) -> local path.
+    """
+    from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+    from tokenizers import Tokenizer as Inner
+
+    if spec == "text8":
+        return Characters(TEXT8)
+    if spec == "bytes":
+        return Bytes()
+    path = Path(spec).expanduser()
+    if spec == "gpt2" and not path.is_dir():
+        encoder, merges = (fetch(*GPT2_FILES[name]) for name in GPT2_FILES)
+        return Tokens(_special(ByteLevelBPETokenizer(str(encoder), str(merges)), END), "gpt2")
+    if path.exists():
+        folder = path if path.is_dir() else path.parent
+        name = folder.resolve().name
+        try:
+            for vocabulary, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
+                if (folder / vocabulary).exists() and path.name != "tokenizer.json":
+                    inner = ByteLevelBPETokenizer(str(folder / vocabulary), str(folder / merges))
+                    return Tokens(_special(inner, END), "gpt2" if inner.get_vocab_size() == 50257 else name)
+            if (folder / "vocab.txt").exists() and path.name != "tokenizer.json":
+                words = str(path if path.is_file() else folder / "vocab.txt")
+                cased = any(w.isalpha() and w != w.lower() for w in Path(words).read_text(encoding="utf-8").split())
+                inner = BertWordPieceTokenizer(words, lowercase=not cased)
+                return Tokens(_special(inner, "[SEP]"), "bert")
+        except Exception as problem:
+            raise InputError(
+                f"'{spec}' is not a tokenizer ({problem}); give vocabulary files or a tokenizer.json"
+            ) from None
+        return load(path)
+    try:
+        return Tokens(Inner.from_pretrained(spec), spec)
+    except Exception as problem:
+        reason = str(problem).splitlines()[0][:120]
+        raise InputError(
+            f"no tokenizer '{spec}' ({reason}); use characters, bytes, bpe:4096, gpt2, a tokenizer.json or a hub id"
+        ) from None
+
+
+def _special(wrapped: Any, token: str) -> Any:
+    inner = wrapped._tokenizer
+    if inner.token_to_id(token) is not None:
+        inner.add_special_tokens([token])
+    return inner
+
+
+def train_bpe(size: int, pieces: Iterable[str]) -> Tokenizer:
+    """Byte-level BPE of `size` entries (256 bytes, the end-of-text token, the rest learnt), fitted on `pieces`."""
+    from tokenizers import Tokenizer as Inner
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    inner = Inner(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
+    inner.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[END], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    inner.train_from_iterator(pieces, trainer)
+    return Tokens(inner, f"bpe:{size}")
+
+
+def bpe_size(spec: str) -> int | None:
+    """4096 for "bpe:4096", None for what is not a BPE to be trained."""
+    head, _, size = spec.partition(":")
+    if head != "bpe":
+        return None
+    if not size.isdecimal() or int(size) < 300:
+        raise InputError(f"--data.tokenizer is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
+    return int(size)
+
+
+def require_same(trained: Tokenizer, given: Tokenizer) -> None:
+    """InputError unless the two give the same integers (an evaluation, or a resumed run, on other data)."""
+    if trained.fingerprint != given.fingerprint:
+        raise InputError(
+            f"the run was trained with '{trained.name}' ({trained.size:,}), this data has '{given.name}' "
+            f"({given.size:,}); use --data.tokenizer {trained.name}"
+        )
+
+
+def _alphabet(symbols: str) -> str:
+    """The sorted `symbols` in words: 'a-z and space', or their number when that gets long."""
+    names = {" ": "space", "\n": "newline", "\t": "tab"}
+    runs: list[str] = []
+    for c in symbols:
+        if runs and ord(c) == ord(runs[-1][-1]) + 1 and c.isalnum() and runs[-1].isalnum():
+            runs[-1] += c
+        elif c not in names:
+            runs.append(c)
+    words = [r if len(r) < 3 else f"{r[0]}-{r[-1]}" for r in runs] + [w for c, w in names.items() if c in symbols]
+    if len(words) > 8 or not all(w.isprintable() for w in words):
+        return f"{len(symbols):,} characters"
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
