@@ -46,7 +46,7 @@ def embed(process: Process, law: Tensor, L: int) -> Tensor:
 
 def marginal(process: Process, law: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
     """The law of x_t when x_s has `law`: (K^L,) -> (K^L,)."""
-    Q = process.matrix(torch.tensor(s).double(), torch.tensor(t).double())
+    Q = process.matrix(s, t)
     p = law.reshape([process.K] * L)
     for axis in range(L):
         p = torch.tensordot(p, Q, dims=([axis], [0])).movedim(-1, axis)  # pyright: ignore

@@ -217,9 +217,11 @@ class Masked(Method):
     def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None) -> Tensor:
         time = None
         if self.time_conditioned:
-            t = torch.as_tensor(t, dtype=torch.float64, device=x.device).clamp(0.0, 1.0)
-            t = t[..., 0] if t.ndim == 2 and (t.shape[1] == 1 or t.stride(1) == 0) else t
-            time = self.network_time(t if t.ndim == 2 else t.expand(len(x)))
+            t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
+            t = (
+                t.amax(-1) if t.ndim == 2 else t
+            )  # given positions are CLEAN; the network is told the time of the others
+            time = self.network_time(t.expand(len(x)).clamp(0.0, 1.0))
         if batch is None or (batch.segments is None and batch.condition is None):
             return self.network.features(x, time)
         return self.network.features(x, time, segments=batch.segments, condition=batch.condition)
@@ -229,11 +231,14 @@ class Masked(Method):
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
-        logits = self.network.head(h)
-        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
-        logits[..., self.process.mask] = -torch.inf  # zero masking probability; carry-over is Mean's support
+        logits = self._no_mask(self.network.head(h))  # zero masking probability; carry-over is Mean's support
         supported = at is not None and bool((x_t == self.process.mask).all())
         return Mean(self.process, logits.softmax(-1), x_t, t, supported)
+
+    def _no_mask(self, logits: Tensor) -> Tensor:
+        """The logits, at least float32, with no mass on the mask."""
+        masks = torch.arange(logits.shape[-1], device=logits.device) == self.process.mask
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)).masked_fill(masks, -torch.inf)
 
     def cross_entropy(
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
@@ -351,8 +356,8 @@ class Masked(Method):
         if batch.mask is not None or batch.segments is not None or batch.condition is not None:
             x_t = x.masked_fill(batch.mask, mask) if batch.mask is not None else torch.full_like(x, mask)
             return alpha_1 * self.cross_entropy(batch, x_t, PRIOR)
-        logits = self.network.head(self._features(torch.full_like(x[:1], mask), PRIOR))[0]  # one row serves all: (L, K)
-        logits[:, mask] = -torch.inf
+        h = self._features(torch.full_like(x[:1], mask), PRIOR)[0]
+        logits = self._no_mask(self.network.head(h))  # one row serves all: (L, K)
         given = logits.expand(len(x), -1, -1).gather(-1, x[..., None])[..., 0]
         return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
 

@@ -93,8 +93,7 @@ class Schedule(nn.Module):
 
 
 def _time(t: Tensor | float) -> Tensor:
-    t = torch.as_tensor(t)
-    return t if t.is_floating_point() else t.to(torch.get_default_dtype())
+    return t if isinstance(t, Tensor) and t.is_floating_point() else torch.as_tensor(t, dtype=torch.float64)
 
 
 def _inside(t: Tensor, f) -> tuple[Tensor, Tensor]:

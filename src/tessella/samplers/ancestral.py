@@ -22,7 +22,7 @@ from ..method import Method
 from ..prediction import kernel, posterior
 from ..process import Mixture
 from ..schedule import CLEAN
-from .sampler import fill, start
+from .sampler import clean_where_fixed, fill, start
 
 
 class Ancestral:
@@ -57,8 +57,9 @@ class Ancestral:
         process = method.process
         if self.choose and isinstance(process, Mixture) and process.mask is not None and method.predicts != "score":
             return self._choose_then_ask(method, state, t, s, generator)
+        t, s = clean_where_fixed(state, t), clean_where_fixed(state, s)
         pred = guide.guided(method.predict(state.x, t, context=state.context), self.temperature, self.top_p)
-        x = maths.categorical(kernel(pred, s.expand(state.x.shape)), generator)
+        x = maths.categorical(kernel(pred, s), generator)
         everything = torch.ones_like(state.calls, dtype=torch.bool)
         return fill(state, ~state.fixed, x[~state.fixed], everything)
 
@@ -73,14 +74,10 @@ class Ancestral:
             maths.discard(chosen.shape, generator)
             return state
         rows = asked.nonzero()[:, 0]
-        pred = method.predict(state.x[rows], _rows(t, rows), at=chosen[rows], context=state.context)
+        pred = method.predict(state.x[rows], clean_where_fixed(state, t)[rows], at=chosen[rows], context=state.context)
         x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
         if reveal.shape[-1] > 1:
             relative = (reveal / reveal.amax(-1, keepdim=True)).expand(*chosen.shape, -1)[chosen]
             keep = maths.bernoulli(relative.gather(-1, x[:, None])[:, 0], generator, chosen)
             chosen, x = chosen.masked_scatter(chosen, keep), x[keep]
         return fill(state, chosen, x, asked)
-
-
-def _rows(t: Tensor, rows: Tensor) -> Tensor:
-    return t if t.ndim == 0 else t[rows]

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..method import Method
 from ..prediction import posterior
 from ..process import Mixture
-from .sampler import State, fill, start
+from .sampler import State, clean_where_fixed, fill, start
 
 
 class FirstHitting:
@@ -51,7 +51,7 @@ class FirstHitting:
         rows = asked.nonzero()[:, 0]
         if len(rows) == 0:
             return state
-        time = method.process.schedule.inverse(1 - masked)[rows, None]
-        pred = method.predict(state.x[rows], time, at=chosen[rows], context=state.context)
+        time = clean_where_fixed(state, method.process.schedule.inverse(1 - masked)[:, None])
+        pred = method.predict(state.x[rows], time[rows], at=chosen[rows], context=state.context)
         x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
         return replace(fill(state, chosen, x, asked), memory=masked)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..maths import Randomness
 from ..method import Method
+from ..schedule import CLEAN
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def run(
     for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state
+
+
+def clean_where_fixed(state: State, t: Tensor) -> Tensor:
+    """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
+    return torch.where(state.fixed, CLEAN, t.to(torch.float64))
 
 
 def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:

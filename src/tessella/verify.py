@@ -1,0 +1,138 @@
+"""`tessella verify`: the identities that the library stands on, as a table for people.
+
+By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from time import perf_counter
+from typing import Any
+
+from . import identities, methods
+from ._module import callable_module
+from .errors import InputError, unknown
+from .identities import OWN, SHARED, L, Row, V
+from .method import Method
+from .samplers import SAMPLERS
+from .terminal import numbers
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows; `str()` is the table that `tessella verify` prints.
+
+    `pairings` is, for each method and sampler, the total variation between the law of 128 steps with the exact network and
+    the data; None where the two cannot be paired.
+    """
+
+    rows: tuple[Row, ...]
+    seconds: float
+    pairings: dict[str, dict[str, float | None]]
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows that do not hold."""
+        return [row for row in self.rows if not row.ok]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every identity holds."""
+        return not self.failures
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The table, 80 columns."""
+        out = [f"By enumeration ({V} tokens, length {L}) and quadrature, float64, nothing random.", ""]
+        out.append(f"{'largest error':>65}{'tolerance':>11}")
+        group = None
+        for row in self.rows:
+            if row.group != group:
+                group = row.group
+                out.append(group)
+            out.append(f"  {_name(row):<52}{_error(row):>11}{row.claim:>11}  {'ok' if row.ok else 'FAIL'}")
+        of = {name: sum(row.method == name for row in self.rows) for name in dict.fromkeys(r.method for r in self.rows)}
+        each = "".join(f"   {name} {n}" for name, n in of.items() if name)
+        n, failed = len(self.rows), len(self.failures)
+        fails = f", {failed} fails" if failed == 1 else f", {failed} fail" if failed else ""
+        out += ["", f"{n - failed} of {n} hold{fails}{each}   {numbers.duration(self.seconds)}"]
+        for row in self.failures:
+            again = f"tessella verify {row.method} --only {row.key}".replace("  ", " ")
+            out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
+            out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
+            out += [f"    again        {again}"]
+        if self.pairings:
+            samplers = list(next(iter(self.pairings.values())))
+            table = [["", *samplers]]
+            for name, errors in self.pairings.items():
+                table.append([name, *("-" if e is None else numbers.error(e) for e in errors.values())])
+            out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]
+            out += numbers.columns(table, "<" + ">" * len(samplers), indent=2)
+        return out
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, unrounded."""
+        rows = [asdict(row) for row in self.rows]
+        return {"ok": self.ok, "rows": rows, "pairings": self.pairings, "seconds": self.seconds}
+
+
+def _name(row: Row) -> str:
+    return f"{row.method:<5} {row.identity}" if row.method else row.identity
+
+
+def _error(row: Row) -> str:
+    return f"{row.error:.3f}" if "±" in row.claim else numbers.error(row.error)
+
+
+def _pairing(cls: type[Method], sampler: type) -> float | None:
+    try:
+        return identities.distance(identities.enumerable(cls), sampler(), 128)
+    except InputError:
+        return None
+
+
+def verify(
+    *which: str | type[Method],
+    only: str | None = None,
+    sampler: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
+    """Check the identities of the given methods (of all, if none is given), and those that all methods share.
+
+    Args:
+        which: names, or own Method classes.
+        only: a key such as "bound.weighted-ce", or the beginning of one such as "bound".
+        sampler: only the checks of this sampler, and its pairing with each method.
+        progress: called with the name of each check before it runs.
+
+    Returns:
+        The rows; `failures` is empty if everything holds.
+
+    Raises:
+        InputError: for an unknown method, check or sampler.
+    """
+    if sampler is not None:
+        if sampler not in SAMPLERS:
+            raise unknown("sampler", sampler, SAMPLERS, "tessella list samplers")
+        only = f"sampler.{sampler}"
+    classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
+    keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
+    if not keys:
+        raise unknown("check", str(only), [*SHARED, *OWN], "tessella verify --json -")
+    started, rows = perf_counter(), []
+    for key in keys:
+        for cls in classes if key in OWN else [None]:
+            name = cls.name if cls else ""
+            if progress:
+                progress(f"{name} {key}".strip())
+            found = OWN[key](identities.enumerable(cls)) if cls else SHARED[key]()
+            rows += [replace(row, key=key, method=name) for row in found]
+    pairings = {}
+    if sampler is not None or (only is None and len(classes) > 1):
+        chosen = SAMPLERS if sampler is None else {sampler: SAMPLERS[sampler]}
+        pairings = {cls.name: {name: _pairing(cls, s) for name, s in chosen.items()} for cls in classes}
+    return Report(tuple(rows), perf_counter() - started, pairings)
+
+
+callable_module(__name__)
