@@ -1,0 +1,117 @@
+// The page's only script: theme, copy, print, and the player, which draws one sample at one step.
+// The address may ask: #play  #step=22  #sample=2  #colour=entropy  #theme=dark, joined by &.
+(() => {
+  "use strict";
+  const $ = id => document.getElementById(id);
+  const all = (query, of = document) => [...of.querySelectorAll(query)];
+  const ask = new URLSearchParams(location.hash.slice(1));
+
+  // theme: "auto" leaves it to prefers-color-scheme
+  const theme = name => {
+    if (name === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = name;
+    for (const b of all(".theme button")) b.setAttribute("aria-pressed", b.dataset.theme === name);
+  };
+  for (const b of all(".theme button")) b.onclick = () => theme(b.dataset.theme);
+  if (["light", "dark"].includes(ask.get("theme"))) theme(ask.get("theme"));
+
+  // copy a sample; print with every folded part open
+  for (const b of all("button.copy")) b.onclick = async () => {
+    const source = b.parentElement.nextElementSibling;
+    try { await navigator.clipboard.writeText(source.textContent); b.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(source); b.textContent = "selected"; }
+  };
+  let folded = [];
+  addEventListener("beforeprint", () => { folded = all("details:not([open])"); for (const d of folded) d.open = true; });
+  addEventListener("afterprint", () => { for (const d of folded) d.open = false; });
+
+  if (!$("watched")) return;
+  const data = JSON.parse($("watched").textContent);  // {steps, t, total, samples}: a frame is an index into steps and t
+  const end = data.steps.length - 1, player = $("player"), button = $("play");
+  const reduced = matchMedia("(prefers-reduced-motion: reduce)");
+  let sample, spans, frame = end, colour = "new", timer = null;
+
+  // what stands at each position at frame k: the piece (null: masked) and the frame since when it stands
+  const shown = k => {
+    if (!sample.changes) return sample.pieces.map((p, i) => {
+      const since = sample.reveal[i] ?? Infinity;
+      return {piece: since <= k ? p : null, since};
+    });
+    const now = sample.start.map(piece => ({piece, since: 0}));
+    for (let j = 1; j <= k; j++) for (const [i, piece] of sample.changes[j]) now[i] = {piece, since: j};
+    return now;
+  };
+
+  const draw = k => {
+    frame = Math.min(end, Math.max(0, k));
+    const now = shown(frame), entropy = sample.entropy, most = data.entropy || 1;
+    spans.forEach((span, i) => {
+      const {piece, since} = now[i], masked = piece === null;
+      span.textContent = masked ? sample.pieces[i] : piece;  // a mask is as wide as what it becomes: nothing jumps
+      const tint = !masked && !sample.given[i] && colour !== "new";
+      span.className = masked ? "masked" : sample.given[i] ? "given" : tint ? "tint"
+        : since === frame && frame > 0 ? "new" : "";
+      if (tint) span.style.setProperty("--a", colour === "step" ? since / end : (entropy?.[i] ?? 0) / most);
+    });
+    $("spoken").textContent = now.map((p, i) => p.piece ?? "·".repeat([...sample.pieces[i]].length)).join("");
+    const free = now.filter((_, i) => !sample.given[i]), done = free.filter(p => p.piece !== null).length;
+    const step = data.steps[frame];
+    $("scrub").value = frame;
+    $("scrub").setAttribute("aria-valuetext", `step ${step} of ${data.total}`);
+    $("where").textContent = `step ${step}/${data.total}   t ${data.t[frame].toFixed(2)}`;
+    $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network calls`;
+    $("legend").textContent = colour === "new" ? "underlined: new in this step" : colour === "step"
+      ? "pale: revealed early, strong: late" : `strong: the network was unsure (up to ${most.toFixed(1)} bits)`;
+  };
+
+  const choose = n => {
+    sample = data.samples[n];
+    $("sample").value = n;
+    spans = sample.pieces.map((_, i) => {
+      const span = document.createElement("span"), since = sample.reveal?.[i], bits = sample.entropy?.[i];
+      span.title = `position ${i + 1}` + (sample.given[i] ? ", given" : since == null ? "" : `, step ${data.steps[since]}`)
+        + (bits == null ? "" : `, ${bits.toFixed(2)} bits`);
+      return span;
+    });
+    $("text").replaceChildren(...spans);
+    draw(frame);
+  };
+
+  const stop = () => { clearTimeout(timer); timer = null; button.textContent = "Play"; };
+  const pace = () => reduced.matches ? 1000 : 100 / Number($("speed").value);
+  const tick = () => {
+    if (frame >= end) return stop();
+    draw(frame + 1);
+    timer = setTimeout(tick, pace());
+  };
+  const play = () => {
+    if (timer !== null) return stop();
+    if (frame >= end) draw(0);
+    button.textContent = "Pause";
+    timer = setTimeout(tick, pace());
+  };
+  const go = k => { stop(); draw(k); };
+
+  button.onclick = play;
+  $("first").onclick = () => go(0);
+  $("back").onclick = () => go(frame - 1);
+  $("on").onclick = () => go(frame + 1);
+  $("last").onclick = () => go(end);
+  $("scrub").oninput = e => go(Number(e.target.value));
+  $("sample").onchange = e => choose(Number(e.target.value));
+  for (const r of all("[name=colour]", player)) r.onchange = () => { colour = r.value; draw(frame); };
+  player.onkeydown = e => {
+    const own = e.target.matches("select, [type=radio]"), by = e.shiftKey ? 10 : 1;
+    const keys = {ArrowLeft: () => go(frame - by), ArrowRight: () => go(frame + by), Home: () => go(0), End: () => go(end)};
+    if (e.key === " " && !own && e.target.tagName !== "BUTTON") keys[" "] = play;  // a button presses itself
+    if (own || e.ctrlKey || e.metaKey || e.altKey || !keys[e.key]) return;
+    e.preventDefault();
+    keys[e.key]();
+  };
+
+  const wanted = all("[name=colour]", player).find(r => r.value === ask.get("colour"));
+  if (wanted) { wanted.checked = true; colour = wanted.value; }
+  choose(Math.min(data.samples.length, Math.max(1, Number(ask.get("sample")) || 1)) - 1);
+  if (ask.has("step")) draw(Number(ask.get("step")));
+  if (ask.has("play")) play();
+})();

@@ -1,0 +1,258 @@
+"""The figures of the report: each a function that returns a matplotlib Figure. Nothing global is touched."""
+
+import csv
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, ScalarFormatter
+
+from ..schedule import SCHEDULES
+from .record import Trace, trace
+
+POINTS = 1_000  # of a curve, at most
+# Okabe and Ito's colours and three greys; in the page each becomes a CSS variable, which each theme sets
+COLOURS = {
+    "ink": "#1b1f24",
+    "soft": "#59616b",
+    "rule": "#d5dae0",
+    "blue": "#0072b2",
+    "vermillion": "#d55e00",
+    "green": "#009e73",
+    "purple": "#cc79a7",
+    "orange": "#e69f00",
+    "sky": "#56b4e9",
+}
+_LINES = [  # never colour alone: each series has its own dashes too
+    ("vermillion", (0, (6, 2))),
+    ("green", (0, (2, 1.5))),
+    ("purple", (0, (6, 2, 1.5, 2))),
+    ("orange", (0, (1, 1))),
+    ("sky", (0, (9, 3))),
+    ("soft", (0, (4, 1, 1, 1, 1, 1))),
+]
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": COLOURS["soft"],
+    "axes.labelcolor": COLOURS["ink"],
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "grid.color": COLOURS["rule"],
+    "grid.linewidth": 0.6,
+    "text.color": COLOURS["ink"],
+    "xtick.color": COLOURS["soft"],
+    "ytick.color": COLOURS["soft"],
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "svg.fonttype": "none",
+}
+
+
+def _styled(make):
+    @functools.wraps(make)
+    def inner(*args, **kwargs) -> Figure:
+        with matplotlib.rc_context(_STYLE):
+            return make(*args, **kwargs)
+
+    return inner
+
+
+@_styled
+def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
+    """Training loss and validation bound against steps; below them rate, gradient norm and tokens per second.
+
+    Args:
+        run: the folder of a run (or what `train` returned); its metrics.csv is read.
+        baselines: name -> value in the unit of the curves, drawn as dashed lines (n-grams).
+    """
+    log, unit = metrics(run)
+    step = log["step"]
+    fig = Figure(figsize=(6.4, 8.2), layout="constrained")
+    top, *small = fig.subplots(4, 1, height_ratios=[4, 1, 1, 1], sharex=True)
+
+    measured = np.isfinite(log["loss"])
+    loss = smooth(step[measured], log["loss"][measured], 100)
+    if unit and len(loss):
+        top.plot(*thin(step[measured], loss), color=COLOURS["blue"], lw=0.9, label="training, mean of 100 steps")
+    v = np.isfinite(log["validation"])
+    if v.any():
+        middle = log["validation"][v]
+        whiskers = np.abs(np.stack([middle - log["validation_low"][v], log["validation_high"][v] - middle]))
+        top.errorbar(step[v], middle, np.nan_to_num(whiskers), fmt="o", ms=4, capsize=2.5, lw=1.2,
+                     color=COLOURS["vermillion"], label="validation bound, 95%")  # fmt: skip
+    first, last = (step.min(), step.max()) if len(step) else (0, 1)
+    for name, value in (baselines or {}).items():
+        top.plot([first, last], [value, value], color=COLOURS["soft"], ls=(0, (5, 3)), lw=1, label=name)
+    finite = np.concatenate([loss if unit else [], log["validation"][v], list((baselines or {}).values())])
+    if len(finite) > 10:  # the first steps of training would flatten all that follows
+        top.set_ylim(top=min(finite.max(), np.percentile(finite, 97) * 1.25) * 1.02)
+    top.set(ylabel=f"{unit or 'bound'}, lower is better")
+    low, high = top.get_ylim()
+    place = -math.inf
+    for name, value in sorted((baselines or {}).items(), key=lambda item: item[1]):
+        place = max(value, place + 0.035 * (high - low))  # a label never covers the one below it
+        top.annotate(f"{name} {value:.3f}", (1, place), xycoords=("axes fraction", "data"), xytext=(4, 0),
+                     textcoords="offset points", va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+    if top.get_legend_handles_labels()[0]:
+        series = [h for h in zip(*top.get_legend_handles_labels()) if h[1] not in (baselines or {})]
+        top.legend(*zip(*series), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
+
+    panels = [("rate", "learning rate"), ("gradient_norm", "gradient norm"), ("tokens_per_second", "tokens/s")]
+    if not unit:
+        panels[2] = ("loss", "loss (not a bound)")
+    for ax, (key, title), (colour, dashes) in zip(small, panels, [("blue", "-"), *_LINES[1:]]):
+        seen = np.isfinite(log[key])
+        ax.plot(*thin(step[seen], log[key][seen]), color=COLOURS[colour], ls=dashes, lw=1, label=title)
+        ax.set_title(title)
+        ax.set_ylim(bottom=0)
+        ax.locator_params(axis="y", nbins=3)
+        ax.yaxis.set_major_formatter(EngFormatter(sep="") if key == "tokens_per_second" else ScalarFormatter())
+    small[-1].set_xlabel("step")
+    return fig
+
+
+@_styled
+def schedule(method: Any) -> Figure:
+    """alpha and the weight of the loss against t: the method's own schedule beside the others with their defaults.
+
+    Args:
+        method: a Method, or a Schedule.
+    """
+    own = method if hasattr(method, "log_snr") else method.process.schedule
+    names = {kind: name for name, kind in reversed(SCHEDULES.items())}
+    t = torch.linspace(0.005, 0.995, 199, dtype=torch.float64)
+    fig = Figure(figsize=(6.4, 3.1), layout="constrained")
+    left, right = fig.subplots(1, 2)
+    rows = [(f"this run: {names.get(type(own), type(own).__name__.lower())}", own, "blue", "-", 2.4)]
+    others = [(name, kind) for kind, name in names.items() if kind is not type(own)]
+    rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(others), _LINES)]
+    for name, one, colour, dashes, width in rows:
+        for ax, curve in (left, one.alpha), (right, one.weight):
+            with torch.no_grad():
+                y = (
+                    curve(t.to(next(one.parameters(), t))).mean(-1).double().cpu()
+                )  # one line, also for one alpha per token
+            ax.plot(t, y, color=COLOURS[colour], ls=dashes, lw=width, label=name, zorder=3 if width > 2 else 2)
+    left.set(xlabel="t", ylabel="α(t), share of clean tokens", ylim=(-0.02, 1.02), xlim=(0, 1))
+    right.set(xlabel="t", ylabel="weight of the loss, −α′/(1 − α)", yscale="log", ylim=(0.05, 300), xlim=(0, 1))
+    fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
+    return fig
+
+
+@_styled
+def revealed(states: Iterable[Any], method: Any = None) -> Figure:
+    """Share of the free tokens revealed after each step, and in which step each position was revealed.
+
+    Args:
+        states: the frames of `watch`, or the states of `run`, all of them, in order.
+        method: a Method or Schedule; its alpha(t), the share expected, is drawn as dashes (frames know t, states not).
+    """
+    return _revealed(trace(states), method)
+
+
+@_styled
+def _revealed(seen: "Trace", method: Any = None) -> Figure:
+    steps = np.arange(len(seen.x))
+    share = seen.share()  # (frames, B)
+    fig = Figure(figsize=(6.4, 4.4), layout="constrained")
+    top, strip = fig.subplots(2, 1, height_ratios=[2, 1.3])
+    top.plot(steps, share.mean(1), color=COLOURS["blue"], lw=2, label=f"this run, mean of {share.shape[1]}")
+    if share.shape[1] > 1:
+        top.fill_between(steps, share.min(1), share.max(1), color=COLOURS["sky"], alpha=0.35, lw=0)
+    if method is not None and seen.t is not None:
+        curve = method if hasattr(method, "log_snr") else method.process.schedule
+        with torch.no_grad():
+            alpha = curve.alpha(torch.tensor(seen.t).to(next(curve.parameters(), torch.empty(())))).mean(-1).cpu()
+        expected = np.where(steps == steps[-1], 1.0, alpha)  # the last step ends at CLEAN, where alpha is 1
+        expected[0] = 0.0  # the first starts at PRIOR
+        top.plot(steps, expected, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, α(t) = 1 − (1 − α)")
+    top.set(xlabel="step", ylabel="share of tokens revealed", ylim=(-0.02, 1.02), xlim=(0, steps[-1]))
+    top.legend(loc="upper left")
+    image = strip.imshow(seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1],
+                         label="step of reveal")  # fmt: skip
+    strip.grid(visible=False)
+    strip.set(xlabel="position", ylabel="sample", yticks=range(len(seen.reveal)))
+    strip.set_yticklabels([str(i + 1) for i in range(len(seen.reveal))])
+    fig.colorbar(image, ax=strip, label="step of reveal", pad=0.02)
+    return fig
+
+
+@_styled
+def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
+    """Where the bound comes from: the integrand of the diffusion term against t, mean over texts with a 95% interval.
+
+    Args:
+        t: times, (G,).
+        loss: the integrand at each time for each text, (G, N), in `unit`.
+    """
+    t, loss = np.asarray(t, float), np.asarray(loss, float)
+    half = 1.96 * loss.std(1, ddof=1) / math.sqrt(loss.shape[1]) if loss.shape[1] > 1 else np.zeros(len(t))
+    fig = Figure(figsize=(6.4, 2.6), layout="constrained")
+    ax = fig.subplots()
+    ax.errorbar(t, loss.mean(1), half, fmt="s-", ms=3.5, capsize=2, lw=1.2, color=COLOURS["blue"],
+                label=f"mean of {loss.shape[1]} texts, 95%")  # fmt: skip
+    ax.set(xlabel="t", ylabel=f"{unit} per unit of t", xlim=(0, 1))
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="best", title=f"area under it: {np.trapezoid(loss.mean(1), t):.3f}" if len(t) > 1 else None)
+    return fig
+
+
+@_styled
+def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
+    """The terms of the bound as one stacked bar; the name and number of each stand under it."""
+    fig = Figure(figsize=(13.4, 1.3), layout="constrained")
+    ax = fig.subplots()
+    left = 0.0
+    looks = [("sky", ""), ("orange", "///"), ("green", "..."), ("purple", "xx")]
+    for (name, value), (colour, hatch) in zip(values.items(), looks):
+        ax.barh([0], [value], left=left, color=COLOURS[colour], hatch=hatch, edgecolor=COLOURS["ink"], lw=0.6,
+                height=0.7, label=f"{name} {value:,.3f}")  # fmt: skip
+        left += value
+    ax.set(yticks=[], xlabel=unit, xlim=(0, left * 1.005 or 1))
+    ax.grid(visible=False, axis="y")
+    fig.legend(loc="outside lower center", ncols=4)
+    return fig
+
+
+# ---------------------------------------------------------------------------------------------------- data for them
+def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
+    """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
+    path = Path(getattr(run, "folder", run)) / "metrics.csv"
+    columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
+               "validation_low", "validation_high")  # fmt: skip
+    rows: list[dict[str, str]] = []
+    if path.is_file():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}
+    return log, next((row["unit"] for row in reversed(rows) if row.get("unit")), "")
+
+
+def smooth(step: np.ndarray, y: np.ndarray, window: int) -> np.ndarray:
+    """The mean of y over the last `window` steps, at each step; steps increase."""
+    total = np.concatenate([[0.0], np.cumsum(y)])
+    start = np.searchsorted(step, step - window, side="right")
+    end = np.arange(1, len(y) + 1)
+    return (total[end] - total[start]) / (end - start)
+
+
+def thin(x: np.ndarray, y: np.ndarray, points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
+    """At most `points` of a curve: of each bin its lowest and its highest, so that no spike is lost."""
+    if len(x) <= points:
+        return x, y
+    edges = np.linspace(0, len(x), points // 2 + 1).astype(int)
+    keep = {i for a, b in pairwise(edges) for i in (a + int(y[a:b].argmin()), a + int(y[a:b].argmax()))}
+    chosen = sorted(keep)
+    return x[chosen], y[chosen]

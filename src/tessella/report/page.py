@@ -1,0 +1,194 @@
+"""The parts of the page as HTML: plain data in, text out. Every string that is not ours goes through `esc`."""
+
+import base64
+import hashlib
+import io
+import json
+import re
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape as esc
+from importlib.resources import files
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from .. import __version__
+from .figures import COLOURS
+from .record import show
+
+
+def asset(name: str) -> str:
+    return (files(__name__.rpartition(".")[0]) / "assets" / name).read_text(encoding="utf-8")
+
+
+def fill(name: str, **parts: str) -> str:
+    return string.Template(asset(name)).substitute(parts)
+
+
+def page(title: str, facts: Sequence[str], sections: Mapping[str, str]) -> str:
+    """The whole file. Only the script whose hash stands in the page may run, so nothing in a sample ever does."""
+    script = asset("player.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return fill(
+        "page.html",
+        title=esc(title),
+        facts=" ".join(f"<span>{fact}</span>" for fact in facts),
+        css=asset("report.css"),
+        script=script,
+        script_hash=f"'sha256-{digest}'",
+        version=__version__,
+        **sections,
+    )
+
+
+def note(text: str) -> str:
+    return f'<p class="note">{esc(text)}</p>'
+
+
+def line(parts: Iterable[str]) -> str:
+    return '<p class="line">' + "".join(f"<span>{esc(part)}</span>" for part in parts) + "</p>"
+
+
+def code(command: str) -> str:
+    return f"<pre>{esc(command)}</pre>"
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), numbers: bool = True) -> str:
+    """Rows of text; `numbers`: every column but the first is right-aligned."""
+    kind = lambda i: ' class="num"' if numbers and i else ""  # noqa: E731
+    head = "".join(f"<th{kind(i)}>{esc(c)}</th>" for i, c in enumerate(header))
+    body = "\n".join(
+        "<tr>" + "".join(f"<td{kind(i)}>{esc(c)}</td>" for i, c in enumerate(row)) + "</tr>" for row in rows
+    )
+    return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
+
+
+def folded(summary: str, inside: str) -> str:
+    return f"<details><summary>{esc(summary)}</summary>{inside}</details>"
+
+
+# ---------------------------------------------------------------------------------------------------- figures
+def figure(fig: Figure, key: str, title: str, text: str) -> str:
+    """A figure as inline SVG with title and description, and its numbers as a folded table. `key` makes ids unique."""
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):
+        file = io.StringIO()
+        fig.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue()[file.getvalue().index("<svg") :], flags=re.S)
+    svg = re.sub(r'\bid="', f'id="{key}-', svg)
+    svg = re.sub(r'(url\(#|href="#)', rf"\g<1>{key}-", svg)
+    for name, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--{name})")
+    opening, rest = svg.split(">", 1)
+    opening = re.sub(r' (width|height|version|xmlns(:xlink)?)="[^"]*"', "", opening)
+    svg = (
+        f'{opening} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-labelledby="{key}-title {key}-desc">'
+        f'<title id="{key}-title">{esc(title)}</title><desc id="{key}-desc">{esc(text)}</desc>{rest}'
+    )
+    tables = "".join(
+        f'<div class="scroll"><table>{head}</table></div>' if isinstance(head, str) else ""
+        for head in map(_table_of, fig.axes)
+    )
+    caption = f"<figcaption><b>{esc(title)}.</b> {esc(text)}</figcaption>"
+    return f'<figure><div class="plot">{svg}</div>' + f"{caption}{folded('the numbers', tables)}</figure>"
+
+
+def _table_of(ax: Any, rows: int = 40) -> str | None:
+    """The series of one pair of axes, merged on x and thinned, as the inside of a table."""
+    series: dict[str, dict[float, float]] = {}
+
+    def add(label: str, x: Any, y: Any) -> None:
+        x, y = np.asarray(x, float), np.asarray(y, float)
+        keep = np.unique(np.linspace(0, len(x) - 1, min(rows, len(x))).astype(int)) if len(x) else []
+        series[label] = {float(x[i]): float(y[i]) for i in keep}
+
+    for bars in ax.containers:
+        if isinstance(bars, ErrorbarContainer):
+            label, (line, _, (whiskers, *_)) = str(bars.get_label()), bars.lines
+            add(label, *line.get_data())
+            ends = np.array([segment[:, 1] for segment in whiskers.get_segments()])
+            add(f"{label}, low", line.get_xdata(), ends[:, 0])
+            add(f"{label}, high", line.get_xdata(), ends[:, 1])
+    for line in ax.get_lines():
+        if not str(line.get_label()).startswith("_"):
+            add(str(line.get_label()), *line.get_data())
+    for image in ax.get_images():
+        for i, row in enumerate(np.ma.filled(np.ma.asarray(image.get_array(), float), np.nan)):
+            add(f"{ax.get_ylabel()} {i + 1}", np.arange(len(row)), row)
+    if not series:
+        return None
+    at = sorted({x for points in series.values() for x in points})
+    cell = lambda v: "" if v is None else "-" if np.isnan(v) else f"{v:.5g}"  # noqa: E731
+    body = [[f"{x:.6g}", *(cell(points.get(x)) for points in series.values())] for x in at]
+    return table(body, [ax.get_xlabel() or "step", *series]).removeprefix("<table>").removesuffix("</table>")
+
+
+# ---------------------------------------------------------------------------------------------------- sections
+def watch(data: Mapping[str, Any], dropped: int = 0) -> str:
+    """The player, and for print and without scripts five frames of the first sample; `data` as `record` gives it."""
+    end = len(data["steps"]) - 1
+    first = data["samples"][0]
+    stills = [
+        f"<p>step {data['steps'][k]} of {data['total']}, t {data['t'][k]:.2f}</p>"
+        f'<div class="text">{esc(text_at(first, k))}</div>'
+        for k in sorted({round(end * part) for part in (0, 0.25, 0.5, 0.75, 1)})
+    ]
+    lost = (
+        f" {dropped} more {'was' if dropped == 1 else 'were'} left out to keep the page under 2 MB." if dropped else ""
+    )
+    return fill(
+        "player.html",
+        options="".join(f'<option value="{i}">{i + 1}</option>' for i in range(len(data["samples"]))),
+        last=str(end),
+        stills="".join(stills),
+        note=esc(f"Keys: Space, Left and Right (with Shift ten steps), Home, End. {data.get('note', '')}{lost}"),
+        data=json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
+    )
+
+
+def text_at(sample: Mapping[str, Any], frame: int) -> str:
+    """The text of a sample in one frame, a dot for each character that is masked (the player's `shown`)."""
+    if "changes" in sample:
+        now = list(sample["start"])
+        for changes in sample["changes"][1 : frame + 1]:
+            for i, piece in changes:
+                now[i] = piece
+    else:
+        now = [p if r is not None and r <= frame else None for p, r in zip(sample["pieces"], sample["reveal"])]
+    return "".join("·" * len(final) if piece is None else piece for piece, final in zip(now, sample["pieces"]))
+
+
+def samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Samples of several validations side by side; what was given is marked."""
+
+    def one(row: Mapping[str, Any]) -> str:
+        text, given = show(str(row.get("text", ""))), show(str(row.get("prompt") or ""))
+        marked = f'<span class="given">{esc(given)}</span>' if given and text.startswith(given) else ""
+        rest = esc(text.removeprefix(given) if marked else text)
+        how = esc(f"seed {row.get('seed', '-')}, {row.get('calls', '-')} network calls")
+        return (
+            f'<p class="line"><span class="note">{how}</span><button class="copy">copy</button></p>'
+            f'<div class="text">{marked}{rest}</div>'
+        )
+
+    parts = [f"<div><h3>{esc(name)}</h3>{''.join(map(one, rows))}</div>" for name, rows in columns.items()]
+    return f'<div class="pair">{"".join(parts)}</div>'
+
+
+def flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """A tree of settings as (dotted name, text) rows."""
+    rows: list[tuple[str, str]] = []
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            rows += flat(value, f"{before}{key}.")
+        else:
+            rows.append(
+                (
+                    f"{before}{key}",
+                    value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str),
+                )
+            )
+    return rows

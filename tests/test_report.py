@@ -1,0 +1,390 @@
+"""The report: its figures' numbers, the record of a sampling run, the page in a browser."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tessella import report
+from tessella.data import Corpus, Rows
+from tessella.data.tokenizer import Bytes, Characters
+from tessella.errors import InputError
+from tessella.evaluate import Result
+from tessella.generate import Frame, watch
+from tessella.method import Batch
+from tessella.methods import MDLM
+from tessella.report import figures, page
+from tessella.samplers import Ancestral, run
+from tessella.schedule import Cosine, Linear
+
+TEXT = "the value of the object is <script>alert(1)</script> & returned to the caller, who may not use it again. "
+LENGTH = 128
+
+
+class Knows(nn.Module):
+    """A network that is nearly sure of one text, less so of its later half; K logits stand as features."""
+
+    def __init__(self, tokens: torch.Tensor, states: int):
+        super().__init__()
+        sure = torch.where(torch.arange(len(tokens)) < len(tokens) // 2, 9.0, 4.0)
+        self.logits = nn.Parameter(nn.functional.one_hot(tokens, states) * sure[:, None])
+
+    def features(self, x, time=None, *, segments=None, condition=None):
+        return self.logits.expand(len(x), -1, -1)
+
+    def head(self, h):
+        return h.clone()
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Characters:
+    return Characters(sorted(set(TEXT)))
+
+
+@pytest.fixture(scope="module")
+def method(tokenizer) -> MDLM:
+    tokens = torch.tensor(tokenizer.encode((TEXT * 2)[:LENGTH]))
+    return MDLM(Knows(tokens, tokenizer.size + 1), tokenizer.size, (LENGTH,))
+
+
+@pytest.fixture(scope="module")
+def model(method, tokenizer):
+    """What checkpoint.load gives, as far as the report reads it."""
+    about = {"commit": "5c3eb56", "versions": {"torch": "2.13.0"}, "command": "tessella train mdlm --run 'a b'"}
+    return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about=about, unit="bits/char")
+
+
+@pytest.fixture(scope="module")
+def frames(model) -> list[Frame]:
+    """The eight samples of the page, in 32 steps."""
+    return list(watch(model, count=8, steps=32, seed=0))
+
+
+@pytest.fixture(scope="module")
+def prompted(model) -> list[Frame]:
+    """Four that begin with a prompt of ten characters."""
+    return list(watch(model, count=4, steps=32, seed=1, prompt=TEXT[:10]))
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """What a training run of 2,300 steps leaves behind."""
+    rng = np.random.default_rng(0)
+    rows = ["step,epoch,seconds,tokens,loss,unit,rate,gradient_norm,tokens_per_second,validation,validation_low,"
+            "validation_high"]  # fmt: skip
+    for step in range(10, 2301, 10):
+        loss = 2.1 + 2.6 * np.exp(-step / 400) + rng.normal(0, 0.08)
+        bound = f"{loss:.3f},{loss - 0.02:.3f},{loss + 0.02:.3f}" if step % 460 == 0 else ",,"
+        rate, norm = 3e-3 * min(step / 200, 1) * (1 - step / 2400), 0.6 + rng.exponential(0.2)
+        rows.append(f"{step},0,{step / 20},{step * 4096},{loss:.4f},bits/char,{rate:.3g},{norm:.3f},16400,{bound}")
+    (tmp_path / "metrics.csv").write_text("\n".join(rows) + "\n")
+    config = {"method": "mdlm", "data": {"name": "pydocs"}, "train": {"steps": 2300, "seed": 0}, "note": "<b>&</b>"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "samples").mkdir()
+    for step in 500, 2300:
+        line = {"text": TEXT + "\x1b[31m\u2028", "tokens": [1], "seed": step, "calls": 60, "prompt": "the value "}
+        lines = json.dumps(line, ensure_ascii=False) + "\n" + json.dumps(line | {"prompt": None, "text": "ab\ncd"})
+        (tmp_path / f"samples/step-{step:06}.jsonl").write_text(lines + "\n", encoding="utf-8")
+    terms = {"diffusion": 193.1, "reconstruction": 0.0, "prior": 0.4}
+    result = Result(2.181, 2.16, 2.202, "bits/char", terms=terms, sequences=147, draws=4, units=18811.0, seed=0,
+                    protocol={"name": "tessella-1", "time": "whole of t in [0, 1]"}, seconds=9.0)  # fmt: skip
+    result.to_json(tmp_path / "evaluate-pydocs-test.json")
+    return tmp_path
+
+
+@pytest.fixture
+def written(folder, model, monkeypatch) -> Path:
+    """The page of that run, with texts of our own."""
+    tokens = np.array([model.tokenizer.encode((TEXT * 3)[i : i + LENGTH]) for i in range(12)])
+    rows = Rows(tokens, LENGTH, characters=tokens.size)
+    corpus = Corpus(model.tokenizer, {"train": rows, "validation": rows}, {"name": "text"})
+    monkeypatch.setattr(report, "_corpus", lambda model: (corpus, ""))
+    return report.write(folder, model=model, steps=32)
+
+
+# ---------------------------------------------------------------------------------------------------- figures
+def line(ax, label):
+    return next(one for one in ax.get_lines() if str(one.get_label()).startswith(label)).get_xydata()
+
+
+def test_thin_keeps_the_extremes_of_every_part():
+    rng = np.random.default_rng(0)
+    x, y = np.arange(54_321.0), rng.normal(size=54_321)
+    y[[77, 40_000]] = 50, -50
+    a, b = figures.thin(x, y, 1_000)
+    assert len(a) <= 1_000
+    assert (np.diff(a) > 0).all()
+    assert {50.0, -50.0} <= set(b)
+    assert (y[a.astype(int)] == b).all()
+    assert figures.thin(x[:9], y[:9], 1_000)[1] is not None
+    assert (figures.thin(x[:9], y[:9], 1_000)[1] == y[:9]).all()
+
+
+def test_smooth_is_the_mean_over_a_window_of_steps():
+    step = np.array([1, 2, 5, 50, 101, 102, 300.0])
+    y = np.array([1, 2, 3, 4, 5, 6, 7.0])
+    slow = [y[(step > s - 100) & (step <= s)].mean() for s in step]
+    assert figures.smooth(step, y, 100) == pytest.approx(slow)
+
+
+def test_curves_draw_what_the_run_measured(folder):
+    fig = report.curves(folder, baselines={"3-gram": 2.44})
+    log, unit = report.metrics(folder)
+    top = fig.axes[0]
+    assert unit == "bits/char"
+    assert top.get_ylabel() == "bits/char, lower is better"
+    measured = np.isfinite(log["validation"])
+    dots, _, (whiskers,) = top.containers[0].lines
+    assert dots.get_xydata() == pytest.approx(np.stack([log["step"], log["validation"]], 1)[measured])
+    ends = np.array([segment[:, 1] for segment in whiskers.get_segments()])
+    assert ends == pytest.approx(np.stack([log["validation_low"], log["validation_high"]], 1)[measured])
+    assert (line(top, "3-gram")[:, 1] == 2.44).all()
+    assert [ax.get_title("left") for ax in fig.axes[1:]] == ["learning rate", "gradient norm", "tokens/s"]
+    assert report.curves(SimpleNamespace(folder=folder)).axes[0].containers
+
+
+def test_a_loss_that_is_no_bound_does_not_stand_beside_the_bound(folder):
+    text = (folder / "metrics.csv").read_text().replace("bits/char", "")
+    (folder / "metrics.csv").write_text(text)
+    fig = report.curves(folder)
+    assert not [one for one in fig.axes[0].get_lines() if str(one.get_label()).startswith("training")]
+    assert fig.axes[3].get_title("left") == "loss (not a bound)"
+
+
+@pytest.mark.parametrize("own", [Linear(), Cosine(alpha_0=0.9999)])
+def test_schedule_shows_alpha_and_weight_beside_the_others(own):
+    left, right = report.schedule(own).axes
+    t, alpha = line(left, "this run").T
+    assert alpha == pytest.approx(own.alpha(torch.tensor(t))[:, 0].numpy())
+    assert line(right, "this run")[:, 1] == pytest.approx(own.weight(torch.tensor(t))[:, 0].numpy())
+    names = [str(one.get_label()) for one in left.get_lines()]
+    assert names[0] == f"this run: {type(own).__name__.lower()}"
+    assert {"geometric", "polynomial"} < set(names)
+    assert len(names) == len(set(names))
+    dashes = [str(one._dash_pattern) for one in left.get_lines()]
+    assert len(set(dashes)) == len(names)  # never colour alone
+
+
+def test_revealed_counts_the_masks(prompted, method):
+    frames = prompted
+    mask = method.process.mask
+    top, strip = report.revealed(iter(frames), method).axes[:2]
+    masked = np.stack([(f.x == mask).numpy() for f in frames])
+    free = ~frames[0].fixed.numpy()
+    share = np.stack([1 - m.sum(1) / free.sum(1) for m in masked])
+    assert line(top, "this run")[:, 1] == pytest.approx(share.mean(1))
+    expected = line(top, "expected")[1:-1, 1]
+    assert expected == pytest.approx([1 - 0.999 * f.t for f in frames[1:-1]], abs=1e-6)
+    first = np.where(free, masked.sum(0), np.nan)  # masked in frames 0 .. k-1, so revealed in frame k
+    assert np.array_equal(np.ma.filled(strip.get_images()[0].get_array(), np.nan), first, equal_nan=True)
+
+
+def test_revealed_takes_bare_states_too(method):
+    states = list(run(Ancestral(), method, (1, LENGTH), 8, generator=torch.Generator().manual_seed(1)))
+    (share,) = [one for one in report.revealed(states, method).axes[0].get_lines() if one.get_label()[0] != "_"]
+    assert share.get_ydata()[-1] == 1.0
+    with pytest.raises(InputError, match="no states to draw"):
+        report.revealed([])
+
+
+def test_the_integrand_is_that_of_the_diffusion_term(method, tokenizer):
+    """This network ignores x_t, so the integrand is 0.999 (-alpha' of the schedule) times the sum of cross-entropies."""
+    tokens = torch.tensor(tokenizer.encode((TEXT * 3)[7 : 7 + LENGTH])).repeat(64, 1)
+    law = method.network.logits[:, :-1].log_softmax(-1)
+    exact = -0.999 * law.gather(-1, tokens[0][:, None]).sum().item()
+    t, nats = report.integrand(method, Batch(tokens, None), points=8)
+    assert t == pytest.approx((np.arange(8) + 0.5) / 8)
+    error = nats.std(1, ddof=1) / 8
+    assert (np.abs(nats.mean(1) - exact) < 4.5 * error + 1e-9).all()
+    fig = report.loss_against_t(t, nats)
+    assert fig.axes[0].containers[0].lines[0].get_ydata() == pytest.approx(nats.mean(1))
+
+
+# ---------------------------------------------------------------------------------------------------- the record
+def test_entropy_is_that_of_the_law_the_token_was_drawn_from(method, prompted):
+    frames = prompted
+    law = method.network.logits[:, :-1].detach().double().softmax(-1)
+    exact = -(law * law.log2()).sum(-1).numpy()
+    bits = report.entropies(method, frames)
+    free = ~frames[0].fixed.numpy()
+    assert np.isnan(bits[~free]).all()
+    assert bits[free] == pytest.approx(np.broadcast_to(exact, bits.shape)[free], abs=1e-4)
+
+
+@pytest.mark.parametrize("given", [0, 10])
+def test_the_record_plays_back_every_frame(method, tokenizer, frames, prompted, given):
+    frames = prompted if given else frames
+    mask = method.process.mask
+    data = report.record(method, tokenizer, frames, report.entropies(method, frames))
+    assert data == json.loads(json.dumps(data))
+    assert (data["total"], data["steps"]) == (32, list(range(33)))
+    for b, sample in enumerate(data["samples"]):
+        assert sample["calls"] == [int(f.calls[b]) for f in frames]
+        assert sum(sample["given"]) == given
+        for k, f in enumerate(frames):
+            text = "".join("·" if i == mask else tokenizer.decode([i]) for i in f.x[b].tolist())
+            assert page.text_at(sample, k) == text
+
+
+def test_tokens_that_change_twice_are_recorded_as_differences(method, tokenizer, frames):
+    """As under uniform noise, or a sampler that masks again."""
+    mask = method.process.mask
+    x = frames[20].x.clone()
+    x[:, ::7], x[:, 1::7] = mask, 3
+    changing = [*frames[:20], replace(frames[20], state=replace(frames[20].state, x=x)), *frames[21:]]
+    data = report.record(method, tokenizer, changing)
+    for b, sample in enumerate(data["samples"]):
+        assert "reveal" not in sample
+        for k, f in enumerate(changing):
+            text = "".join("·" if i == mask else tokenizer.decode([i]) for i in f.x[b].tolist())
+            assert page.text_at(sample, k) == text
+
+
+def test_pieces_join_to_the_text_where_a_character_spans_tokens():
+    text = "né 漢字 ok"
+    ids = list(text.encode())
+    pieces = report.pieces(Bytes(), ids)
+    assert "".join(pieces) == text
+    assert len(pieces) == len(ids)
+    assert "é" in pieces
+    assert "".join(report.pieces(Bytes(), ids[:-6])) == Bytes().decode(ids[:-6])  # cut within a character
+
+
+# ---------------------------------------------------------------------------------------------------- the page
+class Page(HTMLParser):
+    """The elements of a page, and the text of each script."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.text: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "input", "use", "path", "image", "link"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if self.open:
+            self.text.setdefault(self.open[-1], []).append(data)
+
+
+def test_the_page_stands_alone(written):
+    raw = written.read_bytes()
+    assert written.name == "report.html"
+    assert len(raw) < 2_000_000
+    assert not list(written.parent.glob("*.part"))
+    found = Page(raw.decode("utf-8"))
+    for tag, attributes in found.elements:
+        for name in ("src", "href", "xlink:href", "action", "data"):
+            assert attributes.get(name, "#")[:5] in ("#" + attributes.get(name, "#")[1:5], "data:"), (tag, attributes)
+    assert not re.search(rb"url\((?!#)|@import", raw)
+    ids = [a["id"] for _, a in found.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    svgs = [a for tag, a in found.elements if tag == "svg"]
+    assert len(svgs) == 5  # curves, schedule, order of reveal, loss against t, terms
+    assert all(set(a["aria-labelledby"].split()) <= set(ids) for a in svgs)
+    assert sum(tag == "summary" for tag, _ in found.elements) == 6  # the numbers of each, and config.json
+    for section in ("watch", "curves", "schedule", "samples", "evaluation", "configuration"):
+        assert "section" in [t for t, a in found.elements if a.get("id") == section], section
+
+
+def test_everything_is_escaped(written):
+    raw = written.read_text(encoding="utf-8")
+    found = Page(raw)
+    scripts = [a for tag, a in found.elements if tag == "script"]
+    assert [a.get("type") for a in scripts] == ["application/json", None]
+    assert html.escape("<script>alert(1)</script>") in raw
+    assert "\\x1b[31m" in raw
+    assert "\x1b" not in raw
+    assert "&lt;b&gt;&amp;&lt;/b&gt;" in raw  # of config.json
+
+
+def test_the_page_says_the_numbers(written):
+    text = " ".join(chain(*Page(written.read_text(encoding="utf-8")).text.values()))
+    for said in ("mdlm on pydocs", "≤ 2.181 ± 0.021 bits/char (95%)", "2,300 steps", "1:55", "193.500", "tessella-1",
+                 "tessella evaluate --from", "tessella train mdlm --run 'a b'", "5c3eb56", "4-gram"):  # fmt: skip
+        assert said in text, said
+
+
+def test_the_page_is_the_same_each_time(written, folder, model, tmp_path):
+    again = report.write(folder, tmp_path / "again.html", model=model, steps=32)
+    assert again.read_bytes() == written.read_bytes()
+
+
+def test_a_page_too_large_loses_samples_last_first(written, folder, model, monkeypatch):
+    whole = len(written.read_bytes())
+    monkeypatch.setattr(report, "LIMIT", whole - 100)
+    raw = report.write(folder, model=model, steps=32).read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="watched">(.*?)</script>', raw, re.S)[1])
+    assert len(data["samples"]) == 7
+    assert "1 more was left out to keep the page under 2 MB" in raw
+
+
+def test_what_is_missing_is_a_sentence(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"no run at .*; give the folder") as caught:
+        report.write(tmp_path)
+    assert not list(tmp_path.iterdir()), caught
+    (tmp_path / "config.json").write_text('{"method": "mdlm"}')
+    monkeypatch.setattr(report, "_model", lambda folder, model: (None, "no checkpoint in 'x' yet"))
+    text = report.write(tmp_path).read_text(encoding="utf-8")
+    for said in ("no checkpoint in &#x27;x&#x27; yet", "no metrics.csv yet", "no samples yet", "not evaluated yet"):
+        assert said in text
+
+
+# ---------------------------------------------------------------------------------------------------- in a browser
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+
+@pytest.fixture
+def dom(written, tmp_path):
+    """The page's elements after some milliseconds in headless Chromium, with a fragment in the address."""
+    if BROWSER is None:
+        pytest.skip("no Chromium on this machine: the player was not played")
+
+    def opened(fragment: str, milliseconds: int) -> str:
+        command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+                   f"--virtual-time-budget={milliseconds}", "--dump-dom", f"file://{written}{fragment}"]  # fmt: skip
+        return subprocess.run(command, capture_output=True, timeout=120, check=True).stdout.decode("utf-8")
+
+    return opened
+
+
+def at(dom: str) -> tuple[int, str]:
+    """The player's step and the text it shows."""
+    step = int(re.search(r'aria-valuetext="step (\d+) of 32"', dom)[1])
+    return step, html.unescape(re.search(r'id="spoken">(.*?)</p>', dom, re.S)[1])
+
+
+def test_the_player_plays_to_the_sample(dom, frames, method, tokenizer):
+    mask = method.process.mask
+    text = lambda k, b=0: "".join("·" if i == mask else tokenizer.decode([i]) for i in frames[k].x[b].tolist())  # noqa: E731
+    assert at(dom("", 500)) == (32, text(32))  # paused, at the finished text
+    early, shown = at(playing := dom("#play", 1_500))
+    assert 2 < early < 32
+    assert shown == text(early)
+    assert ">Pause</button>" in playing
+    assert at(ended := dom("#play&step=20", 10_000)) == (32, text(32))
+    assert ">Play</button>" in ended
+    assert at(dom("#step=11&sample=3&colour=entropy", 500)) == (11, text(11, 2))
