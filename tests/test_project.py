@@ -1,15 +1,18 @@
 """What holds for the project as a whole: light imports, one version everywhere, and documents that tell the truth."""
 
 import re
+import shlex
 import subprocess
 import sys
 import time
 import tomllib
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 
 import tessella
+from tessella.cli import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,7 +92,10 @@ def test_the_version_is_the_same_everywhere():
 
 def test_every_requirement_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *(r for e in ("test", "dev", "docs") for r in project["optional-dependencies"][e])]
+    wanted = [
+        *project["dependencies"],
+        *(r for e in ("test", "dev", "docs") for r in project["optional-dependencies"][e]),
+    ]
     names = {_normal(re.split(r"[\[<>=!~ ]", requirement)[0]) for requirement in wanted}
     assert names <= pins().keys()
     assert pins()["torch"] == "2.13.0"
@@ -139,3 +145,51 @@ def commands() -> list[str]:
 def test_make_targets_exist(command):
     target = command.split()[1]
     assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("tessella ")])
+def test_commands_and_options_exist(command):
+    """The command is there, and so is each of its options: they stand in its help."""
+    _, name, *words = shlex.split(command)
+    assert name in pages.USAGE
+    method = [words[0]] if name == "train" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "tessella", name, *method, "--help"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    for option in (word for word in words if word.startswith("--")):
+        assert re.search(rf"{re.escape(option)}\b", done.stdout) or option in pages.HELP, option
+
+
+def snippets(page: Path) -> str:
+    """The Python of a page, in order, on its own lines; without the blocks that say why they are not run."""
+    lines, out, inside, skip = page.read_text().splitlines(), [], False, False
+    for line in lines:
+        if line.startswith("```"):
+            inside = line == "```python" and not skip
+            skip = False
+        elif line.startswith("<!-- not run"):
+            skip = True
+        elif inside:
+            out.append(line)
+            continue
+        out.append("")
+    return "\n".join(out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with a run as the demo leaves it, only far shorter."""
+    from tessella import Data, Net, Train
+
+    folder = tmp_path_factory.mktemp("docs")
+    net = Net(layers=1, hidden=32, heads=2, length=128, conv=7)
+    with chdir(folder):
+        tessella.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/demo")
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page).strip()], ids=lambda page: page.stem)
+def test_snippets_run(page, folder):
+    with chdir(folder):
+        exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippets"})
