@@ -1,0 +1,110 @@
+"""Numbers recorded from the published code, and the few things that turn our conventions into theirs.
+
+Conversions live here and in the tests, never in the product.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from tessella.nn import DiT, Net
+
+RENAME = [  # published key -> ours, in order
+    ("vocab_embed.embedding", "embedding.weight"),
+    ("sigma_map.mlp", "time.mlp"),
+    ("output_layer.norm_final", "norm"),
+    ("output_layer.linear", "head"),
+    ("output_layer.adaLN_modulation", "modulation"),
+    ("adaLN_modulation", "modulation"),
+    ("attn_qkv", "qkv"),
+    ("attn_out", "out"),
+]
+
+
+class Recorded:
+    """One folder of recorded cases with its index."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.index: dict[str, Any] = {c["name"]: c for c in json.loads((folder / "index.json").read_text())["cases"]}
+
+    def __getitem__(self, name: str) -> dict[str, Tensor]:
+        return load_file(self.folder / f"{name}.safetensors")
+
+    def scalars(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+    def near(self, name: str, ours: Tensor, theirs: Tensor) -> None:
+        """Equal at the tolerance that the index suggests for the case, in float64; nan equals nan."""
+        case = self.index[name]
+        if "suggested_tolerance" in case:
+            tolerance = {k: case["suggested_tolerance"][k] for k in ("atol", "rtol")}
+        else:  # the jax cases: a relative tolerance, with 1e-6 of the scale for float32 (see their index)
+            finite = theirs[theirs.isfinite()].double().abs()
+            scale = float(finite.max()) if len(finite) else 1.0
+            single = case["precision"] == "f32"
+            tolerance = {"rtol": case["suggested_rtol"], "atol": (1e-6 if single else 1e-12) * max(scale, 1.0)}
+        torch.testing.assert_close(ours.double(), theirs.double(), equal_nan=True, **tolerance)
+
+
+class Given:
+    """A source of draws that gives recorded uniforms."""
+
+    def __init__(self, *draws: Tensor):
+        self.draws = [d.double() for d in draws]
+
+    def uniform(self, shape, device):
+        (draw, *self.draws) = self.draws
+        assert draw.shape == tuple(shape)
+        return draw
+
+
+class Said(nn.Module):
+    """A network that says recorded logits whatever it sees: features are the logits, the head is the identity."""
+
+    def __init__(self, logits: Tensor):
+        super().__init__()
+        self.logits = logits
+
+    def features(self, x, time=None, **kwargs):
+        return self.logits
+
+    def head(self, h):
+        return h
+
+
+class Told(nn.Module):
+    """A time-conditioned network that is told the given time (B,), whatever the method would tell it."""
+
+    def __init__(self, network: nn.Module, time: Tensor | float):
+        super().__init__()
+        self.network, self.time = network, time
+
+    def features(self, x, time=None, **kwargs):
+        return self.network.features(x, torch.as_tensor(self.time).float().expand(len(x)), **kwargs)
+
+    def head(self, h):
+        return self.network.head(h)
+
+
+def ours(key: str) -> str:
+    """Our name of a published parameter."""
+    for published, name in RENAME:
+        key = key.replace(published, name)
+    return key
+
+
+def published_network(weights: dict[str, Tensor]) -> DiT:
+    """The DiT that the recorded weights belong to; rotary frequencies are not parameters here."""
+    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states=54, time=True)
+    network.load_state_dict({ours(k): v for k, v in weights.items() if k != "rotary_emb.inv_freq"})
+    return network.eval()
+
+
+def race(p: Tensor, u: Tensor) -> Tensor:
+    """The published categorical draw, argmax p / (1e-10 - log(u + 1e-10)): exponential clocks, so p need not be normalised."""
+    return (p.double() / (1e-10 - (u.double() + 1e-10).log())).argmax(-1)

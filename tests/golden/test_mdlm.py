@@ -1,0 +1,410 @@
+"""MDLM's published code, and what Duo and ReMDM publish of the same step, against ours at the tolerance of each case.
+
+Declared differences are tests too: they assert the exact difference where it can be computed. `test_every_case_is_accounted_for`
+holds the list of cases complete.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tessella import bound, guide, maths
+from tessella.method import Batch
+from tessella.methods import MDLM
+from tessella.prediction import Mean, Score, as_score, kernel, posterior, reverse, score, truth
+from tessella.process import absorbing
+from tessella.samplers import Ancestral
+from tessella.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
+
+from .recorded import Given, Recorded, Said, Told, ours, published_network, race
+
+MASK = 53
+
+LATER_D3PM = "parameterization d3pm: belongs to the method D3PM"
+LATER_SEDD = "parameterization sedd: belongs to the method SEDD"
+NETWORK = "the network itself: tests/nn/test_transformer.py"
+EXCLUDED = {
+    "mdlm__time_embedding": NETWORK,
+    "mdlm__rotary": NETWORK,
+    "mdlm__hidden_states": NETWORK,
+    "mdlm__forward_d3pm_subsmask_false": LATER_D3PM,
+    "mdlm__forward_d3pm_subsmask_true": LATER_D3PM,
+    "mdlm__loss_d3pm_T16": LATER_D3PM,
+    "mdlm__loss_d3pm_T16_subsmask": LATER_D3PM,
+    "mdlm__loss_d3pm_T1000": LATER_D3PM,
+    "mdlm__loss_d3pm_T1000_subsmask": LATER_D3PM,
+    "mdlm__loss_d3pm_T16_first_step_quirk": LATER_D3PM,
+    "mdlm__step_ddpm_d3pm": LATER_D3PM,
+    "mdlm__forward_sedd": LATER_SEDD,
+    "mdlm__loss_sedd": LATER_SEDD,
+    "mdlm__step_analytic_sedd": LATER_SEDD,
+    "mdlm__step_denoiser_sedd": LATER_SEDD,
+    "mdlm__traj_analytic_sedd": LATER_SEDD,
+    "mdlm__ema": "an average of parameters with a warm-up of its own: the trainer's EMA is tested with the trainer",
+}
+CONTINUOUS = ["mdlm__loss_subs_ct_tc_false", "mdlm__loss_subs_ct_tc_true", "mdlm__loss_subs_mask_middle"]
+DISCRETE = ["mdlm__loss_subs_T16", "mdlm__loss_subs_T1000"]
+DDPM = [f"mdlm__step_{kind}_tc_{tc}" for kind in ("ddpm", "ddpm_cache") for tc in ("false", "true")]
+ANALYTIC = ["mdlm__step_analytic_subs_tc_false", "mdlm__step_analytic_subs_tc_true"]
+DENOISER = ["mdlm__step_denoiser_subs_tc_false", "mdlm__step_denoiser_subs_tc_true"]
+TRAJECTORIES = ["mdlm__traj_ddpm_cache", "mdlm__traj_ddpm_tc_true", "mdlm__traj_analytic_subs"]
+FORWARD = ["mdlm__forward_subs_tc_false", "mdlm__forward_subs_tc_true", "mdlm__forward_subs_mask_middle"]
+TESTED = {
+    "mdlm__weights", "mdlm__noise_schedules", "mdlm__sample_t", "mdlm__q_xt", "mdlm__sample_categorical",
+    "mdlm__loss_subs_importance", "mdlm__loss_subs_change_of_variables", "mdlm__loss_subs_T16_first_step_quirk",
+    "mdlm__score_entropy", "mdlm__score_entropy_mask_middle", "mdlm__grads_subs_ct",
+    *CONTINUOUS, *DISCRETE, *DDPM, *ANALYTIC, *DENOISER, *TRAJECTORIES, *FORWARD,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return Recorded(shared / "golden" / "torch")
+
+
+@pytest.fixture(scope="module")
+def network(golden):
+    return published_network(golden["mdlm__weights"])
+
+
+def mdlm(network, conditioned: bool, mask: int = MASK) -> MDLM:
+    """The published network as ours. Not conditioned on time, upstream still embeds sigma = 0; ours has no time input."""
+    network = network if conditioned else Told(network, 0.0)
+    return MDLM(network, 53, (24,), MDLM.Config(time=conditioned), mask=mask)
+
+
+def test_every_case_is_accounted_for(golden):
+    cases = {name for name in golden.index if name.startswith("mdlm__")}
+    assert cases == TESTED | EXCLUDED.keys()
+    assert not TESTED & EXCLUDED.keys()
+
+
+# ---------------------------------------------------------------------------------- schedules, times, noising
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [
+        ("loglinear", Linear(1e-3)),
+        ("cosine", CosinePower(1.0, 1e-3)),
+        ("cosinesqr", CosinePower(2.0, 1e-3)),
+        ("geometric", Geometric(1e-4, 20.0)),
+        ("linear", LinearSigma(1e-3, 7.0)),
+    ],
+)
+def test_noise_schedules(golden, name, schedule):
+    c, case = golden["mdlm__noise_schedules"], "mdlm__noise_schedules"
+    t, sigma = c["t64"], c[f"{name}_total64"]
+    golden.near(case, schedule.sigma(t)[:, 0], sigma)
+    golden.near(case, schedule.beta(t)[:, 0], c[f"{name}_rate64"])
+    golden.near(case, schedule.sigma(c["t"])[:, 0], c[f"{name}_total"])
+    # difference: near t = 1 upstream's float32 rates lose digits (a factor 138 for cosinesqr at t = 1); ours lose 3e-4 at most
+    assert torch.equal(c["t"].double(), t)
+    torch.testing.assert_close(schedule.beta(c["t"])[:, 0].double(), c[f"{name}_rate64"].double(), atol=1e-6, rtol=3e-4)
+    torch.testing.assert_close(schedule.inverse(torch.exp(-sigma)), t, atol=1e-6, rtol=0)
+    golden.near(case, schedule.weight(t)[1:, 0], (c[f"{name}_rate64"] / torch.expm1(sigma))[1:])
+
+
+def _log_uniform(schedule, u: Tensor, m_0: float, m_1: float) -> Tensor:
+    """The time at which 1 - alpha is m_0^(1-u) m_1^u: uniform u then has the density weight(t) (importance sampling)."""
+    return schedule.inverse(1 - m_0 ** (1 - u) * m_1**u)
+
+
+def test_importance_times_invert_the_masked_fraction(golden):
+    c, case = golden["mdlm__noise_schedules"], "mdlm__noise_schedules"
+    known = golden.scalars(case)
+    for name, schedule in (("loglinear", Linear(1e-3)), ("linear", LinearSigma(1e-3, 7.0))):
+        m_0, m_1 = (-math.expm1(-known[name][k]) for k in ("sigma_min", "sigma_max"))
+        golden.near(case, _log_uniform(schedule, c["t64"], m_0, m_1), c[f"{name}_importance_t"])
+
+
+def test_stratified_times(golden):
+    """Difference: one uniform serves all rows of ours; theirs draws one for each stratum. Both put one time in each."""
+    c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", 16, 1e-3
+    each = torch.stack([maths.stratified(n, Given(c["u"][b : b + 1] / n))[b] for b in range(n)])
+    golden.near(case, (1 - eps) * each + eps, c["t_antithetic"])
+    golden.near(case, (1 - eps) * c["u"] + eps, c["t_plain"])
+    strata = maths.stratified(n, torch.Generator().manual_seed(0))
+    for times in (strata, (c["t_antithetic"].double() - eps) / (1 - eps)):
+        assert sorted((times * n).long().tolist()) == list(range(n))
+    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)  # sigma_min = eps, sigma_max = eps - log(eps)
+    golden.near(case, _log_uniform(Linear(eps), c["t_antithetic"].double(), m_0, m_1), c["t_importance"])
+
+
+def test_q_xt(golden):
+    c = golden["mdlm__q_xt"]
+    process = absorbing(54, Linear(1e-3))
+    t = process.schedule.inverse(1 - c["move_chance"].double()).expand(c["x0"].shape)
+    assert torch.equal(process.sample(c["x0"], t, Given(c["u"])), c["xt"])
+
+
+def test_their_race_and_our_inverse_cdf_draw_from_one_law(golden):
+    """Difference: theirs is a float32 race of K clocks, ours one float64 uniform through the inverse CDF. The race is what the
+    trajectories below are replayed with."""
+    c = golden["mdlm__sample_categorical"]
+    assert torch.equal(race(c["probs"], c["u"]), c["index"])
+    p = c["probs"].double().reshape(-1, 54)
+    edges = (p / p.sum(-1, keepdim=True)).cumsum(-1)  # every index exactly on its interval
+    middle = edges - 0.5 * p / p.sum(-1, keepdim=True)
+    for k in range(54):
+        drawn = maths.categorical(p, Given(middle[:, k]))
+        assert (drawn == k)[p[:, k] > 0].all()
+
+
+# ---------------------------------------------------------------------------------- the network read through SUBS
+@pytest.mark.parametrize("case", FORWARD)
+def test_subs(golden, network, case):
+    c = golden[case]
+    mask = golden.scalars(case)["mask_id"] if "middle" in case else MASK
+    conditioned = not case.endswith("tc_false")
+    method = mdlm(network, conditioned, mask)
+    t = method.process.schedule.inverse(torch.exp(-c["sigma"].double()))
+    log_p = posterior(method.predict(c["xt"], t)).log()
+    possible = c["log_p_x0"] > -9e5  # theirs puts -1e6 where ours has probability 0
+    assert torch.equal(log_p > -9e5, possible)
+    golden.near(case, log_p[possible], c["log_p_x0"][possible])
+
+
+def test_subs_of_recorded_logits_alone(golden):
+    c = golden["mdlm__forward_subs_mask_middle"]
+    method = mdlm(Said(c["logits"]), False, 18)
+    log_p = posterior(method.predict(c["xt"], 0.5)).log()
+    golden.near("mdlm__forward_subs_mask_middle", log_p.clamp_min(-1e6), c["log_p_x0"].clamp_min(-1e6))
+
+
+# ---------------------------------------------------------------------------------- losses
+def _token(method: MDLM, c: dict[str, Tensor], t: Tensor, s: Tensor | None = None) -> Tensor:
+    """Our bound at each position by the generic formulas, (B, L): continuous, or of the step to s."""
+    time = t[:, None].expand(c["x0"].shape)
+    pred, target = method.predict(c["xt"], t[:, None]), truth(method.process, c["x0"], c["xt"], time)
+    if s is None:
+        return bound.continuous(target, pred)
+    return bound.discrete(target, pred, s[:, None].expand(time.shape))
+
+
+@pytest.mark.parametrize("case", CONTINUOUS)
+def test_continuous_loss(golden, network, case):
+    c, config = golden[case], golden.index[case]["config"]
+    method = mdlm(network, config["time_conditioning"], config["mask_id"])
+    t = c["t"].double()
+    each = _token(method, c, t)
+    golden.near(case, each, c["loss_per_token"])
+    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], t), c["loss_per_token"].sum(-1))
+    golden.near(case, each * c["attention_mask"], c["nlls"])
+    golden.near(case, (each * c["attention_mask"]).sum() / c["attention_mask"].sum(), c["token_nll"])
+
+
+def test_padding_is_never_noised(golden):
+    """Difference: upstream masks padded positions too and multiplies their loss by zero; ours never noises them."""
+    c = golden["mdlm__loss_subs_ct_tc_true"]
+    padded = c["attention_mask"] == 0
+    assert ((c["xt"] == MASK) & padded).any()
+    x_t = mdlm(Said(torch.zeros(4, 24, 54)), False).corrupt(Batch(c["x0"], ~padded), 1.0)
+    assert torch.equal(x_t[padded], c["x0"][padded])
+
+
+def _bare_cross_entropy(method: MDLM, c: dict[str, Tensor], t: Tensor) -> Tensor:
+    """-log mu(x_0) at the masks, (B, L): the loss without its weight."""
+    return _token(method, c, t) / method.process.schedule.weight(t)
+
+
+def test_importance_sampling_is_a_reweighting(golden, network):
+    """With t drawn from the density weight(t) / W, W = log(m_1 / m_0) over the range of m = 1 - alpha, the loss is W times the
+    bare cross-entropy. Difference: upstream takes W = -log m_0 and drops log m_1 (1e-3 of 6.9)."""
+    case = "mdlm__loss_subs_importance"
+    c, method = golden[case], mdlm(network, False)
+    ce = _bare_cross_entropy(method, c, c["t"].double())
+    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)
+    golden.near(case, -math.log(m_0) * ce, c["loss_per_token"])
+    whole = math.log(m_1 / m_0)
+    assert -math.log(m_0) - whole == pytest.approx(1e-3, rel=2e-3)
+    # the exact W makes the two estimators one in the mean: sum over u of W f(t(u)) = integral of weight f
+    schedule, n = method.process.schedule, 4000
+    u = (torch.arange(n).double() + 0.5) / n
+    mean = whole * torch.cos(_log_uniform(schedule, u, m_0, m_1)).mean()
+    t = schedule.inverse(torch.tensor([1 - m_0, 1 - m_1]).double())
+    grid = torch.linspace(float(t[0].log()), float(t[1].log()), n + 1, dtype=torch.float64).exp()
+    plain = torch.trapezoid(schedule.weight(grid)[:, 0] * torch.cos(grid), grid)
+    assert float(mean) == pytest.approx(float(plain), rel=1e-5)
+
+
+def test_change_of_variables_is_a_reweighting(golden, network):
+    """The same W and the same constant, x_t drawn at 1 - alpha = m_0^(1-t) m_1^t. Difference: upstream tells the network t."""
+    case = "mdlm__loss_subs_change_of_variables"
+    c, t = golden[case], golden[case]["t"].double()
+    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)
+    golden.near(case, (m_0 ** (1 - t) * m_1**t)[:, None], c["move_chance"])
+    ce = _bare_cross_entropy(mdlm(Told(network, c["t"]), True), c, t)
+    golden.near(case, -math.log(m_0) * ce, c["loss_per_token"])
+
+
+@pytest.mark.parametrize("case", DISCRETE)
+def test_loss_of_T_steps(golden, network, case):
+    c, config = golden[case], golden.index[case]["config"]
+    method, T = mdlm(network, config["time_conditioning"]), config["T"]
+    t = c["t_discrete"].double()
+    golden.near(case, ((c["t"] * T).floor() + 1) / T, t)
+    # upstream takes alpha = 1 - t here, the eps of the schedule left out: (alpha_s - alpha_t)/(1 - alpha_t) is the same
+    golden.near(case, T * _token(method, c, t, t - 1 / T), c["loss_per_token"])
+    golden.near(case, T * method.step(Batch(c["x0"]), c["xt"], t, t - 1 / T), c["loss_per_token"].sum(-1))
+    first = method.reveal(torch.tensor(1 / T), CLEAN), method.reveal(torch.tensor(1.0), 1 - 1 / T)
+    assert float(first[0]) == 1.0
+    assert float(first[1]) == pytest.approx(1 / T, rel=1e-6)
+    # difference: our first step starts at PRIOR, where nothing is left: it reveals alpha_s, not (alpha_s - eps)/(1 - eps)
+    assert float(method.reveal(PRIOR, 1 - 1 / T)) == pytest.approx(1 - (1 - 1e-3) * (1 - 1 / T), rel=1e-6)
+
+
+def test_first_step_is_finite(golden, network):
+    """Difference: upstream is nan at t = 1/T (0/0 at s = 0, and nan * 0 where nothing is masked); the limit is -T log mu."""
+    case = "mdlm__loss_subs_T16_first_step_quirk"
+    c, config = golden[case], golden.index[case]["config"]
+    assert c["loss_per_token"].isnan().all()
+    method, t = mdlm(network, config.get("time_conditioning", False)), c["t_discrete"].double()
+    assert (t == 1 / 16).all()
+    clean = torch.full_like(t, CLEAN)
+    each = 16 * _token(method, c, t, clean)
+    torch.testing.assert_close(each, 16 * _bare_cross_entropy(method, c, t), atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(16 * method.step(Batch(c["x0"]), c["xt"], t, clean), each.sum(-1), atol=1e-4, rtol=1e-5)
+    assert ((each > 0) == (c["xt"] == MASK)).all()
+
+
+@pytest.mark.parametrize("case", ["mdlm__score_entropy", "mdlm__score_entropy_mask_middle"])
+def test_score_entropy(golden, case):
+    """The continuous bound of a Score, for the same rate: at a mask upstream's entropy is the bound over beta."""
+    c = golden[case]
+    mask = golden.scalars(case)["mask_id"] if "middle" in case else MASK
+    process = absorbing(54, Linear(1e-3), mask)
+    t = process.schedule.inverse(torch.exp(-c["sigma"].double())).expand(c["xt"].shape)
+    v = c["log_score"].double().exp().scatter(-1, c["xt"][..., None], 1.0)
+    value = bound.continuous(truth(process, c["x0"], c["xt"], t), Score(process, v, c["xt"], t))
+    golden.near(case, value / process.schedule.beta(t)[..., 0], c["entropy"])
+
+
+def test_gradients(golden, network):
+    case = "mdlm__grads_subs_ct"
+    c = golden[case]
+    method, t = mdlm(network, True), c["t"].double()
+    counted = c["attention_mask"]
+    loss = (_token(method, c, t) * counted).sum() / counted.sum()
+    golden.near(case, loss, c["loss"])
+    names = [k.removeprefix("grad.") for k in c if k.startswith("grad.")]
+    parameters = dict(network.named_parameters())
+    for name, g in zip(names, torch.autograd.grad(loss, [parameters[ours(n)] for n in names])):
+        golden.near(case, g, c[f"grad.{name}"])
+    # the closed form gives the same gradient on x_t whose padding is clean
+    x_t = torch.where(counted > 0, c["xt"], c["x0"])
+    closed = method.diffusion(Batch(c["x0"], counted > 0), x_t, t).sum()
+    generic = (_token(method, {**c, "xt": x_t}, t) * counted).sum()
+    for a, b in zip(*(torch.autograd.grad(v, list(parameters.values())) for v in (closed, generic))):
+        torch.testing.assert_close(a, b, atol=2e-3, rtol=2e-3)
+
+
+# ---------------------------------------------------------------------------------- one step
+def _stepped(p: Tensor, u: Tensor, x: Tensor, mask: int = MASK) -> Tensor:
+    """Their draw from p at the masks; what is not masked is kept."""
+    return torch.where(x == mask, race(p, u), x)
+
+
+def _predict(network, case: str, scalars: dict, x: Tensor) -> tuple[Mean, Tensor, Tensor]:
+    method = mdlm(network, scalars["time_conditioning"], scalars["mask_id"])
+    t = torch.tensor(scalars["t"], dtype=torch.float64)
+    pred = method.predict(x, t)
+    assert isinstance(pred, Mean)
+    return pred, t - scalars["dt"], x == MASK
+
+
+@pytest.mark.parametrize("case", DDPM)
+def test_ddpm_step_is_the_reverse_kernel(golden, network, case):
+    """Upstream's q_xs lacks the factor 1/move_chance_t: move_chance = (1 - eps) t, or t in ddpm_cache; the same kernel."""
+    c, scalars = golden[case], golden.scalars(case)
+    pred, s, masked = _predict(network, case, scalars, c["x"])
+    p = kernel(pred, s)
+    move = c["t"].double() if "cache" in case else (1 - 1e-3) * c["t"].double()
+    golden.near(case, (p * move[..., None])[masked], c["probs"][masked])
+    assert torch.equal(_stepped(p, c["u"], c["x"]), c["x_next"])
+
+
+@pytest.mark.parametrize("case", ANALYTIC)
+def test_analytic_step_is_the_reverse_kernel(golden, network, case):
+    c, scalars = golden[case], golden.scalars(case)
+    pred, s, masked = _predict(network, case, scalars, c["x"])
+    golden.near(case, score(pred)[masked], c["score"][masked])
+    golden.near(case, kernel(pred, s)[masked], c["probs"][masked])
+    golden.near(case, reverse(as_score(pred), s)[masked], c["probs"][masked])  # by un-pushing, as upstream does
+    assert torch.equal(_stepped(kernel(pred, s), c["u"], c["x"]), c["x_next"])
+
+
+@pytest.mark.parametrize("case", DENOISER)
+def test_denoiser_step_is_the_clean_posterior(golden, network, case):
+    c, scalars = golden[case], golden.scalars(case)
+    pred, _, masked = _predict(network, case, scalars, c["x"])
+    p = kernel(pred, CLEAN)
+    golden.near(case, p[masked], c["probs"][masked])
+    assert torch.equal(_stepped(p, c["u"], c["x"]), c["x_next"])
+
+
+# ---------------------------------------------------------------------------------- whole trajectories
+@pytest.mark.parametrize("case", TRAJECTORIES)
+def test_trajectories_replayed_with_our_kernels(golden, network, case):
+    """Difference: upstream starts its first step at t = 1 (alpha = eps) though all is masked, and ends at t = eps with an argmax
+    or a draw; our grid runs from PRIOR to CLEAN. Replayed here on upstream's times."""
+    c, scalars = golden[case], golden.scalars(case)
+    method, n, eps = mdlm(network, scalars["time_conditioning"]), scalars["steps"], 1e-5
+    assert float(c["argmax_margin"].min()) > 1.0002
+    x, dt = c["states"][0], (1 - eps) / n
+    assert (x == MASK).all()
+    times = torch.linspace(1, eps, n + 1).double()
+    for i in range(n):
+        assert torch.equal(x, c["states"][i])
+        x = _stepped(kernel(method.predict(x, times[i]), times[i] - dt), c["u"][i], x)
+    last = method.predict(x, times[-1])
+    if scalars["predictor"] == "analytic":
+        x = _stepped(kernel(last, CLEAN), c["u"][n], x)
+    else:  # noise removal: the argmax, which is temperature 0
+        x = posterior(guide.guided(last, heat=0.0)).argmax(-1)
+    assert torch.equal(x, c["final"])
+    assert float(Ancestral().times(method, n)[0]) == PRIOR
+    assert float(Ancestral().times(method, n)[-1]) == CLEAN
+
+
+# ---------------------------------------------------------------------------------- the same step, published again
+def test_remdm_step(golden):
+    case = "remdm__step_mdlm"
+    c, scalars = golden[case], golden.scalars(case)
+    masked = c["x"] == MASK
+    method = mdlm(Said(c["p_x0"].double().log()), False)
+    p = kernel(method.predict(c["x"], scalars["t"]), scalars["t"] - scalars["dt"])
+    golden.near(case, p[masked] * scalars["t"], c["probs"][masked])  # unnormalised: without 1/move_chance_t, t here
+    assert torch.equal(_stepped(p, c["u"], c["x"]), c["x_next"])
+
+
+def test_remdm_nucleus_step(golden):
+    """Difference: upstream's nucleus drops the token that crosses the threshold; ours (like MD4, RADD and Duo) keeps it."""
+    case = "remdm__step_mdlm_nucleus"
+    c, scalars = golden[case], golden.scalars(case)
+    plain, masked = golden["remdm__step_mdlm"], c["x"] == MASK
+    law = plain["p_x0"].double()[masked]
+    theirs = c["probs"].double()[masked][:, :MASK] > 0
+    mine = guide.top_p(law, scalars["nucleus_p"])[:, :MASK] > 0
+    assert (theirs <= mine).all()
+    ordered, place = law.sort(-1, descending=True)
+    crossing = place.gather(-1, (ordered.cumsum(-1) <= scalars["nucleus_p"]).sum(-1, keepdim=True))
+    assert torch.equal(mine, theirs.scatter(-1, crossing, True))
+    # with their set the step is ours
+    kept = torch.where(theirs, law[:, :MASK], 0.0)
+    t, s = scalars["t"], scalars["t"] - scalars["dt"]
+    golden.near(case, (t - s) * kept / kept.sum(-1, keepdim=True), c["probs"][masked][:, :MASK])
+
+
+@pytest.mark.parametrize("case", ["duo__step_ancestral_mdlm", "duo__step_ancestral_final_mdlm", "duo__step_psi_mdlm"])
+def test_duo_steps(golden, network, case):
+    c, scalars = golden[case], golden.scalars(case)
+    masked = c["x"] == MASK
+    method, t = mdlm(network, False), scalars["t"]
+    pred = method.predict(c["x"], t)
+    s = CLEAN if "final" in case else t - scalars["dt"]
+    p = kernel(pred, s)
+    if "psi" in case:  # kappa of the posterior, the rest noised afresh from the clean posterior
+        kappa = scalars["kappa"]
+        p = kappa * p + (1 - kappa) * method.process.push(kernel(pred, CLEAN), CLEAN, s)
+    golden.near(case, p[masked], c["probs"][masked])
