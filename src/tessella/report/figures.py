@@ -38,7 +38,7 @@ _LINES = [  # never colour alone: each series has its own dashes too
     ("sky", (0, (9, 3))),
     ("soft", (0, (4, 1, 1, 1, 1, 1))),
 ]
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.spines.top": False,

@@ -64,7 +64,8 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), numbers: bo
     body = "\n".join(
         "<tr>" + "".join(f"<td{kind(i)}>{esc(c)}</td>" for i, c in enumerate(row)) + "</tr>" for row in rows
     )
-    return f"<table>{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
+    opening = '<table class="numbers">' if numbers else "<table>"
+    return f"{opening}{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
 
 
 def folded(summary: str, inside: str) -> str:
@@ -88,16 +89,16 @@ def figure(fig: Figure, key: str, title: str, text: str) -> str:
         f'{opening} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-labelledby="{key}-title {key}-desc">'
         f'<title id="{key}-title">{esc(title)}</title><desc id="{key}-desc">{esc(text)}</desc>{rest}'
     )
-    tables = "".join(
-        f'<div class="scroll"><table>{head}</table></div>' if isinstance(head, str) else ""
-        for head in map(_table_of, fig.axes)
-    )
+    tables = "".join(f'<div class="scroll">{found}</div>' for ax in fig.axes if (found := _table_of(ax)))
     caption = f"<figcaption><b>{esc(title)}.</b> {esc(text)}</figcaption>"
-    return f'<figure><div class="plot">{svg}</div>' + f"{caption}{folded('the numbers', tables)}</figure>"
+    return (
+        f'<figure><div class="plot">{svg}</div>'
+        + f"{caption}{folded('the numbers', tables) if tables else ''}</figure>"
+    )
 
 
-def _table_of(ax: Any, rows: int = 40) -> str | None:
-    """The series of one pair of axes, merged on x and thinned, as the inside of a table."""
+def _table_of(ax: Any, rows: int = 40) -> str:
+    """The series of one pair of axes, merged on x and thinned; "" where nothing is labelled."""
     series: dict[str, dict[float, float]] = {}
 
     def add(label: str, x: Any, y: Any) -> None:
@@ -119,11 +120,11 @@ def _table_of(ax: Any, rows: int = 40) -> str | None:
         for i, row in enumerate(np.ma.filled(np.ma.asarray(image.get_array(), float), np.nan)):
             add(f"{ax.get_ylabel()} {i + 1}", np.arange(len(row)), row)
     if not series:
-        return None
+        return ""
     at = sorted({x for points in series.values() for x in points})
     cell = lambda v: "" if v is None else "-" if np.isnan(v) else f"{v:.5g}"  # noqa: E731
     body = [[f"{x:.6g}", *(cell(points.get(x)) for points in series.values())] for x in at]
-    return table(body, [ax.get_xlabel() or "step", *series]).removeprefix("<table>").removesuffix("</table>")
+    return table(body, [ax.get_xlabel() or "step", *series])
 
 
 # ---------------------------------------------------------------------------------------------------- sections
