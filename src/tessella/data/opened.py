@@ -170,7 +170,8 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
     def identity() -> Any:
         sums = {split: reading.digest(paths, source.report) for split, paths in files.items()}
         source.about["sha256"] = sums.get("all", sums)
-        return [sums, form.fields, form.columns, form.lines, form.raw]
+        lines = form.lines and not all(reading.is_documents(f) for f in every)
+        return [sums, form.fields, form.columns, lines, form.raw]
 
     source.parts = {split: part(paths) for split, paths in files.items()}
     source.identity = identity

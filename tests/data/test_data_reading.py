@@ -1,0 +1,137 @@
+"""Readers: every format gives the same text; what cannot be read is said in one sentence."""
+
+import csv
+import gzip
+import json
+import lzma
+import zipfile
+
+import pytest
+
+from tessella.data import Data, prepare, reading
+from tessella.data.reading import Format, read
+from tessella.errors import InputError
+
+TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them
+
+
+def whole(path):
+    pieces = list(read(path, Format()))
+    return "".join(text for text, _ in pieces), pieces
+
+
+def test_plain_and_packed_files_read_the_same(tmp_path):
+    raw = TEXT.encode()
+    (tmp_path / "a.txt").write_bytes(raw)
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbf" + raw)  # with a byte order mark
+    (tmp_path / "c.txt.gz").write_bytes(gzip.compress(raw, 1))
+    (tmp_path / "d.txt.xz").write_bytes(lzma.compress(raw, preset=0))
+    with zipfile.ZipFile(tmp_path / "e.zip", "w") as archive:
+        archive.writestr("text8", raw)
+    for path in sorted(tmp_path.iterdir()):
+        read_back, pieces = whole(path)
+        assert read_back == TEXT
+        assert len(pieces) > 1
+        assert max(len(t) for t, _ in pieces) <= reading.BLOCK
+        assert [ends for _, ends in pieces] == [False] * (len(pieces) - 1) + [True]
+        counted = []
+        assert sum(len(t) for t, _ in read(path, Format(raw=True), counted.append)) in (len(raw), len(raw) + 3)
+        assert sum(counted) >= path.stat().st_size * 0.99
+
+
+def test_documents(tmp_path):
+    texts = ["one", 'two, "quoted"\nand a second line', "drei ü"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts))
+    with (tmp_path / "b.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerows([["class", "title", "text"], *[[1, "T", t] for t in texts]])
+    with gzip.open(tmp_path / "c.csv.gz", "wt", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[1, "T", t] for t in texts])
+    wanted = [(t, True) for t in texts]
+    assert list(read(tmp_path / "a.jsonl", Format())) == wanted
+    assert list(read(tmp_path / "b.csv", Format(("text",)))) == wanted
+    titled = list(read(tmp_path / "c.csv.gz", Format(("title", "text"), ("class", "title", "text"))))
+    assert titled == [("T " + t, True) for t in texts]
+    (tmp_path / "d.txt").write_text("one\n\n  \ntwo\r\nthree")
+    assert [t for t, _ in read(tmp_path / "d.txt", Format(lines=True))] == ["one", "two", "three"]
+
+
+def refuse(path, said, **choices):
+    """The sentence, and nothing written."""
+    before = sorted(path.parent.rglob("*")) if path.parent.is_dir() else []
+    with pytest.raises(InputError) as error:
+        prepare(Data("text", path=str(path), **choices), 256)
+    assert str(error.value) == said.replace("PATH", str(path))
+    assert before == (sorted(path.parent.rglob("*")) if path.parent.is_dir() else [])
+
+
+def test_a_missing_file(tmp_path):
+    (tmp_path / "notes.txt").write_text("abc")
+    refuse(tmp_path / "notes.tx", "no file at 'PATH'; nearest in that folder: 'notes.txt'")
+    refuse(tmp_path / "zzz" / "a.txt", "no file at 'PATH'; there is no such folder")
+    refuse(tmp_path / "note?.txx", "no file matches 'PATH'; nearest in that folder: 'notes.txt'")
+
+
+def test_an_empty_file(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
+    for name in ("empty.txt", "empty.gz"):
+        said = "'PATH' holds no characters; give a file with text, or --data.name pydocs"
+        refuse(tmp_path / name, said)
+        refuse(tmp_path / name, said, tokenizer="bytes")
+
+
+def test_a_short_file(tmp_path):
+    (tmp_path / "short.txt").write_text("abcdefghi " * 180)
+    refuse(
+        tmp_path / "short.txt",
+        "'PATH' gives 90 tokens for the validation split; length 256 needs at least 256 (try --net.length 64)",
+    )
+
+
+@pytest.mark.parametrize("where", [0, 1204, reading.BLOCK - 1, reading.BLOCK, reading.BLOCK + 77])
+def test_not_utf8(tmp_path, where):
+    filler = "é".encode() * (where // 2) + b"x" * (where % 2)
+    path = tmp_path / "old.txt"
+    path.write_bytes(filler + b"\xe9 and more " * 400)
+    refuse(path, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use --data.tokenizer bytes")
+    packed = tmp_path / "old.txt.xz"
+    packed.write_bytes(lzma.compress(path.read_bytes(), preset=0))
+    refuse(packed, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use --data.tokenizer bytes")
+    if where == 1204:
+        corpus = prepare(Data("text", path=str(path), tokenizer="bytes", validation=0, test=0), 64)
+        first = b"".join(bytes(corpus.train[i]["tokens"].tolist()) for i in range(len(corpus.train)))
+        assert path.read_bytes().startswith(first)
+
+
+def test_bytes_that_end_within_a_character(tmp_path):
+    path = tmp_path / "cut.txt"
+    path.write_bytes(b"abc" * 1000 + "é".encode()[:1])
+    refuse(path, "'PATH' is not UTF-8 (byte 0xc3 at 3,000); convert it, or use --data.tokenizer bytes")
+
+
+def test_a_field_that_is_not_there(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "7", "text": "abc"}\n')
+    refuse(path, "field 'txt' is not in line 1 of 'PATH' (fields: id, text); use --data.field text", field="txt")
+    path.write_text('{"text": "abc"}\n{"text": \n')
+    refuse(path, "line 2 of 'PATH' is not JSON (Expecting value); one object a line")
+    path.write_text('{"text": "abc"}\n{"body": "x"}\n')
+    refuse(path, "field 'text' is not in line 2 of 'PATH' (fields: body); use --data.field body")
+
+
+def test_a_damaged_file(tmp_path):
+    for name, packed in (("a.txt.gz", gzip.compress(TEXT.encode())), ("b.txt.xz", lzma.compress(TEXT.encode()))):
+        path = tmp_path / name
+        path.write_bytes(packed[: len(packed) // 2])
+        with pytest.raises(InputError, match=r"is damaged .*; copy or download it again"):
+            prepare(Data("text", path=str(path)), 32)
+
+
+def test_names_and_choices():
+    with pytest.raises(InputError) as error:
+        prepare(Data("txet8"), 32)
+    assert str(error.value) == "unknown data set 'txet8'; did you mean 'text8'? (all: tessella list data)"
+    for wrong in (Data("text"), Data(path="x.txt"), Data(pack="wrpa"), Data(test=-1.0), Data(validation=2.5)):  # pyright: ignore
+        with pytest.raises(InputError, match=r"--data\."):
+            prepare(wrong, 32)

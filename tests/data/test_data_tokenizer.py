@@ -1,0 +1,133 @@
+"""Tokenizers: what is encoded is decoded, what is saved is loaded, what is not in the vocabulary is said."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tessella.data import Data, load, prepare, require_same
+from tessella.data import tokenizer as tk
+from tessella.errors import InputError
+
+TEXT = "the cat, the dog and the end.\n" * 40
+
+
+def every(published):
+    yield tk.Characters(tk.TEXT8), "the cat"
+    yield tk.Bytes(), "naïve 日本 \n"
+    yield tk.train_bpe(400, [TEXT]), "the cat saw 日本.\n"
+    yield tk.build(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
+    yield tk.build(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
+    yield tk.Integers(20), "3 19 0"
+
+
+def test_round_trip_and_saved_folder(published, tmp_path):
+    for number, (tokenizer, text) in enumerate(every(published)):
+        tokens = tokenizer.encode(text)
+        assert tokenizer.decode(tokens) == text
+        assert all(0 <= t < tokenizer.size for t in tokens)
+        folder = tmp_path / str(number)
+        tokenizer.save(folder)
+        again = load(folder)
+        assert again.fingerprint == tokenizer.fingerprint
+        assert again.encode(text) == tokens
+        assert (again.name, again.size, again.unit, again.separator) == (
+            tokenizer.name, tokenizer.size, tokenizer.unit, tokenizer.separator,
+        )  # fmt: skip
+        json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))  # JSON, and nothing else
+        assert [p.name for p in folder.iterdir()] == ["tokenizer.json"]
+
+
+def test_the_published_vocabularies(published):
+    gpt2 = tk.build(str(published / "gpt2-bpe"), None)
+    assert (gpt2.name, gpt2.size, gpt2.separator) == ("gpt2", 50257, 50256)
+    assert gpt2.encode("Hello world") == [15496, 995]  # as published
+    assert gpt2.encode("<|endoftext|>") == [50256]
+    bert = tk.build(str(published / "bert-vocab"), None)
+    assert (bert.size, bert.encode("Hello world"), bert.separator) == (30522, [7592, 2088], 102)
+
+
+def test_gpt2_by_name_is_fetched_with_its_checksum(published):
+    asked = []
+
+    def fetch(address, checksum):
+        asked.append(checksum)
+        return published / "gpt2-bpe" / address.rpartition("/")[2]
+
+    import hashlib
+
+    assert tk.build("gpt2", fetch).size == 50257
+    for name, (_, checksum) in tk.GPT2_FILES.items():
+        assert hashlib.sha256((published / "gpt2-bpe" / name).read_bytes()).hexdigest() == checksum in asked
+
+
+@given(st.text(min_size=1, max_size=60))
+def test_characters_of_any_text(text):
+    text = text.encode("utf-8", "replace").decode()
+    tokenizer = tk.Characters(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.size == len(set(text))
+    assert tokenizer.describe()
+
+
+@given(st.text(max_size=60))
+def test_bytes_of_any_text(text):
+    text = text.encode("utf-8", "replace").decode()
+    assert tk.Bytes().decode(tk.Bytes().encode(text)) == text
+
+
+def test_masks_are_drawn_and_never_decoded(published):
+    for tokenizer, text in every(published):
+        if tokenizer.unit == "char":
+            tokens = tokenizer.encode(text)
+            tokens[1] = tokenizer.size
+            assert tokenizer.decode(tokens) == text[0] + "·" + text[2:]
+            assert tokenizer.decode(tokens, mask="_")[1] == "_"
+
+
+def test_a_character_outside_the_vocabulary():
+    with pytest.raises(InputError) as error:
+        tk.Characters(tk.TEXT8).encode("café")
+    assert str(error.value) == "'é' at position 3 of the prompt is not in the model's vocabulary (a-z and space)"
+    with pytest.raises(InputError, match=r"'Z' at position 0 of the text is not"):
+        tk.Characters("ab").encode("Zab", "the text")
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "words"),
+    [
+        ("ab", "a, b" if False else "ab"),
+        (tk.TEXT8, "a-z and space"),
+        ("\n ac", "a, c, space and newline"),
+        ("αβγδ.", "., α-δ"),
+    ],
+)
+def test_the_vocabulary_in_words(alphabet, words):
+    said = tk.Characters(alphabet).describe()
+    assert said.replace(" and ", ", ") == words.replace(" and ", ", ")
+
+
+def test_another_tokenizer_is_refused():
+    gpt2 = tk.train_bpe(300, ["some text"])
+    require_same(tk.Characters("ab"), tk.Characters("ba"))
+    with pytest.raises(InputError) as error:
+        require_same(tk.Characters(tk.TEXT8), gpt2)
+    assert str(error.value) == (
+        "the run was trained with 'characters' (27), this data has 'bpe:300' "
+        f"({gpt2.size:,}); use --data.tokenizer characters"
+    )
+
+
+@pytest.mark.parametrize("spec", ["bpe:12", "bpe:many", "bpe"])
+def test_a_bpe_without_a_size(spec):
+    with pytest.raises(InputError, match="a BPE needs a size"):
+        prepare(Data(tokenizer=spec), 32)
+
+
+def test_a_wrong_tokenizer_file(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"model": 3}')
+    with pytest.raises(InputError, match="is not a tokenizer"):
+        load(tmp_path)
+    with pytest.raises(InputError, match=r"no tokenizer\.json in"):
+        load(tmp_path / "nothing")
