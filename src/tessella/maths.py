@@ -93,7 +93,7 @@ def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.de
     """
     if generator is None or isinstance(generator, torch.Generator):
         where = generator.device if generator is not None else device
-        return torch.rand(*shape, generator=generator, device=where, dtype=torch.float64).to(device or where)
+        return torch.rand(tuple(shape), generator=generator, device=where, dtype=torch.float64).to(device or where)
     if isinstance(generator, Sequence):
         if len(generator) != shape[0]:
             raise ValueError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
