@@ -5,15 +5,17 @@ the ratio sum y / sum n, and its standard error that of the residuals y_i - (y/n
 mean). The interval is Student's, so it is honest for a handful of texts too. How much of it is the texts and how much the
 draws is the analysis of variance of the table texts x draws.
 
-Draws are stratified: the draws of one text lie evenly spread over the strata of its group, a group being as many texts as
-have `GROUP` rows together. Groups, not batches, own the random numbers, so the batch size is a matter of memory only.
+Draws are stratified in two halves, independent of each other: the draws of one text in one half lie evenly spread over the
+strata of its group, and how far the two halves differ is what the draws bring. (Among stratified draws themselves the
+variance says nothing: they differ because their times do.) Groups, not batches, own the random numbers, so that the batch
+size is a matter of memory only.
 """
 
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -24,6 +26,7 @@ from torch import Tensor
 from . import maths
 from ._module import callable_module
 from .errors import InputError, unknown
+from .generate import check, load, mix
 from .method import Batch, Method
 from .terminal import dumps, number, pm, record
 
@@ -202,23 +205,23 @@ def summarize(nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", **mor
     """The number, its interval and the split of its variance.
 
     Args:
-        nats: (N, draws) of each text and draw, or (N,) where nothing is drawn.
+        nats: (N, R) of each text and of each of R independent sets of draws, or (N,) where nothing is drawn.
         sizes: (N,) units (characters or tokens) of each text.
         unit: "bits/char", "nats/token", ...: whether the nats are shown as bits.
         more: the other fields of `Result`.
     """
     table = nats.double().reshape(len(nats), -1)
     sizes = sizes.double()
-    (N, draws), scale = table.shape, math.log(2) if unit.startswith("bits") else 1.0
+    (N, sets), scale = table.shape, math.log(2) if unit.startswith("bits") else 1.0
     mean, total = table.mean(1), float(sizes.sum())
     value = float(mean.sum()) / total
     spread = float((mean - value * sizes).square().sum() / (N - 1)) if N > 1 else math.inf  # of one text's mean
-    within = float(table.var(1).mean()) / draws if draws > 1 else 0.0  # of it, what the draws bring
+    within = float(table.var(1).mean()) / sets if sets > 1 else 0.0  # of it, what the draws bring
     between = 1.0 if spread in (0.0, math.inf) else min(max(1 - within / spread, 0.0), 1.0)
     half = student(N - 1) * math.sqrt(N * spread) / total if N > 1 else math.inf
     return Result(
         value / scale, (value - half) / scale, (value + half) / scale, unit, kind, between=between, sequences=N,
-        draws=draws, units=total, nats=mean, sizes=sizes, **more,
+        units=total, nats=mean, sizes=sizes, **more,
     )  # fmt: skip
 
 
@@ -267,22 +270,25 @@ def evaluate_rows(
     chosen = [i * len(rows) // N for i in range(N)]
     estimate = _estimate(method, estimator)
     device = torch.device(device) if device is not None else _device(method)
-    found: dict[str, list[Tensor]] = {}
+    found: dict[str, list[list[Tensor]]] = {}  # name -> half -> groups of texts
     counts: list[Tensor] = []
     training = method.training
     method.eval()
     try:
         texts = max(1, GROUP // draws)
+        halves = 2 if draws % 2 == 0 else draws
         for first in range(0, N, texts):
             group = rows.collate([rows[i] for i in chosen[first : first + texts]])
             counts.append(_counted(group))
-            for name, value in _group(estimate, group, draws, (seed, first // texts), batch, device).items():
-                found.setdefault(name, []).append(value)
+            for half in range(halves):
+                key = mix(seed, first // texts, half)
+                for name, value in _group(estimate, group, draws // halves, key, batch, device).items():
+                    found.setdefault(name, [[] for _ in range(halves)])[half].append(value)
             if progress:
                 progress(min(first + texts, N), N)
     finally:
         method.train(training)
-    tables = {name: torch.cat(values) for name, values in found.items()}  # name -> (N, draws)
+    tables = {name: torch.stack([torch.cat(h) for h in each], 1) for name, each in found.items()}  # name -> (N, halves)
     tokens = torch.cat(counts)
     per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
     dtype = str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch.")
@@ -291,7 +297,7 @@ def evaluate_rows(
         "estimator": estimator,
         "time": _time(method, estimator),
         "draws": draws,
-        "strata": f"groups of {max(1, GROUP // draws) * draws} rows, each text's draws evenly spread",
+        "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread",
         "network": dtype,
         "bound": "float64",
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
@@ -302,18 +308,12 @@ def evaluate_rows(
         torch.stack(list(tables.values())).sum(0),
         tokens * per_token,
         "nats/token" if characters is None else "bits/char",
+        draws=draws,
         terms={name: float(table.mean()) for name, table in tables.items()},
         seed=seed,
         protocol=said | (protocol or {}),
         seconds=time.perf_counter() - started,
     )
-
-
-def check(**counts: int) -> None:
-    """Each of these must be 1 or more."""
-    for name, value in counts.items():
-        if value < 1:
-            raise InputError(f"--{name} is {value}; it must be 1 or more")
 
 
 def _estimate(method: Method, name: str) -> Callable[[Batch, maths.Randomness], dict[str, Tensor]]:
@@ -326,14 +326,9 @@ def _estimate(method: Method, name: str) -> Callable[[Batch, maths.Randomness], 
 
 
 def _group(
-    estimate: Callable[..., dict[str, Tensor]],
-    group: Batch,
-    draws: int,
-    key: Sequence[int],
-    batch: int,
-    device: torch.device,
+    estimate: Callable[..., dict[str, Tensor]], group: Batch, draws: int, seed: int, batch: int, device: torch.device
 ) -> dict[str, Tensor]:
-    """Each term of each text and draw: name -> (texts, draws) float64. Row d * texts + j is draw d of text j."""
+    """Each term of each text, the mean over its draws: name -> (texts,) float64. Row d * texts + j is draw d of text j."""
     n = len(group.tokens)
     total = n * draws
     size = max(d for d in range(1, min(batch, total) + 1) if total % d == 0)
@@ -341,12 +336,10 @@ def _group(
     for shard in range(total // size):
         rows = torch.arange(shard * size, (shard + 1) * size) % n
         part = _take(group, rows).to(device)
-        generator = torch.Generator().manual_seed(
-            mix(*key)
-        )  # the same for each part of the group: `Shard` takes its rows
+        generator = torch.Generator().manual_seed(seed)  # the same for each part of the group: `Shard` takes its rows
         for name, value in estimate(part, maths.Shard(generator, shard, total // size)).items():
             found.setdefault(name, []).append(value.double().cpu())
-    return {name: torch.cat(values).reshape(draws, n).T for name, values in found.items()}
+    return {name: torch.cat(values).reshape(draws, n).mean(0) for name, values in found.items()}
 
 
 def _take(batch: Batch, rows: Tensor) -> Batch:
@@ -361,14 +354,6 @@ def _counted(batch: Batch) -> Tensor:
     return torch.full((len(batch.tokens),), float(batch.tokens.shape[1]), dtype=torch.float64)
 
 
-def mix(*numbers: int) -> int:
-    """One seed of several numbers, without collisions that matter (63 bits of a hash)."""
-    import hashlib
-
-    digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
-
-
 def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
 
@@ -380,3 +365,84 @@ def _time(method: Method, estimator: str) -> str:
     if not getattr(method, "time_conditioned", True):
         return "whole of t in [0, 1] (by the number of masks, stratified)"
     return "whole of t in [0, 1] (stratified)"
+
+
+def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
+    """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
+
+    Raises:
+        InputError: the data names a tokenizer that is not the model's.
+    """
+    from .data import Data, prepare, require_same
+
+    own = model.config.data
+    data = own if data is None else Data(data) if isinstance(data, str) else data
+    named = data == own or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
+    corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
+    require_same(model.tokenizer, corpus.tokenizer)
+    return corpus
+
+
+def evaluate(
+    model: Any,
+    data: Any = None,
+    split: str = "test",
+    draws: int = 4,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = GROUP,
+    *,
+    estimator: str = "bound",
+    progress: Callable[[int, int], None] | None = None,
+    reading: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Bound a model's -log p on a data set, with a 95% interval.
+
+    Args:
+        model: a `Model`, or a run folder, a saved folder or a hub id.
+        data: a `Data`, the name of a data set, or a `Corpus` that `prepare` made; by default what it was trained on.
+        draws: how many draws of each text.
+        limit: so many texts, evenly spaced; all by default.
+        batch: rows in one call of the network; a matter of memory and speed only.
+        estimator: "bound", or another likelihood that the method admits, by name.
+        progress, reading: called with (done, total) while the texts are judged, and while the data is read.
+
+    Returns:
+        `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
+    """
+    check(draws=draws, batch=batch)
+    model = load(model)
+    method, tokenizer = model.method, model.tokenizer
+    corpus = data if hasattr(data, "split") else corpus_of(model, data, reading)
+    rows = corpus.split(split)
+    about = {
+        "method": getattr(method, "name", type(method).__name__),
+        "parameters": sum(p.numel() for p in method.parameters()),
+        "step": getattr(model, "about", {}).get("step"),
+        "data": corpus.about["name"],
+        "split": split,
+        "length": int(method.shape[0]),
+        "texts": len(rows),
+        "tokenizer": tokenizer.name,
+        "sha256": corpus.about.get("sha256"),
+    }
+    packed = (
+        "wrapped"
+        if corpus.about.get("pack") == "wrap"
+        else f"one {corpus.about.get('pack')} a row".replace("rows a", "a")
+    )
+    separator = corpus.about.get("separator", "")
+    said = {
+        "packing": packed,
+        "separators": f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS",
+        "weights": "EMA",
+    }
+    characters = rows.characters if tokenizer.unit in ("char", "byte") else None
+    result = evaluate_rows(
+        method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,
+        progress=progress, protocol=said,
+    )  # fmt: skip
+    return replace(result, about=about)
+
+
+callable_module(__name__)

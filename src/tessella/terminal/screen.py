@@ -1,12 +1,16 @@
 """Streams, colours, encodings, and what may move: stdout has the result, stderr everything else."""
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .numbers import escape
+
+if TYPE_CHECKING:
+    from .progress import Bar, Training
 
 _ASCII = {
     "±": "+/-", "≤": "<=", "≥": ">=", "·": "_", "━": "-", "╸": "-", "█": "#", "▌": "#", "▀": "", "─": "-",
@@ -139,6 +143,28 @@ class Terminal:
                 yield live
             finally:
                 self._live = outer
+
+    def bar(self, label: str, total: int, unit: str = "") -> "Bar":
+        """A bar for `total` pieces of work: `with terminal.bar("read", n) as bar: bar.update(done)`."""
+        from .progress import Bar
+
+        return Bar(self, label, total, unit)
+
+    def training(self) -> "Training":
+        """The display of a training run."""
+        from .progress import Training
+
+        return Training(self)
+
+    @contextmanager
+    def waiting(self, what: str | list[str]) -> Iterator[None]:
+        """Something moves while there is nothing to count: `loading ...`, gone afterwards; of a list its first entry."""
+        if not self.motion or self._live is not None:
+            yield
+            return
+        dots = itertools.cycle((".", "..", "..."))
+        with self.live(lambda: f"  {what if isinstance(what, str) else what[0]} {next(dots)}"):
+            yield
 
 
 def _encodes(stream: TextIO, text: str = "±≤·━╸█") -> bool:

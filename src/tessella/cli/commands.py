@@ -1,0 +1,560 @@
+"""The commands, one function each: (words after the command, terminal, when it began) -> exit code.
+
+Their options are frozen dataclasses; what they do is one call of the Python interface; what remains here is what is printed.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError, nearest
+from ..terminal import Terminal, columns, dumps, escape, path, record, size
+from . import options, pages
+
+if TYPE_CHECKING:
+    from ..evaluate import Result
+    from ..generate import Drawn, Frame
+
+Run = Annotated[str, tyro.conf.Positional]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:
+    """The result as JSON, where --json asks for it."""
+    if terminal.json is None:
+        return
+    plain = (
+        result
+        if command == "evaluate"
+        else record(command, arguments, result, seconds=time.monotonic() - began, **more)
+    )
+    text = dumps(plain)
+    if terminal.json == "-":
+        print(text, file=terminal.out, flush=True)
+    else:
+        writable(terminal.json, "--json").write_text(text + "\n", encoding="utf-8")
+
+
+def writable(name: str, flag: str) -> Path:
+    """The path of a file to be written; InputError where that cannot be."""
+    file = Path(name)
+    if file.is_dir():
+        raise InputError(f"'{name}' is a folder; {flag} needs the name of a file")
+    if not file.absolute().parent.is_dir():
+        raise InputError(f"no folder '{file.parent}' for {flag} {name}; make it first")
+    return file
+
+
+def own_class(name: str) -> Any:
+    """A method by its name, or the class in `file.py:Class`."""
+    where, colon, title = name.rpartition(":")
+    if not colon or not where.endswith(".py"):
+        from ..methods import find
+
+        find(name)  # an InputError here is the first thing said
+        return name
+    file = Path(where)
+    if not file.is_file():
+        near = (
+            nearest(file.name, [f.name for f in file.absolute().parent.glob("*.py")])
+            if file.absolute().parent.is_dir()
+            else None
+        )
+        raise InputError(
+            f"no file at '{where}'; " + (f"nearest in that folder: '{near}'" if near else "give the path of a .py file")
+        )
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"'{where}' does not import ({type(error).__name__}: {error}); run it with python first"
+        ) from error
+    from ..method import Method
+
+    classes = [
+        n
+        for n, c in vars(module).items()
+        if isinstance(c, type) and issubclass(c, Method) and c.__module__ == file.stem
+    ]
+    if title not in classes:
+        near = nearest(title, classes)
+        meant = f"did you mean '{near}'? " if near else ""
+        raise InputError(f"no method class '{title}' in '{where}'; {meant}(there: {', '.join(classes) or 'none'})")
+    return getattr(module, title)
+
+
+def load(terminal: Terminal, run: str, what: str, method: str | None, device: str) -> Any:
+    """The model of a run, a saved folder or a hub id."""
+    if not run:
+        raise InputError(f"{what} needs a run; e.g. tessella {what} runs/demo")
+    with terminal.waiting("loading"):
+        import torch
+
+        from ..checkpoint import load
+
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
+        chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
+        cls = own_class(method) if method else None
+        return load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+
+
+# ------------------------------------------------------------------------------------------------------------- train
+def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella train METHOD`: the rest is flags."""
+    name, *words = words
+    if name.startswith("-"):
+        raise InputError(f"train needs its method first, then the options; e.g. tessella train mdlm {name} ...")
+    with terminal.waiting("starting"):
+        method = own_class(name)
+        from ..config import Config, Train, from_json
+        from ..methods import find
+        from ..nn import Net
+
+    cls: Any = find(method)
+    config = cls.Config
+    words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
+    form = dataclasses.make_dataclass(
+        "Options",
+        [
+            ("options", Annotated[config, tyro.conf.arg(name="")], field(default=config())),
+            ("data", Data, field(default=Data())),
+            ("net", Net, field(default=Net())),
+            ("train", Train, field(default=Train())),
+            ("run", str, field(default="")),
+            ("resume", bool, field(default=False)),
+            ("overwrite", bool, field(default=False)),
+        ],
+        frozen=True,
+    )
+    where = f"train {name}"
+    given = options.given(words)
+    default = None
+    if "--resume" in given and "--help" not in given:
+        options.check(options.flags(form), words, where)
+        folder = _value(words, "--run")
+        if not folder:
+            raise InputError(f"--resume needs a run; e.g. tessella train {name} --run runs/mine --resume")
+        before = _config(Path(folder), method, from_json)
+        if before is not None:
+            if before.method != getattr(cls, "name", name):
+                raise InputError(
+                    f"'{folder}' is a run of {before.method}, not {name}; tessella train {before.method} continues it"
+                )
+            default = form(before.options, before.data, before.net, before.train, folder, True, False)
+    chosen: Any = options.parse(
+        form, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
+    )
+    if not chosen.run:
+        raise InputError(f"train needs a folder; e.g. tessella train {name} --run runs/{name}")
+    if chosen.resume and chosen.overwrite:
+        raise InputError("--resume and --overwrite exclude each other; drop one of them")
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    with terminal.waiting("starting"):
+        from .. import train as trainer
+    progress = terminal.training()
+    try:
+        done = trainer.train(
+            method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options, run=chosen.run,
+            resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
+        )  # fmt: skip
+    finally:
+        progress.close()
+    _trained(terminal, trainer.describe(done), done.folder)
+    arguments = dataclasses.asdict(Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run))
+    v = done.validation
+    write_json(
+        terminal, "train", arguments, {"run": str(done.folder), "validation": None if v is None else v.value}, began,
+        interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
+        kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=chosen.train.seed,
+    )  # fmt: skip
+    return 0
+
+
+def _trained(terminal: Terminal, lines: Sequence[str], folder: Path) -> None:
+    """The end of a run: what it came to, its page, what to type next."""
+    with terminal.waiting("drawing the report"):
+        from ..report import write
+
+        try:
+            page = f"   {write(folder).name}"
+        except Exception as error:  # the model is there: a page that fails is no reason to end with an error
+            page = ""
+            terminal.note(
+                f"no report.html ({type(error).__name__}: {error}); tessella report {path(folder)} tries again"
+            )
+    for line in lines[:-1]:
+        terminal.result(line)
+    terminal.result(lines[-1] + page)
+    terminal.try_next(f"tessella evaluate {path(folder)}", f"tessella sample {path(folder)} --watch")
+
+
+def _value(words: Sequence[str], flag: str) -> str:
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            return value if equals else words[i + 1]
+    return ""
+
+
+def _config(folder: Path, method: Any, from_json: Any) -> Any:
+    """The config of a run that is to go on; None where there is none (training then says so)."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"'{path(file)}' is not JSON; start again with --overwrite") from None
+    return from_json(plain, method=None if isinstance(method, str) else method, source=path(file))
+
+
+# ---------------------------------------------------------------------------------------------------------- evaluate
+@dataclass(frozen=True)
+class Evaluate:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own"""
+    split: str = "test"
+    """train, validation or test"""
+    draws: int = 4
+    """draws of each text"""
+    limit: int | None = None
+    """so many texts, evenly spaced; all if not given"""
+    batch: int = 64
+    """rows in one call of the network; the number does not depend on it"""
+    estimator: str = "bound"
+    """bound, or another likelihood that the method admits: any_order"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """do again what this file says was done"""
+    show: bool = False
+    """with --from: print what the file holds, evaluate nothing"""
+
+
+def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella evaluate RUN`"""
+    given = options.given(words)
+    chosen = options.parse(
+        Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
+    )
+    data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
+    recorded = None
+    if chosen.show and not chosen.from_:
+        raise InputError(
+            "--show needs a file; e.g. tessella evaluate --from runs/demo/evaluate-pydocs-test.json --show"
+        )
+    if chosen.from_:
+        from ..evaluate import Result, read
+
+        plain = read(chosen.from_)
+        recorded = Result.from_dict(plain, chosen.from_)
+        if chosen.show:
+            _print(terminal, recorded)
+            write_json(terminal, "evaluate", None, plain, began)
+            return 0
+        chosen, data = _again(chosen, data, plain, given)
+    file = _file(chosen, data)
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    from .. import evaluate as judge
+
+    with terminal.bar("read", 1) as bar:
+        corpus = judge.corpus_of(model, data, reading=lambda done, total: bar.update(done, total=total))
+    with terminal.bar("evaluate", 1, "texts") as bar:
+        result = judge.evaluate(
+            model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
+            estimator=chosen.estimator, progress=lambda done, total: bar.update(done, total=total),
+        )  # fmt: skip
+    arguments = {
+        "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
+        "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
+        "estimator": chosen.estimator, "method": chosen.method, "device": chosen.device,
+    }  # fmt: skip
+    _print(terminal, result)
+    plain = result.to_dict("evaluate", arguments)
+    if recorded is not None:
+        same = recorded.value == result.value
+        terminal.note(f"{path(chosen.from_ or '')} holds {'the same number' if same else str(recorded)}")
+    elif file is not None:
+        from ..files import write_file
+
+        name = file / f"evaluate-{result.about['data']}-{chosen.split}.json"
+        write_file(name, dumps(plain) + "\n")
+        terminal.result(f"  written   {path(name)}")
+        terminal.result(f"  again     tessella evaluate --from {path(name)}")
+    write_json(terminal, "evaluate", arguments, plain, began)
+    return 0
+
+
+def _file(chosen: Evaluate, data: Data | None) -> Path | None:
+    """The folder that the result is written into: that of the run, if it is one."""
+    folder = Path(chosen.run)
+    return folder if (folder / "config.json").is_file() and (folder / "checkpoints").is_dir() else None
+
+
+def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) -> tuple[Evaluate, Data | None]:
+    """The options that a result was made with; those given now outrank them."""
+    before = plain.get("arguments")
+    if not isinstance(before, dict) or "run" not in before:
+        raise InputError(f"'{chosen.from_}' does not say how it was made; evaluate the run itself")
+    before = dict(before)
+    made_on = before.pop("data", None)
+    if data is None and made_on is not None:
+        data = Data(**made_on)
+    names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show"}
+    keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in given and not (n == "run" and chosen.run)}
+    return dataclasses.replace(chosen, **keep), data
+
+
+def _print(terminal: Terminal, result: "Result") -> None:
+    from .results import describe, heading
+
+    for line in [*heading(result), *describe(result)]:
+        terminal.result(line)
+
+
+# --------------------------------------------------------------------------------------------------- sample, infill
+@dataclass(frozen=True)
+class Drawing:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    count: int = 1
+    """how many texts"""
+    steps: int = 64
+    """steps of the sampler"""
+    sampler: str = "ancestral"
+    """tessella list samplers"""
+    seed: int = 0
+    """a text depends on it and on its own number alone"""
+    temperature: float = 1.0
+    """of the clean posterior; 0 takes the likeliest"""
+    top_p: float = 1.0
+    """keep the likeliest tokens that hold this share"""
+    batch: int = 16
+    """texts at once"""
+    watch: bool = False
+    """show the tokens appear"""
+    out: str | None = None
+    """a .jsonl file for the texts: text, tokens, seed, calls, prompt"""
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+@dataclass(frozen=True)
+class Sample(Drawing):
+    prompt: str | None = None
+    """what each text begins with"""
+    length: int | None = None
+    """tokens of a text; the model's length if not given"""
+
+
+@dataclass(frozen=True)
+class Infill(Drawing):
+    text: Annotated[str, tyro.conf.Positional] = ""
+    """the text with its gaps: each _ is one missing character"""
+    mask_token: str | None = None
+    """what marks one missing token, where tokens are not characters"""
+
+
+def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella sample RUN`"""
+    chosen = options.parse(Sample, words, "sample", about="Draw texts.", most=1)
+    return _draw(chosen, "sample", terminal, began)
+
+
+def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella infill RUN TEXT`"""
+    about = 'Fill the gaps of a text and keep the rest: tessella infill runs/demo "the ____ of the ________"'
+    chosen = options.parse(Infill, words, "infill", about=about, most=2)
+    if chosen.run and not chosen.text:
+        raise InputError(f'infill needs a text with gaps; e.g. tessella infill {chosen.run} "the ____ of the ________"')
+    return _draw(chosen, "infill", terminal, began)
+
+
+def _draw(chosen: Any, command: str, terminal: Terminal, began: float) -> int:
+    out = writable(chosen.out, "--out") if chosen.out else None
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    model = load(terminal, chosen.run, command, chosen.method, chosen.device)
+    from .. import generate
+
+    how = {
+        "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
+        "temperature": chosen.temperature, "top_p": chosen.top_p, "batch": 1 if chosen.watch else chosen.batch,
+    }  # fmt: skip
+    prompt, length = getattr(chosen, "prompt", None), None
+    if command == "infill":
+        prompt = chosen.text
+        given = generate.gaps(model.tokenizer, chosen.text, int(model.method.shape[0]), chosen.mask_token)
+        frames, length = generate.watch(model, fixed=given.fixed, **how), len(given.fixed)
+    else:
+        given, frames = None, generate.watch(model, prompt=prompt, length=chosen.length, **how)
+    drawn = _see(frames, chosen, command, length, terminal)
+    if given is not None:
+        drawn = generate.filled(given, drawn, model.tokenizer)
+    lines = [
+        {"text": text, "tokens": tokens, "seed": [chosen.seed, number], "calls": calls, "prompt": prompt}
+        for number, (text, tokens, calls) in enumerate(zip(drawn.texts, drawn.tokens, drawn.calls))
+    ]
+    if out is not None:
+        from ..files import write_file
+
+        write_file(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    else:
+        for text in drawn.texts:
+            terminal.result(escape(text, keep="\n\t") if terminal.out_tty else text)
+    terminal.say(str(drawn))
+    if out is not None:
+        terminal.say(f"written  {path(out)}")
+    arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen)}
+    result = {"samples": lines, "steps": drawn.steps, "sampling_seconds": drawn.seconds}
+    write_json(terminal, command, arguments, result, began, seed=chosen.seed)
+    return 0
+
+
+def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: Terminal) -> "Drawn":
+    """Run through the frames, shown one by one or as a bar."""
+    from .. import generate
+
+    if chosen.watch:
+        viewer = generate.Viewer(terminal, length)
+        try:
+            return generate.collect(frames, viewer)
+        finally:
+            viewer.close()
+    batches = -(-chosen.count // chosen.batch)
+    with terminal.bar(command, batches, "steps") as bar:
+
+        def see(frame: "Frame") -> None:
+            total = batches * max(frame.steps, 1)
+            bar.update(frame.first // chosen.batch * frame.steps + frame.step, total=total)
+
+        return generate.collect(frames, see)
+
+
+# ---------------------------------------------------------------------------------------------- verify, report, demo
+@dataclass(frozen=True)
+class Verify:
+    methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """names, or file.py:Class; all if none is given"""
+    only: str | None = None
+    """a check, or the beginning of its name: bound.weighted-ce, sampler"""
+    sampler: str | None = None
+    """the checks of one sampler only"""
+    seed: int = 0
+    """changes nothing: nothing is drawn at random"""
+
+
+def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella verify [METHOD ...]`; exit code 1 if an identity does not hold."""
+    chosen = options.parse(Verify, words, "verify", about="Check the identities by enumeration.", most=10**9)
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    doing = ["starting"]
+    with terminal.waiting(doing):
+        from .. import verify as checks
+
+        classes = [own_class(name) for name in chosen.methods]
+        report = checks.verify(
+            *classes, only=chosen.only, sampler=chosen.sampler, progress=lambda key: doing.__setitem__(0, key)
+        )
+    for line in report.lines():
+        head, gap, word = line.rpartition("  ")
+        if word in ("ok", "FAIL"):
+            line = head + gap + terminal.paint(word, "green" if word == "ok" else "red", out=True)
+        terminal.result(line)
+    write_json(terminal, "verify", dataclasses.asdict(chosen), report.to_json(), began)
+    return 0 if report.ok else 1
+
+
+@dataclass(frozen=True)
+class Report:
+    run: Run = ""
+    """a run, or a saved folder"""
+    out: str | None = None
+    """the page; RUN/report.html if not given"""
+    seed: int = 0
+    """of the samples that are shown"""
+
+
+def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella report RUN`"""
+    chosen = options.parse(Report, words, "report", about="One self-contained page about a run.", most=1)
+    if not chosen.run:
+        raise InputError("report needs a run; e.g. tessella report runs/demo")
+    if chosen.out:
+        writable(chosen.out, "--out")
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    with terminal.waiting("drawing"):
+        from ..report import write
+
+        page = write(chosen.run, chosen.out, seed=chosen.seed)
+    terminal.result(f"{path(page)}, {size(page.stat().st_size)}")
+    result = {"page": str(page), "bytes": page.stat().st_size}
+    write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)
+    return 0
+
+
+@dataclass(frozen=True)
+class Demo:
+    steps: int | None = None
+    """training steps; fewer than the default make a short run, of which nothing is claimed"""
+    run: str | None = None
+    """the folder; the first free one of runs/demo, runs/demo-2, ... if not given"""
+    seed: int = 0
+
+
+def demo(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella demo`"""
+    chosen = options.parse(Demo, words, "demo", about="Train a small model here and now, and watch it write.")
+    from ..demo import demo
+
+    how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}
+    if chosen.steps is not None:
+        how["steps"] = chosen.steps
+    code = demo(terminal, **how)
+    write_json(terminal, "demo", dataclasses.asdict(chosen), {"exit": code}, began, seed=chosen.seed)
+    return code
+
+
+# --------------------------------------------------------------------------------------------------------------- list
+@dataclass(frozen=True)
+class List:
+    what: Annotated[Literal["methods", "samplers", "data"], tyro.conf.Positional] = "methods"
+    seed: int = 0
+    """changes nothing"""
+
+
+def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`tessella list methods|samplers|data`"""
+    chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
+    with terminal.waiting("reading"):
+        rows: Any = getattr(pages, chosen.what)()
+    header = [*rows[0]]
+    for line in columns([header, *([row[name] for name in header] for row in rows)], "<" * len(header)):
+        terminal.result(line)
+    write_json(terminal, "list", dataclasses.asdict(chosen), rows, began)
+    return 0

@@ -1,0 +1,91 @@
+"""The pages that are plain text of our own: help, and what `tessella list` prints. Importing this imports nothing heavy."""
+
+from tessella import __version__
+
+HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
+
+  demo       train a small model here and now, and watch it write
+  train      METHOD: train mdlm or md4 on a text
+  evaluate   likelihood with a 95% interval
+  sample     draw text; --watch shows the tokens appear
+  infill     fill the gaps of a given text, keep the rest
+  verify     check the identities by enumeration; nothing is drawn at random
+  report     one self-contained report.html of a run
+  list       methods, samplers, data
+
+Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
+New here? tessella demo takes about 4 minutes."""
+
+TRAIN = """usage: tessella train METHOD [options]     all of them: tessella train mdlm --help
+  METHOD                 mdlm md4, or file.py:Class for your own
+  --data.name pydocs     text, text8, ... (tessella list data)
+  --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
+  --train.steps 10000    --train.batch 32   --train.rate 3e-4
+  --run FOLDER           where everything goes; --resume continues it,
+                         --overwrite starts again
+example
+  tessella train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
+
+USAGE = {
+    "demo": "usage: tessella demo [options]",
+    "train": TRAIN,
+    "evaluate": "usage: tessella evaluate RUN [options]     all of them: tessella evaluate --help",
+    "sample": "usage: tessella sample RUN [options]     all of them: tessella sample --help",
+    "infill": 'usage: tessella infill RUN "a text with ____" [options]     all of them: tessella infill --help',
+    "verify": "usage: tessella verify [METHOD ...]",
+    "report": "usage: tessella report RUN [--out FILE]",
+    "list": "usage: tessella list methods|samplers|data",
+}
+
+LISTS = ("methods", "samplers", "data")
+
+
+def methods() -> list[dict[str, str]]:
+    """A row for each method, from its own file: the docstring's title and its row of the table of systems."""
+    import re
+    import sys
+
+    from ..methods import METHODS
+
+    rows = []
+    for name, cls in METHODS.items():
+        page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
+        paper = re.search(r"arXiv \d{4}\.\d{5}", page)
+        noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
+        likelihood = "bound" + (", any order" if hasattr(cls, "_any_order") else "")
+        rows.append(
+            {
+                "name": name,
+                "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
+                "noise": noise[1].strip() if noise else "-",
+                "network gives": {"leave_one_out": "leave-one-out"}.get(cls.predicts, cls.predicts),
+                "likelihood": likelihood,
+            }
+        )
+    return rows
+
+
+def samplers() -> list[dict[str, str]]:
+    """A row for each sampler, from what its class says."""
+    from ..samplers import SAMPLERS
+
+    return [
+        {
+            "name": name, "error with many calls": cls.error, "order": cls.order, "needs": cls.needs,
+            "network calls": cls.calls,
+        }
+        for name, cls in SAMPLERS.items()
+    ]  # fmt: skip
+
+
+def data() -> list[dict[str, str]]:
+    """A row for each data set by name."""
+    from ..data import DATASETS
+
+    return [
+        {
+            "name": name, "what": d.what, "size": d.size, "train / validation / test": d.split, "licence": d.licence,
+            "needs": d.needs,
+        }
+        for name, d in DATASETS.items()
+    ]  # fmt: skip

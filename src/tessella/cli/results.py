@@ -1,0 +1,53 @@
+"""How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
+
+from ..evaluate import PROTOCOL, Result
+from ..terminal import columns, count, counted, parameters, percent, pm
+
+
+def heading(result: Result) -> list[str]:
+    """What was judged, on what."""
+    about = result.about
+    if not about:
+        return []
+    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
+    noun = {"char": "character"}.get(result.unit.partition("/")[2], "token")
+    texts = f"{counted(result.sequences, 'sequence')} of {count(about['length'])}"
+    some = f", evenly spaced among {count(about['texts'])}" if result.sequences < about["texts"] else ""
+    return [
+        f"{about['method']}, {parameters(about['parameters'])}{step} (EMA)",
+        f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{some}",
+        "",
+    ]
+
+
+def describe(result: Result) -> list[str]:
+    """The lines that `tessella evaluate` prints under its heading: terms, number, where its width comes from, protocol."""
+    p = result.protocol
+    per_sequence = result.units / max(result.sequences, 1)
+    rows = [("term", "nats/sequence", result.unit)]
+    total = 0.0
+    for name, nats in result.terms.items():
+        rows.append((name, f"{nats:.3f}", f"{nats / per_sequence / result.scale:.3f}"))
+        total += nats
+    if len(result.terms) > 1:
+        rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
+    lines = columns(rows, "<>>", indent=2, gap=4)
+    lines += ["", f"  {result}   perplexity {result.perplexity_text}"]
+    drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
+    if result.draws > 1:
+        lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
+        half = pm(0, result.floor).partition("± ")[2]
+        lines.append(
+            f"    {percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"
+        )
+    else:
+        lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
+    said = [f"{p.get('name', PROTOCOL)}: " + ", ".join(str(p[k]) for k in ("packing", "separators", "time") if k in p)]
+    numeric = [f"network {p['network']}", f"bound {p['bound']}"] if "network" in p else []
+    said.append(
+        ", ".join([*numeric, f"{p['weights']} weights" if "weights" in p else "", f"seed {result.seed}"]).replace(
+            ", ,", ","
+        )
+    )
+    lines += ["", f"  protocol  {said[0]},", f"            {said[1]}"]
+    return lines
