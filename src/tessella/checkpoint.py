@@ -1,0 +1,317 @@
+"""Models on disk: a folder with `model.safetensors`, `config.json` and the tokenizer. Never a pickle, never code.
+
+    model = load("runs/first")             # a run, one of its checkpoints, a saved folder or a Hugging Face id
+    model.save("out/")
+
+A checkpoint of a run is such a folder too, with the state of the training beside the model. What is published and what
+is resumed are the same files.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import __version__
+from .config import FORMAT, Config, check_format, from_json, to_json
+from .data import load as load_tokenizer
+from .errors import InputError, nearest
+from .files import (
+    FULL,
+    follow,
+    header,
+    is_full,
+    load_tensors,
+    refuse_pickle,
+    save_tensors,
+    shown,
+    size,
+    write_folder,
+)
+from .method import Method
+from .methods import METHODS, build
+
+__all__ = ["Model", "load", "save", "write_folder"]
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+PICKLES = (".ckpt", ".pt", ".pth", ".pkl", ".bin")
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class Model:
+    """A trained method with what is needed to use it.
+
+    Attributes:
+        method: the method, in eval mode, with the averaged (EMA) weights.
+        tokenizer: text to tokens and back.
+        config: the run that made it.
+        about: what else is known: step, versions, parameters, ...
+    """
+
+    def __init__(self, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any] | None = None):
+        self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
+
+    @property
+    def unit(self) -> str:
+        """What its likelihood is in: "bits/char" where a token is a character or a byte, else "nats/token"."""
+        return unit(self.tokenizer)
+
+    def text(self, tokens: Any) -> list[str]:
+        """The texts of a state, of a frame, or of tokens (B, L) or (L,)."""
+        tokens = torch.as_tensor(getattr(tokens, "x", tokens))
+        return [self.tokenizer.decode(row.tolist()) for row in tokens.reshape(-1, tokens.shape[-1]).cpu()]
+
+    def to(self, device: torch.device | str) -> "Model":
+        """The same model on another device."""
+        self.method.to(device)
+        return self
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model into a folder of its own; see `save`."""
+        return save(self, folder)
+
+    def push_to_hub(self, name: str, *, private: bool = False) -> str:
+        """Upload the model to the Hugging Face hub as `name` ("owner/model"); the address is returned."""
+        import tempfile
+
+        from huggingface_hub import HfApi
+
+        if not _ID.fullmatch(name):
+            raise InputError(f"'{name}' is not a name on the Hugging Face hub; it must be owner/model")
+        api = HfApi()
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(Path(folder) / "model")
+            try:
+                api.create_repo(name, private=private, exist_ok=True)
+                api.upload_folder(repo_id=name, folder_path=Path(folder) / "model")
+            except Exception as problem:
+                raise InputError(
+                    f"'{name}' cannot be written on the Hugging Face hub ({_first_line(problem)}); "
+                    "log in with: hf auth login"
+                ) from problem
+        return f"https://huggingface.co/{name}"
+
+    def __repr__(self) -> str:
+        step = f", step {self.about['step']:,}" if "step" in self.about else ""
+        return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
+
+
+def unit(tokenizer: Any) -> str:
+    """The unit of a likelihood of text in these tokens."""
+    return "bits/char" if tokenizer.unit in ("char", "byte") else "nats/token"
+
+
+def versions() -> dict[str, str]:
+    """What this runs on."""
+    found = {"tessella": __version__, "python": platform.python_version()}
+    for package in ("torch", "lightning", "numpy", "safetensors"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # a build of one's own
+            continue
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+def write_model(
+    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
+) -> None:
+    """Fill `folder` with a model: its tensors, its config, its tokenizer."""
+    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT), "tessella": __version__})
+    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+
+
+def save(model: Model, folder: str | Path) -> Path:
+    """Write a model into a folder, all or nothing; an earlier model in it is replaced.
+
+    Raises:
+        InputError: the folder holds something else, or the disk is full.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+        raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
+    if (folder / "checkpoints").exists():
+        raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
+    tensors = model.method.state_dict()
+    try:
+        return write_folder(folder, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+    except OSError as problem:
+        raise no_space(
+            problem, folder, f"saving '{shown(folder)}'", nbytes(tensors), "free space and save again"
+        ) from problem
+
+
+def nbytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+def no_space(problem: OSError, path: Path, doing: str, needs: float, then: str) -> Exception:
+    """The InputError for a full disk (UX table, row 25); any other problem as it is."""
+    if not is_full(problem):
+        return problem
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    free = size(shutil.disk_usage(path).free)
+    return InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then}")
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+def load(
+    path: str | os.PathLike,
+    *,
+    method: type[Method] | None = None,
+    net: nn.Module | None = None,
+    checkpoint: str | None = None,
+    device: torch.device | str = "cpu",
+) -> Model:
+    """A model from a run, a checkpoint, a saved folder, or from the Hugging Face hub by its id ("owner/model").
+
+    Args:
+        method: the class, where it is not one of METHODS: code is never read from a checkpoint.
+        net: the network, where it is an own one.
+        checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+
+    Raises:
+        InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
+    """
+    folder = locate(path, checkpoint)
+    plain = read_config(folder)
+    if (folder / WEIGHTS).is_file():
+        check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
+    config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    if config.network and net is None:
+        raise InputError(
+            f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
+        )
+    tokenizer = load_tokenizer(folder)
+    with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced: leave the global numbers as they were
+        model = build(
+            method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length
+        )
+    tensors, _ = load_tensors(folder / WEIGHTS)
+    fit(model, tensors, config)
+    return Model(model.to(device), tokenizer, config, plain.get("about"))
+
+
+def _format(path: Path) -> Any:
+    number = (header(path).get("__metadata__") or {}).get("format", "1")
+    return int(number) if str(number).isdigit() else number if number != "pt" else 1
+
+
+def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config) -> None:
+    """Put tensors into a method; InputError if one is missing, left over or of another shape."""
+    own = method.state_dict()
+    missing = [name for name in own if name not in tensors]
+    over = [name for name in tensors if name not in own]
+    layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
+    if missing or over:
+        listed = lambda names: f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""  # noqa: E731
+        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
+        raise InputError(f"checkpoint does not fit: {counted}; {layers}")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
+            raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {layers}")
+    method.load_state_dict(dict(tensors))
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The JSON of a folder's config."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Tessella wrote")
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"'{shown(path)}' is not JSON; copy it again from where it was trained") from None
+    if not isinstance(plain, dict) or "format" not in plain:
+        raise InputError(f"'{shown(path)}' is not the config of a Tessella model; give a folder that Tessella wrote")
+    return plain
+
+
+def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
+    """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
+    folder = Path(path)
+    if folder.is_file():
+        link = follow(folder) if folder.stat().st_size < 256 and folder.suffix == "" else None
+        if link is not None:
+            return link
+        refuse_pickle(folder)
+        inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
+        raise InputError(
+            f"'{shown(folder)}' is a file; give the folder"
+            + (f" '{shown(inside)}'" if inside else f" that holds {WEIGHTS} and {CONFIG}")
+        )
+    if not folder.is_dir():
+        if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
+            return _download(str(path))
+        raise InputError(f"no run or model at '{path}'; {_near(folder)}")
+    points = folder / "checkpoints"
+    if points.is_dir():
+        names = [checkpoint] if checkpoint else ["best", "last"]
+        found = next((f for f in (follow(points / name) for name in names) if f), None)
+        if found is None:
+            there = sorted(p.name for p in points.iterdir() if not p.name.startswith("."))
+            if checkpoint and there:
+                raise InputError(
+                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(there)}; give one of them"
+                )
+            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
+        return found
+    if checkpoint:
+        raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
+    if not (folder / WEIGHTS).is_file():
+        for name in sorted(folder.iterdir()):
+            if name.suffix in PICKLES and name.is_file():
+                refuse_pickle(name)
+    return folder
+
+
+def _near(path: Path) -> str:
+    """What may have been meant by a folder that is not there."""
+    if not path.parent.is_dir():
+        return "give a run, a folder that Tessella saved, or the id of a model on the Hugging Face hub"
+    names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    near = nearest(path.name, names)
+    if near:
+        return f"nearest in that folder: '{near}'"
+    where = shown(path.parent)
+    return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+    except GatedRepoError:
+        raise InputError(
+            f"'{name}' on the Hugging Face hub asks for consent; give it there, then: hf auth login"
+        ) from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise InputError(
+            f"no folder at '{name}' and no such model on the Hugging Face hub; give a run, a saved folder or a hub id"
+        ) from None
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
+        raise InputError(
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({_first_line(problem)}); "
+            "check the connection, or give a folder"
+        ) from problem
+
+
+def _first_line(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines()
+    return (lines[0].rstrip(".") if lines else type(problem).__name__)[:120]

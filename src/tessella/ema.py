@@ -1,0 +1,74 @@
+"""The moving average of the weights: what is evaluated, sampled and kept."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+
+class EMA:
+    """An exponential moving average of the trained parameters of a module.
+
+    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the first steps do not drag the initial weights along.
+    With decay 0 there is no average, and `swapped` changes nothing.
+    """
+
+    def __init__(self, module: nn.Module, decay: float):
+        self.decay = decay
+        self.live = {name: p for name, p in module.named_parameters() if p.requires_grad} if decay else {}
+        self.average = {name: _local(p).detach().clone() for name, p in self.live.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move the average towards the weights that step `step` (from 1) has left."""
+        if self.live:
+            weight = 1 - min(self.decay, (1 + step) / (10 + step))
+            now = [_local(p) for p in self.live.values()]
+            torch._foreach_lerp_(list(self.average.values()), now, weight)
+
+    @contextlib.contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The average in the module's place; the weights come back bit for bit, however the block is left."""
+        kept = {name: _local(p).detach().clone() for name, p in self.live.items()}  # all of it before anything changes
+        try:
+            self._put(self.average)
+            yield
+        finally:
+            self._put(kept)
+
+    def state(self) -> dict[str, Tensor]:
+        """The average by parameter; gathered where the parameters are sharded (then every rank must ask)."""
+        return {name: _like(p, self.average[name]) for name, p in self.live.items()}
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Take an average that `state` gave."""
+        for name, p in self.live.items():
+            self.average[name].copy_(_shard(p, state[name]))
+
+    @torch.no_grad()
+    def _put(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, p in self.live.items():
+            _local(p).copy_(tensors[name])
+
+
+def _local(p: Tensor) -> Tensor:
+    """What this process holds of a parameter: all of it, or its shard (a DTensor's)."""
+    return p.to_local() if hasattr(p, "to_local") else p  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+
+
+def _like(p: Tensor, local: Tensor) -> Tensor:
+    if not hasattr(p, "to_local"):
+        return local
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride()).full_tensor()  # pyright: ignore
+
+
+def _shard(p: Tensor, whole: Tensor) -> Tensor:
+    if not hasattr(p, "to_local"):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(whole.to(p.device), p.device_mesh, p.placements).to_local()  # pyright: ignore

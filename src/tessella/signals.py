@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM while a model is trained: the first one asks to stop after this step, the second one quits."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(SystemExit):
+    """Training was asked to stop, by Ctrl-C (code 130) or SIGTERM (143). Uncaught it ends the process with that code.
+
+    Attributes:
+        step: what is saved, or None if nothing is.
+        saved: False where it was quit at once, without saving.
+    """
+
+    def __init__(self, number: int, step: int | None = None, saved: bool = True):
+        super().__init__(128 + number)
+        self.step, self.saved = step, saved
+
+
+class Quit(BaseException):
+    """The second signal."""
+
+
+class Interrupted(BaseException):
+    """A signal in a piece of work that may be dropped at once (a validation)."""
+
+
+class Signals:
+    """Our handlers, inside a `with` block. (Lightning's own save in the middle of things, and hang with several processes.)
+
+    Attributes:
+        asked: the signal that came first, or 0.
+        droppable: work is going on that a signal may interrupt.
+    """
+
+    def __init__(self, say: Callable[[str], Any]):
+        self.say, self.asked, self.quit, self.droppable = say, 0, False, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Signals":
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in WATCHED}
+            self.install()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def install(self) -> None:
+        """Put the handlers in place (again: a trainer may have put its own over them)."""
+        for number in self._before:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            self.quit = True
+            for each in self._before:
+                signal.signal(each, signal.SIG_DFL)  # a third one needs nobody's help
+            raise Quit
+        self.asked = number
+        self.say("stopping after this step and saving; Ctrl-C again quits at once")
+        if self.droppable:
+            self.droppable = False
+            raise Interrupted
+
+
+def ignore(worker: int = 0) -> None:
+    """In the processes that read data: a signal to the whole group is the trainer's business."""
+    for number in WATCHED:
+        signal.signal(number, signal.SIG_IGN)

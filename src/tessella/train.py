@@ -1,0 +1,473 @@
+"""Training: `train` makes a run folder, fills it, and goes on where it was stopped, with the same numbers as never stopping.
+
+    run = train("mdlm", data=Data("pydocs"), net=Net(layers=4, hidden=128), train=Train(steps=2300), run="runs/first")
+    run.validation                          # ≤ 2.190 ± 0.021 bits/char (95%)
+
+A run folder holds config.json (enough to rebuild the model and to run again), metrics.csv, checkpoints/ (step-000500, ...,
+and the pointers last and best), samples/, log.txt and TensorBoard events. This module checks the input, prepares the
+folder and reports; the loop is in `fit`, which imports Lightning and is imported only when training starts.
+"""
+
+import dataclasses
+import json
+import os
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from . import checkpoint as checkpoints
+from . import files, journal
+from ._module import callable_module
+from .config import Config, Train, from_json, to_json
+from .data import Corpus, Data, prepare, require_same
+from .errors import InputError
+from .evaluate import Result
+from .generate import mix
+from .method import Method
+from .methods import build, find
+from .nn.transformer import Net
+from .signals import Quit, Signals, Stopped
+from .terminal import count, counted, duration, parameters, path, rate, scaled, size
+
+__all__ = ["Progress", "Run", "Silent", "Stopped", "describe", "train"]
+
+NUMBERS = {"steps", "rate", "clip", "precision"}  # what --resume may change, beside when and where things are written:
+WRITING = {
+    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
+    "keep", "log_every", "tensorboard", "wandb", "workers",
+}  # fmt: skip
+OURS = ("config.json", "metrics.csv", "log.txt", "report.html", "wandb-id.txt", "checkpoints", "samples")
+
+
+class Progress(Protocol):
+    """Who is told how it goes (`terminal.Training` draws it)."""
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Work of `total` steps begins, `done` of them already behind."""
+
+    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
+        """After a step: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
+
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+        """The validation bound at a step, and one of the samples."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def start(self, total: int, done: int = 0) -> None: ...
+    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None: ...
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: where everything is.
+        validation: the best validation bound, at `best_step`, of `validations`.
+        seconds, tokens: of training, over all sessions; `tokens_per_second` of this one, at its end.
+        peak: bytes of GPU memory at most, 0 on the CPU.
+    """
+
+    folder: Path
+    config: Config
+    validation: Result | None
+    best_step: int
+    validations: int
+    steps: int
+    seconds: float
+    tokens: int
+    tokens_per_second: float | None = None
+    peak: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> checkpoints.Model:
+        """The best model of the run."""
+        return checkpoints.load(self.folder)
+
+
+def describe(run: Run) -> list[str]:
+    """The lines with which `tessella train` ends."""
+    speed = f"   {rate(run.tokens_per_second)}" if run.tokens_per_second else ""
+    peak = f"   peak {size(run.peak)}" if run.peak else ""
+    lines = [
+        f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
+    ]
+    if run.validation is not None:
+        lines.append(
+            f"  validation {run.validation}   best of {count(run.validations)}, at step {count(run.best_step)}"
+        )
+    lines.append(f"  {path(run.folder)}   checkpoints: last, best   metrics.csv")
+    return lines
+
+
+def train(
+    method: str | type[Method] = "mdlm",
+    *,
+    data: Data | str | None = None,
+    net: Net | nn.Module | None = None,
+    train: Train | None = None,
+    options: Any = None,
+    run: str | os.PathLike | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Train a method, or go on with a run.
+
+    Args:
+        method: a name of `tessella list methods`, or an own class.
+        data: which corpus; a name will do.
+        net: the transformer's sizes, or an own network with `features` and `head` (and, if it is not 256, a `length`).
+        options: the method's own Config.
+        run: the folder; runs/METHOD by default.
+        resume: go on with the run in that folder. What is not given is the run's own; of what is given, only steps, rate,
+            clip, precision and what is written when may differ from it.
+        overwrite: replace the run in that folder.
+        progress: who is told how it goes; nobody by default.
+
+    Raises:
+        InputError: the input is wrong, and nothing was written; or the disk is full, and the last checkpoint is intact.
+        Stopped: Ctrl-C or SIGTERM; the last step is saved. A SystemExit: uncaught it ends the process with 130 or 143.
+        guard.Diverged: the loss is not finite.
+    """
+    rank = int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
+    progress = Silent() if rank or progress is None else progress
+    name = method if isinstance(method, str) else getattr(method, "name", method.__name__)
+    method = find(method)
+    folder = Path(run) if run is not None else Path("runs") / name
+    data = Data(data) if isinstance(data, str) else data
+    saved, about = _saved(folder, method, name, resume, overwrite, rank)
+    config = _config(saved, name, method, data, net, train, options, folder)
+    changes = _changes(saved, config) if saved else {}
+    devices = _devices(config)
+    _split_batch(config.train, devices)
+    if config.train.wandb:
+        journal.require_wandb()
+    corpus = prepare(config.data, config.net.length)
+    _same_corpus(about, corpus)
+    last = files.follow(folder / "checkpoints" / "last") if resume else None
+    step = _step(last)
+    if saved and last and step >= config.train.steps and _settled(last):
+        return _finished(folder, config, last, about)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(config.train.seed, 0))
+        network = net if isinstance(net, nn.Module) else config.net
+        fresh = build(method, corpus.tokenizer.size, network, config.options, config.net.length)
+    about = _about(about, corpus, fresh, changes, step)
+    if not rank:
+        if overwrite:
+            _clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_config(folder, config, about)
+        progress.note(_heading(config, corpus, about, devices, folder))
+        if resume:
+            progress.note(_resumed(step, config, len(corpus.train), changes))
+        journal.log(
+            folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}"
+        )
+    return _run(fresh, corpus, config, about, folder, last, step, devices, rank, progress)
+
+
+def _run(method, corpus, config, about, folder, last, step, devices, rank, progress) -> Run:
+    again = f"tessella train {config.method} --run {path(folder)} --resume"
+    with journal.quiet(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
+        from . import fit
+
+        model = checkpoints.Model(method, corpus.tokenizer, config, about)
+        guard = fit.Guard(folder, method, corpus, config, model, progress, signals, step, again)
+        learner = fit.Learner(method, config, corpus.train, step, devices, config.train.strategy == "fsdp")
+        method.train()
+        writer = fit.Writer(corpus.tokenizer, config, about)
+        try:
+            fit.fit(guard, learner, writer, last, devices)
+        except Quit:
+            _leave(progress, folder, again, signals, rank)
+        except Exception as problem:
+            if signals.asked and guard.saved == guard.step:  # e.g. the same signal has ended a process that reads data
+                _leave(progress, folder, again, signals, rank)
+            if not isinstance(problem, (guard.Diverged, InputError)) and files.follow(folder / "checkpoints" / "last"):
+                progress.note(f"saved at step {count(guard.saved)}; go on: {again}")
+            raise
+        finally:
+            guard.close()
+        if signals.asked or guard.step < config.train.steps:
+            _leave(progress, folder, again, signals, rank)
+    if rank:
+        raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
+    return _result(folder, config, about, {
+        "best": guard.best, "validations": guard.validations, "step": guard.step, "seconds": guard.elapsed(),
+        "tokens": guard.tokens,
+    }, guard.speed(), guard.peak)  # fmt: skip
+
+
+def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank: int) -> None:
+    """Say what is on the disk and end, with the signal's code; another process than the first one ends with 0."""
+    if rank and not signals.quit:
+        raise SystemExit(0)
+    last = files.follow(folder / "checkpoints" / "last")
+    step = _step(last) if last else None
+    if signals.quit:
+        safe = f"step {count(step)} is safe on disk" if step is not None else "nothing is on disk yet"
+        progress.note(f"quit without saving; {safe}")
+    else:
+        progress.note(f"stopped and saved at step {count(step or 0)}")
+    if step is not None:
+        progress.note(f"  go on: {again}")
+    raise Stopped(signals.asked or 15, step, saved=not signals.quit)
+
+
+# ---------------------------------------------------------------------------------------------------- the folder
+def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool, rank: int):
+    """The config of the run that is in the folder, and what is known about it; (None, {}) where a new one begins."""
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite are both given; one continues the run, the other replaces it")
+    there = (folder / "config.json").is_file()
+    if resume:
+        if not there:
+            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop --resume to start one")
+        plain = checkpoints.read_config(folder)
+        if plain["method"] != name:
+            raise InputError(
+                f"--resume with method {name}, but the run has {plain['method']}; name that one, or use a new --run"
+            )
+        return from_json(plain, method=method, source=files.shown(folder / "config.json")), plain.get("about") or {}
+    if rank or not folder.exists():  # the first process has made the folder before it starts the others
+        return None, {}
+    if not folder.is_dir():
+        raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
+    if there and not overwrite:
+        last = files.follow(folder / "checkpoints" / "last")
+        at = f" at step {_step(last):,}" if last else ""
+        raise InputError(
+            f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
+        )
+    if not there and any(folder.iterdir()):
+        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
+    return None, {}
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run has written, and nothing else."""
+    events = [*folder.glob("events.out.tfevents.*"), *folder.glob("evaluate-*.json")]
+    for there in [*(folder / name for name in OURS), *events]:
+        if there.exists() or there.is_symlink():
+            files.remove(there)
+
+
+def _step(folder: Path | None) -> int:
+    return int(folder.name.removeprefix("step-")) if folder else 0
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "training.json").read_text(encoding="utf-8"))["run"]
+
+
+def _settled(last: Path) -> bool:
+    state = _state(last)
+    return state["settled"] == state["step"]
+
+
+def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
+    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False) + "\n"
+    try:
+        files.write_file(folder / "config.json", text)
+    except OSError as problem:
+        raise checkpoints.no_space(
+            problem, folder, "starting the run", len(text), "free space and start again"
+        ) from problem
+
+
+def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
+    """Nothing is left to do."""
+    return _result(folder, config, about, _state(last))
+
+
+def _result(folder, config, about, state, speed=None, peak=0) -> Run:
+    best = state["best"]
+    return Run(
+        folder=folder, config=config, validation=Result.from_dict(best["result"]) if best else None,
+        best_step=best["step"] if best else 0, validations=state["validations"], steps=state["step"],
+        seconds=state["seconds"], tokens=state["tokens"], tokens_per_second=speed, peak=peak, about=about,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- the configuration
+def _config(saved: Config | None, name, method, data, net, train, options, folder) -> Config:
+    own = type(net).__name__ if isinstance(net, nn.Module) else ""
+    if isinstance(net, nn.Module):
+        net = Net(length=int(getattr(net, "length", Net().length)))
+    if saved is None:
+        options = method.Config() if options is None else options
+        return Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
+    if saved.network and not own:
+        raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
+    return replace(
+        saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
+        train=train or saved.train, run=str(folder), network=own,
+    )  # fmt: skip
+
+
+def _changes(saved: Config, config: Config) -> dict[str, list[Any]]:
+    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
+    changes: dict[str, list[Any]] = {}
+    for section in ("options", "data", "net", "train"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for entry in dataclasses.fields(before):
+            a, b = getattr(before, entry.name), getattr(now, entry.name, None)
+            if a == b:
+                continue
+            flag = entry.name if section == "options" else f"{section}.{entry.name}"
+            if section != "train" or entry.name not in NUMBERS | WRITING:
+                raise InputError(
+                    f"--resume with --{flag} {_said(b)}, but the run has {_said(a)}; drop the flag, or use a new --run"
+                )
+            changes[flag] = [a, b]
+    if saved.network != config.network:
+        raise InputError(
+            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
+            "hand over the same one, or use a new --run"
+        )
+    return changes
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(_said, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _devices(config: Config) -> int:
+    """How many processes; InputError for what this machine has not."""
+    t = config.train
+    gpus = torch.cuda.device_count()
+    gpu = t.device == "cuda" or (t.device == "auto" and gpus > 0)
+    if t.device == "cuda" and not gpus:
+        raise InputError(
+            "--train.device is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
+        )
+    if t.strategy == "fsdp" and not gpu:
+        raise InputError("--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp")
+    if gpu and t.devices > gpus:
+        raise InputError(
+            f"--train.devices is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
+        )
+    return t.devices or (gpus if gpu else 1)
+
+
+def _split_batch(t: Train, devices: int) -> None:
+    parts = devices * t.accumulate
+    if t.batch % parts:
+        near = max(parts, t.batch // parts * parts)
+        raise InputError(
+            f"--train.batch {t.batch} does not split into {parts} equal parts ({counted(devices, 'device')} x "
+            f"{t.accumulate} accumulated); use {near} or {near + parts}"
+        )
+
+
+def _same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
+    """On --resume: the data must be what it was."""
+    before = about.get("data") or {}
+    if not before:
+        return
+    tokenizer = before.get("tokenizer") or {}
+    if tokenizer.get("fingerprint") not in (None, corpus.tokenizer.fingerprint):
+        if (tokenizer["name"], tokenizer["size"]) == (corpus.tokenizer.name, corpus.tokenizer.size):
+            raise InputError(
+                f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
+                "give the data that the run began with, or use a new --run"
+            )
+        require_same(_Named(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+    now = corpus.about.get("sha256")
+    if before.get("sha256") not in (None, now):
+        raise InputError(
+            f"the data has changed since the run began (sha256 {str(before['sha256'])[:8]}, now {str(now)[:8]}); "
+            "give the same data, or use a new --run"
+        )
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    size: int
+    fingerprint: str
+
+
+def _about(about: dict[str, Any], corpus: Corpus, method: Method, changes: dict[str, Any], step: int) -> dict[str, Any]:
+    """What config.json says beside the choices."""
+    now = {
+        "parameters": sum(p.numel() for p in method.parameters()),
+        "vocabulary": corpus.tokenizer.size,
+        "data": corpus.about,
+        "versions": checkpoints.versions(),
+        "command": journal.command(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "changes": [],
+    }
+    about = now | {k: v for k, v in about.items() if k not in ("versions", "step")}
+    if changes:
+        about["changes"] = [*about["changes"], {"step": step, **changes}]
+    return about
+
+
+# ---------------------------------------------------------------------------------------------------- what is said
+def _heading(config: Config, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
+    from .guard import cuda, precision
+
+    t, n = config.train, config.net
+    kind = "GPU" if cuda(config) else "CPU"
+    where = counted(devices, kind, f"{kind}s") if kind == "GPU" or devices > 1 else kind
+    what = f"an own network ({config.network})" if config.network else f"{counted(n.layers, 'layer')}"
+    ema = "EMA" if t.ema else "no EMA"
+    wide = max(len(config.method), len(config.data.name), 3) + 2
+    rows = [
+        (config.method, f"{parameters(about['parameters'])}, {what}, length {n.length}, {precision(config)}, {where}, {ema}, "
+                        f"seed {t.seed}"),
+        (config.data.name, f"{corpus.tokenizer.name}, {count(corpus.tokenizer.size)} + mask; "
+                           f"train {count(corpus.train.tokens_total)}   validation {count(corpus.validation.tokens_total)}"),
+        ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<{wide}}{text}" for name, text in rows)
+
+
+def _every(steps: int) -> str:
+    return f"every {counted(steps, 'step')}" if steps > 1 else "every step" if steps else "at the end"
+
+
+def _saves(t: Train) -> str:
+    minutes = f"every {t.save_minutes:g} minutes" if t.save_minutes else ""
+    steps = _every(t.save_every) if t.save_every else ""
+    return " and ".join(x for x in (steps, minutes) if x) or "at validations"
+
+
+def _resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]]) -> str:
+    t = config.train
+    epoch, position = divmod(step * t.batch, rows)
+    lines = [
+        f"resumed at step {count(step)} of {count(t.steps)} "
+        f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
+    ]
+    for flag, (before, now) in changes.items():
+        lines.append(f"  changed: --{flag} {_said(now)} (was {_said(before)})")
+    if not {f.removeprefix("train.") for f in changes} & NUMBERS:
+        lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
+    return "\n".join(lines)
+
+
+callable_module(__name__)
