@@ -3,11 +3,12 @@
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .terminal import Terminal, count, duration, parameters, path, pm, size
+from .terminal import Terminal, Training, count, duration, parameters, path, pm, size
 
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
@@ -64,6 +65,20 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
     return _Demo(terminal, folder, steps, seed).go(began)
 
 
+class _Progress(Training):
+    """Training's own heading has been said by the demo already."""
+
+    started_saying = False
+
+    def start(self, total: int, done: int = 0) -> None:
+        self.started_saying = True
+        super().start(total, done)
+
+    def note(self, text: str) -> None:
+        if self.started_saying:
+            super().note(text)
+
+
 class _Demo:
     """The six steps. What one needs of another is an attribute."""
 
@@ -101,7 +116,8 @@ class _Demo:
         from .data import prepare
 
         since = time.perf_counter()
-        self.corpus = prepare(self.source, self.net.length)
+        with self.terminal.waiting("reading"):
+            self.corpus = prepare(self.source, self.net.length)
         sizes = {name: rows.characters or 0 for name, rows in self.corpus.rows.items()}
         what, sha = self.corpus.tokenizer.describe(), self.corpus.about["sha256"][:8]
         self.say(f"1 data      {count(sum(sizes.values()))} characters, {what}, sha256 {sha}", since)
@@ -116,7 +132,8 @@ class _Demo:
 
         since = time.perf_counter()
         train, validation, test = (array(self.corpus.split(name)) for name in ("train", "validation", "test"))
-        grams = NGrams(train, validation, self.corpus.tokenizer.size)
+        with self.terminal.waiting("counting"):
+            grams = NGrams(train, validation, self.corpus.tokenizer.size)
         sizes = torch.from_numpy((test >= 0).sum(1))
         self.rivals = {
             f"{n}-gram": summarize(torch.from_numpy(grams.nats(test, n)), sizes, "bits/char", "exact")
@@ -125,24 +142,38 @@ class _Demo:
         self.say(f"2 n-grams   1 to {grams.order} characters, interpolated, on the same train split", since)
 
     def train(self) -> bool:
-        """3: training; True if it was stopped early."""
-        raise NotImplementedError
+        """3: training; True if Ctrl-C stopped it early."""
+        from .signals import Stopped
+        from .train import describe, train
+
+        self.say(f"3 train     to {path(self.folder)}; Ctrl-C stops early and goes on with step 4")
+        progress = _Progress(self.terminal)
+        try:
+            run = train("mdlm", data=self.source, net=self.net, train=self.settings, run=self.folder, progress=progress)
+        except Stopped as stop:
+            if stop.code != 128 + signal.SIGINT or not stop.saved or not stop.step:
+                raise
+            return True
+        finally:
+            progress.close()
+        self.say(f"  {describe(run)[0]}")
+        return False
 
     def compare(self) -> "Result":
         """4: everything on the same test rows; MDLM minus its rival, paired."""
         from .checkpoint import load
-        from .evaluate import difference, evaluate_rows
+        from .evaluate import difference, evaluate
 
         since = time.perf_counter()
-        self.model, rows = load(self.folder), self.corpus.test
-        with self.terminal.bar("compare", len(rows), "texts") as bar:
-            ours = evaluate_rows(
-                self.model.method, rows, draws=DRAWS, seed=self.seed, characters=rows.characters, progress=bar.update
+        self.model = load(self.folder)
+        with self.terminal.bar("compare", len(self.corpus.test), "texts") as bar:
+            ours = evaluate(
+                self.model, self.corpus, "test", DRAWS, self.seed, progress=lambda done, _: bar.update(done)
             )
+        ours.to_json(self.folder / f"evaluate-{self.source.name}-test.json")
         self.say("4 compare   test split, lower is better", since)
         for line in table({**self.rivals, "MDLM": ours}, self.net.length):
             self.terminal.result(line)
-        self.results = {"MDLM": ours, **self.rivals}
         better = difference(self.rivals[RIVAL], ours)
         word = "better" if better.value > 0 else "worse"
         self.terminal.result(
@@ -162,7 +193,8 @@ class _Demo:
         from .report import write
 
         since = time.perf_counter()
-        page = write(self.folder, model=self.model)
+        with self.terminal.waiting("drawing"):
+            page = write(self.folder, model=self.model)
         self.say(f"6 report    {path(page)}, {size(page.stat().st_size)}", since)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:

@@ -1,0 +1,46 @@
+"""The picture at the top of the README: a text as it appears, from a run of the demo.
+
+    make demo
+    .venv/bin/python docs/picture.py runs/demo --write
+
+prints it, and with --write puts it into README.md, with the seed and the figures of that run.
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import tessella
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+LENGTH, STEPS = 64, 10
+
+
+def picture(model: tessella.Model, seed: int, length: int = LENGTH, steps: int = STEPS) -> list[str]:
+    """One line a step, with what there is to say on the right."""
+    beside = [f"MDLM, {length} characters,", f"{steps} ancestral steps,", "the model of make demo,", f"seed {seed}"]
+    frames = tessella.watch(model, count=1, steps=steps, seed=seed, length=length)
+    lines = [f"t = {frame.t:.1f}   {frame.text[0]}" for frame in frames]
+    lines = [f"{line}   {said}".rstrip() for line, said in zip(lines, beside + [""] * len(lines))]
+    return [*lines, "          · is a masked token; any position may come next, none waits for the left"]
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument("run", nargs="?", default="runs/demo")
+    ask.add_argument("--seed", type=int, default=5)
+    ask.add_argument("--write", action="store_true", help="put it into README.md")
+    options = ask.parse_args()
+    model = tessella.load(options.run)
+    text = "\n".join(picture(model, options.seed))
+    print(text)
+    if options.write:
+        result = tessella.evaluate(model, split="test", draws=16)
+        page = README.read_text(encoding="utf-8")
+        page = re.sub(r"(?s)```text\n.*?\n```", lambda _: f"```text\n{text}\n```", page, count=1)
+        page = re.sub(r"(split=\"test\"\)\) +# )≤.*", lambda m: f"{m[1]}{result}", page)
+        README.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
