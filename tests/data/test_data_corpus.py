@@ -199,12 +199,12 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
     assert again.tokenizer.fingerprint == first.tokenizer.fingerprint
     assert again.about["sha256"] == first.about["sha256"]
     assert np.array_equal(stream(again.train)[:320], stream(first.train)[:320])
-    path.write_text("abd " * 5000)  # as long, but another text
+    path.write_text("abz " * 5000)  # as long, but another text
     assert prepare(data, 16).about["sha256"] != first.about["sha256"]
     assert len(list((cache / "tokens").iterdir())) == 2
     folder = next((cache / "tokens").iterdir())
     (folder / "tokens.bin").write_bytes(b"")  # broken from outside: made anew
-    for text in ("abc ", "abd "):
+    for text in ("abc ", "abz "):
         path.write_text(text * 5000)
         assert len(prepare(data, 16).train) > 0
 

@@ -144,6 +144,7 @@ def prepare(
         "separator": _separator(tokenizer, source.documents, source.about.get("files", [])),
         "length": length,
         "dtype": meta["dtype"],
+        "tokens_sha256": meta["sha256"],
     }
     return Corpus(tokenizer, ready, about)
 

@@ -1,6 +1,7 @@
 """A source opened: its files found or fetched, its pieces read as often as wanted, its splits cut."""
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -184,6 +185,8 @@ def _from_hub(source: Opened, form: Format, cache: Path) -> None:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InputError(f"--data.name {source.data.name} needs 'datasets'; pip install 'tessella[data]'") from None
+    if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
+        getattr(datasets, "disable_progress_bars", lambda: None)()
     assert entry.hub is not None
     name, configuration, names = entry.hub
     try:
@@ -212,4 +215,5 @@ def _from_hub(source: Opened, form: Format, cache: Path) -> None:
 
     source.parts = {split: part(rows) for split, rows in loaded.items()}
     prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in loaded.items()]
+    source.about["fingerprints"] = prints
     source.identity = lambda: [name, configuration, prints, form.fields, form.raw]

@@ -78,7 +78,8 @@ def write(
         _sync(out)
         if documents:
             np.save(aside / "documents.npy", np.array([*encoder.starts, encoder.written], np.int64))
-        meta = {"tokens": encoder.written, "dtype": encoder.dtype, "splits": ranges}
+        sha256 = encoder.digest.hexdigest()
+        meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
         tokenizer.save(aside)
         (aside / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
         check(meta, aside)
@@ -92,6 +93,7 @@ class _Encoder:
         self.tokenizer, self.out, self.documents, self.of = tokenizer, out, documents, of
         self.dtype = dtype_for(tokenizer.size)
         self.written = self.characters = 0
+        self.digest = hashlib.sha256()
         self.starts = array("q")
         self.fresh = True  # the next text begins a split: no separator before it
         self._between = False  # a file of running text has ended
@@ -148,7 +150,9 @@ class _Encoder:
         self.characters += self.tokenizer.unit != "token"  # a newline is a character, an end-of-text token is none
 
     def _append(self, tokens: np.ndarray) -> None:
-        self.out.write(np.ascontiguousarray(tokens, dtype=self.dtype).data)
+        stored = np.ascontiguousarray(tokens, dtype=self.dtype).data
+        self.out.write(stored)
+        self.digest.update(stored)
         self.written += len(tokens)
 
 
