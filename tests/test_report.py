@@ -66,8 +66,8 @@ def model(method, tokenizer):
 
 @pytest.fixture(scope="module")
 def frames(model) -> list[Frame]:
-    """The eight samples of the page, in 32 steps."""
-    return list(watch(model, count=8, steps=32, seed=0))
+    """The samples of the page, in 32 steps."""
+    return list(watch(model, count=report.WATCHED, steps=32, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +208,7 @@ def test_the_integrand_is_that_of_the_diffusion_term(method, tokenizer):
     assert (np.abs(nats.mean(1) - exact) < 4.5 * error + 1e-9).all()
     fig = report.loss_against_t(t, nats)
     assert fig.axes[0].containers[0].lines[0].get_ydata() == pytest.approx(nats.mean(1))
+    assert fig.axes[0].get_legend().get_title().get_text() == f"area under it: {nats.mean():.3f}"  # the midpoint rule
 
 
 # ---------------------------------------------------------------------------------------------------- the record
@@ -326,7 +327,7 @@ def test_a_page_too_large_loses_samples_last_first(written, folder, model, monke
     monkeypatch.setattr(report, "LIMIT", whole - 100)
     raw = report.write(folder, model=model, steps=32).read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="watched">(.*?)</script>', raw, re.S)[1])
-    assert len(data["samples"]) == 7
+    assert len(data["samples"]) == report.WATCHED - 1
     assert "1 more was left out to keep the page under 2 MB" in raw
 
 

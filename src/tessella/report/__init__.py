@@ -35,7 +35,8 @@ __all__ = [
 ]  # fmt: skip
 
 LIMIT = 2_000_000  # bytes of a page; above it samples are dropped, last first
-TEXTS = 24  # over which the integrand is averaged
+WATCHED = 4  # samples in the player
+TEXTS = 16  # over which the integrand is averaged
 SMALL = 2_000_000  # tokens of a train split up to which n-grams are fitted for comparison
 
 
@@ -160,14 +161,14 @@ def _affordable(method: Any, rows: int, calls: int) -> int:
     """How many of `rows` to ask about with so many network calls each: all of a small model, fewer of a large one."""
     weights = list(method.parameters())
     flops = 2.0 * sum(p.numel() for p in weights) * method.shape[0] * calls
-    budget = 1e12 if not weights or weights[0].device.type == "cpu" else 1e15  # half a minute at most
+    budget = 1e12 if not weights or weights[0].device.type == "cpu" else 1e15  # seconds; of a large model, one sample
     return max(1, min(rows, int(budget / max(flops, 1.0))))
 
 
 def _watch(model: Any, steps: int, seed: int) -> list[Any]:
     from ..generate import watch
 
-    return list(watch(model, count=_affordable(model.method, 8, 2 * steps), steps=steps, seed=seed))
+    return list(watch(model, count=_affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
 
 
 def _loss(model: Any, corpus: Any, seed: int, points: int = 16) -> tuple[np.ndarray, np.ndarray, str]:
