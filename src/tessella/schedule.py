@@ -162,7 +162,7 @@ class Polynomial(Schedule):
 
     def __init__(self, w: float | Tensor = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0, learnable: bool = False):
         super().__init__(alpha_1, alpha_0)
-        w = torch.as_tensor(w, dtype=torch.get_default_dtype())
+        w = _time(w)  # float64, or the precision of the tensor
         if not (w > 0).all():
             raise ValueError("exponents of a polynomial schedule must be above 0")
         w = w.reshape(-1)
@@ -186,7 +186,7 @@ class Polynomial(Schedule):
     def _shape_inverse(self, y):
         if len(self.w) > 1:
             raise ValueError("a schedule with one exponent per token has no single inverse")
-        return (1 - y) ** (1 / self.w[0])
+        return (1 - y) ** (1 / self.w[0].to(y))
 
     def weight(self, t):
         if self.alpha_0 < 1.0:

@@ -1,0 +1,192 @@
+"""Schedules: each quantity against the derivative, the inverse or the closed form that defines it."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import per_token
+
+from tessella.schedule import (
+    CLEAN,
+    PRIOR,
+    SCHEDULES,
+    Cosine,
+    CosinePower,
+    Geometric,
+    Linear,
+    LinearSigma,
+    Polynomial,
+    Schedule,
+)
+
+D = torch.float64
+SCALAR = {
+    "linear": Linear(),
+    "linear, both ends": Linear(1e-4, 1 - 1e-4),
+    "linear, to 0": Linear(0.0),
+    "cosine": Cosine(),
+    "cosine, both ends": Cosine(1e-4, 1 - 1e-4),
+    "cosine power 1": CosinePower(1.0),
+    "cosine power 2": CosinePower(2.0),
+    "polynomial 2": Polynomial(2.0),
+    "polynomial 0.5": Polynomial(per_token(0.5)),
+    "polynomial 3, both ends": Polynomial(3.0, 1e-2, 0.99),
+    "polynomial, learnable": Polynomial(1.7, learnable=True).double(),
+    "geometric": Geometric(),
+    "linear sigma": LinearSigma(),
+    "linear sigma, from above 0": LinearSigma(1e-2, 7.0),
+}
+VECTOR = {
+    "per token": Polynomial(per_token(0.5, 1.0, 3.0)),
+    "per token, both ends": Polynomial(per_token(0.5, 1.0, 3.0), 1e-2, 0.98),
+    "per token, learnable": Polynomial(per_token(0.5, 1.0, 3.0), learnable=True),
+}
+ALL = {**SCALAR, **VECTOR}
+every = pytest.mark.parametrize("schedule", ALL.values(), ids=ALL.keys())
+scalar = pytest.mark.parametrize("schedule", SCALAR.values(), ids=SCALAR.keys())
+INSIDE = torch.linspace(0.01, 0.99, 25, dtype=D)
+
+
+def slope(f, t):
+    return torch.func.jvp(f, (t,), (torch.ones_like(t),))[1]
+
+
+@every
+def test_beta_weight_and_log_snr_are_the_derivatives(schedule):
+    t = INSIDE
+    alpha, slope_ = schedule.alpha(t), slope(schedule.alpha, t)
+    h = 1e-6
+    torch.testing.assert_close(slope_, (schedule.alpha(t + h) - schedule.alpha(t - h)) / (2 * h), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(slope_, -schedule.beta(t) * alpha, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(slope_, -schedule.weight(t) * (1 - alpha), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(slope(schedule.sigma, t), schedule.beta(t), rtol=1e-9, atol=1e-12)
+    # d log(alpha / (1 - alpha)) = -(beta + weight): the log-SNR form of the loss is a change of variables
+    torch.testing.assert_close(
+        slope(schedule.log_snr, t), -schedule.beta(t) - schedule.weight(t), rtol=1e-8, atol=1e-10
+    )
+    torch.testing.assert_close(schedule.sigma(t), -alpha.log(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(schedule.log_snr(t), (alpha / (1 - alpha)).log(), rtol=1e-9, atol=1e-12)
+
+
+@every
+def test_alpha_decreases_from_alpha_0_to_alpha_1_with_a_jump_at_each_end(schedule):
+    times = torch.tensor([CLEAN, 0.0, 1.0, PRIOR], dtype=D)
+    alpha = schedule.alpha(times)
+    ends = torch.tensor([1.0, schedule.alpha_0, schedule.alpha_1, 0.0], dtype=D)
+    torch.testing.assert_close(alpha, ends[:, None].expand_as(alpha), rtol=1e-9, atol=1e-15)
+    assert (alpha[0] == 1).all()
+    assert (alpha[3] == 0).all()
+    assert (schedule.alpha(INSIDE).diff(dim=0) < 0).all()
+    assert (schedule.beta(times[[0, 3]]) == 0).all()
+    assert (schedule.weight(times[[0, 3]]) == 0).all()
+    assert (schedule.sigma(times)[0] == 0).all()
+    assert (schedule.sigma(times)[3] == torch.inf).all()
+    assert (schedule.log_snr(times)[0] == torch.inf).all()
+    assert (schedule.log_snr(times)[3] == -torch.inf).all()
+    assert schedule.alpha(PRIOR).shape == alpha.shape[1:]  # a plain number is a time too
+
+
+@every
+def test_no_gradient_is_nan_where_the_ends_stand_among_times(schedule):
+    t = torch.tensor([[CLEAN, 0.3], [0.9, PRIOR]], dtype=D, requires_grad=True)
+    parameters = list(schedule.parameters())
+    for f in (schedule.alpha, schedule.beta, schedule.weight, schedule.sigma):
+        value = f(t)
+        if not value.requires_grad:  # a constant
+            continue
+        value = torch.where(value.isfinite(), value, 0.0)
+        for g in torch.autograd.grad(value.sum(), [t, *parameters], retain_graph=True, allow_unused=True):
+            assert g is None or g.isfinite().all(), f.__name__
+        (g,) = torch.autograd.grad(value.sum(), t)
+        assert (g[t.isinf()] == 0).all()
+
+
+@scalar
+def test_inverse(schedule):
+    t = torch.cat((torch.tensor([0.0, 1.0], dtype=D), INSIDE))
+    torch.testing.assert_close(schedule.inverse(schedule.alpha(t)[:, 0]), t, rtol=1e-7, atol=1e-7)
+    between = schedule.alpha_1 + (schedule.alpha_0 - schedule.alpha_1) * INSIDE
+    torch.testing.assert_close(schedule.alpha(schedule.inverse(between))[:, 0], between, rtol=1e-7, atol=1e-9)
+    # beyond the range: the nearer end (first hitting draws alphas in (0, 1))
+    torch.testing.assert_close(schedule.inverse(torch.tensor([1.0, 0.0], dtype=D)), t[:2], rtol=0, atol=1e-7)
+
+
+@given(st.floats(1e-3, 1.0), st.floats(0.1, 8.0), st.floats(0, 0.3), st.floats(0.5, 1.0))
+def test_inverse_of_any_polynomial(u, w, low, high):
+    schedule = Polynomial(torch.tensor(w, dtype=D), low, high)
+    alpha = schedule.alpha(torch.tensor(u, dtype=D))[0]
+    assert float(schedule.alpha(schedule.inverse(alpha))[0]) == pytest.approx(float(alpha), abs=1e-12)
+
+
+def test_weights_in_closed_form():
+    t = INSIDE
+    torch.testing.assert_close(Linear(1e-3).weight(t)[:, 0], 1 / t)  # whatever alpha_1 is
+    torch.testing.assert_close(Linear(0.0).weight(t), Linear(0.3).weight(t))
+    torch.testing.assert_close(Polynomial(3.0).weight(t)[:, 0], 3 / t)
+    a = math.pi / 2 * (1 - t)
+    torch.testing.assert_close(Cosine(0.0).weight(t)[:, 0], math.pi / 2 * torch.tan(a))  # MD4, table 1
+    c, s = torch.cos(math.pi / 2 * t), torch.sin(math.pi / 2 * t)
+    torch.testing.assert_close(CosinePower(2.0, 0.0).weight(t)[:, 0], math.pi * c / s)
+    sigma = Geometric().sigma(t)
+    torch.testing.assert_close(Geometric().weight(t), sigma * math.log(2e5) / torch.expm1(sigma))
+
+
+@pytest.mark.parametrize("name", ["linear", "polynomial 2", "polynomial 0.5", "geometric", "linear sigma"])
+@pytest.mark.parametrize("t", [1e-30, 1e-12, 1e-7, 1e-4, 0.5, 1.0])
+def test_float32_weights_keep_their_digits_at_small_times(name, t):
+    """1 - alpha is 0 in float32 below t = 6e-8: the closed forms do not go through it."""
+    single, double = (torch.tensor(t, dtype=dtype) for dtype in (torch.float32, D))
+    low = SCALAR[name].weight(single)
+    assert low.isfinite().all()
+    torch.testing.assert_close(low.double(), SCALAR[name].weight(double), rtol=3e-5, atol=0)
+
+
+def test_float64_weights_at_small_times():
+    """Of the schedules whose weight goes through 1 - alpha: good to 1e-6 down to t = 1e-9, where 1e-9 of a token is masked."""
+    for schedule, exact in ((Cosine(0.0), lambda t: 1 / t), (CosinePower(2.0, 0.0), lambda t: 2 / t)):
+        t = torch.tensor([1e-9, 1e-7, 1e-5], dtype=D)[: None if isinstance(schedule, Cosine) else 0]
+        torch.testing.assert_close(schedule.weight(t)[:, 0], exact(t), rtol=1e-6, atol=0)
+
+
+def test_one_exponent_per_token_is_one_schedule_per_token():
+    ends = (1e-2, 0.98)
+    together = Polynomial(per_token(0.5, 1.0, 3.0), *ends)
+    for k, w in enumerate((0.5, 1.0, 3.0)):
+        alone = Polynomial(per_token(w), *ends)
+        for f in ("alpha", "beta", "weight", "sigma", "log_snr"):
+            torch.testing.assert_close(getattr(together, f)(INSIDE)[:, k : k + 1], getattr(alone, f)(INSIDE))
+    with pytest.raises(ValueError, match="no single inverse"):
+        together.inverse(0.5)
+
+
+def test_learnable_exponents_start_where_they_are_told_and_have_gradients():
+    w = per_token(0.01, 0.5, 1.0, 30.0)
+    schedule = Polynomial(w, learnable=True)
+    torch.testing.assert_close(schedule.w.detach(), w)
+    t = torch.tensor([0.0, 1e-300, 0.5, 1.0], dtype=D)
+    for f in (schedule.alpha, lambda t: schedule.weight(t[1:])):
+        (g,) = torch.autograd.grad(f(t).sum(), schedule.raw)
+        assert g.isfinite().all()
+    (g,) = torch.autograd.grad(schedule.alpha(torch.tensor(0.5, dtype=D)).sum(), schedule.raw)
+    expected = -(1 - 1e-3) * 0.5**w * math.log(0.5) * torch.sigmoid(schedule.raw.detach())
+    torch.testing.assert_close(g, expected)
+
+
+def test_impossible_schedules_are_said():
+    for wrong in ((0.5, 0.5), (-0.1, 1.0), (0.0, 1.1), (0.9, 0.1)):
+        with pytest.raises(ValueError, match="must decrease"):
+            Linear(*wrong)
+    with pytest.raises(ValueError, match="above 0"):
+        Polynomial(per_token(1.0, 0.0))
+    for wrong in ((0.0, math.inf), (2.0, 1.0), (-1.0, 1.0)):
+        with pytest.raises(ValueError, match="finite"):
+            LinearSigma(*wrong)
+
+
+def test_every_named_schedule_can_be_made_as_it_is():
+    for name, cls in SCHEDULES.items():
+        schedule = cls()
+        assert isinstance(schedule, Schedule), name
+        assert "=" in repr(schedule)
