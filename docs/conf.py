@@ -20,3 +20,38 @@ copybutton_prompt_is_regexp = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+
+
+def plain_docstrings(app, what, name, obj, options, lines):
+    """Our docstrings are plain text, written for the eye: make reStructuredText of them.
+
+    A module's, which is theory with formulas, stays as it stands. In the others `x` is code, * and | are themselves, and
+    an indented part that follows an empty line is a formula or an example.
+    """
+    import re
+
+    if what == "module":
+        lines[:] = [".. code-block:: text", "", *("   " + line for line in lines), ""]
+        return
+    out: list[str] = []
+    literal = False
+    for i, line in enumerate(lines):
+        indented = line.startswith("    ")
+        if indented and i and not lines[i - 1].strip() and (not out or not out[-1].startswith("    ")):
+            out += ["::", ""]
+            literal = True
+        elif not indented and line.strip():
+            literal = False
+        if indented and literal:
+            out.append(line)
+        else:
+            parts = re.split(r"(``?[^`]+``?)", line)
+            parts = [
+                f"``{p.strip('`').strip()}``" if p.startswith("`") else re.sub(r"([*|])", r"\\\1", p) for p in parts
+            ]
+            out.append("".join(parts))
+    lines[:] = out
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", plain_docstrings, priority=400)  # before napoleon

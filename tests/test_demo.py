@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tessella import demo
+from tessella import Net, demo
 from tessella.evaluate import difference, summarize
 from tessella.terminal import Terminal, cells
 
@@ -90,8 +90,11 @@ def test_a_second_demo_has_its_own_folder(tmp_path):
         assert demo.free() == Path("runs/demo-3")
 
 
-def test_short_run_end_to_end(tmp_path):
+def test_short_run_end_to_end(tmp_path, monkeypatch):
     """All six steps, as a person sees them where nothing moves."""
+    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(demo, "network", lambda: Net(layers=1, hidden=32, heads=2, length=128, conv=7))
+    monkeypatch.setattr(demo, "DRAWS", 2)
     out, err = io.StringIO(), io.StringIO()
     with chdir(tmp_path):
         assert demo.demo(Terminal(out, err), steps=4, seed=1) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tessella
-from tessella.cli import pages
+from tessella.cli import main, pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -148,17 +148,15 @@ def test_make_targets_exist(command):
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith("tessella ")])
-def test_commands_and_options_exist(command):
+def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
     assert name in pages.USAGE
     method = [words[0]] if name == "train" else []
-    done = subprocess.run(
-        [sys.executable, "-m", "tessella", name, *method, "--help"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
+    assert main([name, *method, "--help"]) == 0
+    shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
-        assert re.search(rf"{re.escape(option)}\b", done.stdout) or option in pages.HELP, option
+        assert re.search(rf"{re.escape(option)}\b", shown) or option in pages.HELP, option
 
 
 def snippets(page: Path) -> str:
@@ -178,11 +176,18 @@ def snippets(page: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def monkeypatch_module():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, monkeypatch_module) -> Path:
     """A folder with a run as the demo leaves it, only far shorter."""
     from tessella import Data, Net, Train
 
     folder = tmp_path_factory.mktemp("docs")
+    monkeypatch_module.setenv("TESSELLA_CACHE", str(folder / "cache"))
     net = Net(layers=1, hidden=32, heads=2, length=128, conv=7)
     with chdir(folder):
         tessella.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/demo")

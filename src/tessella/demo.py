@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .terminal import Terminal, Training, count, duration, parameters, path, pm, size
+from .terminal import Terminal, Training, count, counted, duration, parameters, path, pm, size
 
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # torch comes after the first line is on the screen
 STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
 DRAWS = 16  # of each test text
+SAMPLE_STEPS = 64
 CELLS = 20  # of the longest bar
 RIGHT = 79  # the column where times end
 
@@ -94,7 +95,7 @@ class _Demo:
         self.source, self.net, self.settings = Data(), network(), training(self.steps, self.seed)
         n = sum(p.numel() for p in build("mdlm", 27, self.net).parameters())
         self.say(
-            f"{parameters(n)}, {torch.get_num_threads()} threads, torch {torch.__version__.partition('+')[0]}, "
+            f"{parameters(n)}, {counted(torch.get_num_threads(), 'thread')}, torch {torch.__version__.partition('+')[0]}, "
             f"float32, seed {self.seed}\n"
         )
         self.read()
@@ -182,11 +183,20 @@ class _Demo:
         return better
 
     def sample(self) -> None:
-        """5: one text, every step of it."""
-        from .generate import Viewer, collect, watch
+        """5: one text, every step of it; a few of them where nothing can move."""
+        from .generate import Frame, Viewer, collect, watch
 
-        self.say("5 sample    64 steps, new characters highlighted")
-        collect(watch(self.model, seed=self.seed), Viewer(self.terminal))
+        self.say(f"5 sample    {SAMPLE_STEPS} steps, new characters highlighted")
+        viewer = Viewer(self.terminal)
+
+        def see(frame: Frame) -> None:
+            if self.terminal.motion or frame.step % (SAMPLE_STEPS // 4) == 0:
+                viewer(frame)
+
+        try:
+            collect(watch(self.model, steps=SAMPLE_STEPS, seed=self.seed), see)
+        finally:
+            viewer.close()
 
     def report(self) -> None:
         """6: the page that holds all of it."""
@@ -232,5 +242,5 @@ def table(results: "dict[str, Result]", length: int) -> list[str]:
     for name, result in sorted(results.items(), key=lambda pair: -pair[1].value):
         number = f"{'≤' if result.kind == 'bound' else '='} {pm(result.value, result.half)}"
         bar = "█" * max(1, round(CELLS * result.value / most))
-        lines.append(f"  {name:<15} {number:<15}   {bar:<{CELLS}}  {notes.get(name, '')}".rstrip())
+        lines.append(f"  {name:<15} {number:<15}   {bar:<12}  {notes.get(name, '')}".rstrip())
     return lines
