@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import per_token
 
 from tessella.schedule import (
     CLEAN,
@@ -20,6 +19,7 @@ from tessella.schedule import (
     Polynomial,
     Schedule,
 )
+from worlds import per_token
 
 D = torch.float64
 SCALAR = {

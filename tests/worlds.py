@@ -32,6 +32,10 @@ def per_token(*w: float) -> Tensor:
     return torch.tensor(w, dtype=torch.float64)
 
 
+def times(t) -> Tensor:
+    return torch.as_tensor(t, dtype=torch.float64)
+
+
 class CTMC(Process):
     """Q_{s,t} = exp((tau(t) - tau(s)) R) with any generator R and tau = t + t^2; a jump to the stationary law at PRIOR only."""
 
@@ -43,14 +47,14 @@ class CTMC(Process):
         self.R = R
 
     def matrix(self, s, t):
-        s, t = torch.broadcast_tensors(torch.as_tensor(s).double(), torch.as_tensor(t).double())
+        s, t = torch.broadcast_tensors(times(s), times(t))
         tau = [(u := w.clamp(0.0, 1.0)) + u**2 for w in (s, t)]
         Q = torch.linalg.matrix_exp((tau[1] - tau[0])[..., None, None] * self.R)
         jump = ((t == PRIOR) & (s < PRIOR))[..., None, None]
         return torch.where(jump, self.prior.expand_as(Q), Q)
 
     def rate(self, t):
-        return (1 + 2 * torch.as_tensor(t).double())[..., None, None] * self.R
+        return (1 + 2 * times(t))[..., None, None] * self.R
 
 
 class Chain(Process):
@@ -67,7 +71,7 @@ class Chain(Process):
         self.T, self.table = T, table
 
     def matrix(self, s, t):
-        i, j = ((torch.as_tensor(u).double().clamp(0.0, (self.T + 1) / self.T) * self.T) for u in (s, t))
+        i, j = ((times(u).clamp(0.0, (self.T + 1) / self.T) * self.T) for u in (s, t))
         i, j = torch.broadcast_tensors(i, j)
         assert ((i - i.round()).abs() < 1e-6).all(), "a chain's time is on its grid"
         return self.table[i.round().long(), j.round().long()]
@@ -96,8 +100,8 @@ def mixtures() -> dict[str, Mixture]:
         "absorbing, exponent per token": absorbing(V + 1, vector),
         "uniform": uniform(V, Linear()),
         "any prior": Mixture(prior, Cosine(1e-2)),
-        "any prior, exponent per token": Mixture(prior, Polynomial(per_token(0.6, 1.0, 2.0))),
         "absorbing into a data state": Mixture(grey, Linear(1e-2)),
+        "into a data state, exponent per token": Mixture(grey, Polynomial(per_token(0.6, 1.0, 2.0))),
     }
 
 
@@ -136,7 +140,7 @@ def orders(L: int) -> Iterator[Tensor]:
 
 
 def five_sigma(draws: Tensor, expected: Tensor | float) -> bool:
-    """Whether the mean of draws (N, *) is within 5.5 standard errors of `expected`: false alarms with probability 4e-8 an entry."""
+    """Whether the mean of draws (N, *) is within 5.5 standard errors of `expected`; a false alarm: 4e-8 an entry."""
     error = draws.std(0) / math.sqrt(len(draws))
     return bool(((draws.mean(0) - expected).abs() <= 5.5 * error + 1e-12).all())
 

@@ -103,9 +103,15 @@ class Process(nn.Module):
 class Mixture(Process):
     """Keep the token with probability a = alpha_t / alpha_s, else draw from the prior: Q_{s,t} = diag(a) + (1 - a) prior^T.
 
-    Absorbing, uniform and any other prior; the schedule may give each state its own alpha (GenMD4). `absorbing` and
-    `uniform` below build the two that the papers use.
+    Absorbing, uniform and any other prior. The schedule may give each state its own alpha (GenMD4) if the prior is one
+    state: with several, a redrawn token would be lost again at its own rate, and Q would be no Markov chain. `absorbing`
+    and `uniform` below build the two that the papers use.
     """
+
+    def __init__(self, prior: Tensor, schedule: Schedule, mask: int | None = None, clean: Tensor | None = None):
+        super().__init__(prior, schedule, mask, clean)
+        if schedule.alpha(0.5).shape[-1] > 1 and bool((prior > 0).sum() > 1):
+            raise ValueError("one alpha for each state needs a prior that is a single state, such as the mask")
 
     def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """alpha_t / alpha_s, (*, 1) or (*, K); from a time where nothing is left to lose, 1."""

@@ -1,0 +1,200 @@
+"""Processes: what `matrix` and `rate` say must be a Markov chain, and every closed form must equal the dense definition."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tessella import exact
+from tessella.prediction import reverse_rate
+from tessella.process import Mixture, Process, absorbing, uniform
+from tessella.schedule import CLEAN, PRIOR, Linear, Polynomial
+from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, mixtures, numbers, per_token, processes
+
+D = torch.float64
+TIMES = [CLEAN, 0.0, 0.2, 0.5, 0.9, 1.0, PRIOR]
+MIXTURES, RATED, ALL = mixtures(), processes(), all_processes()
+close = torch.testing.assert_close
+
+
+def at(*times):
+    return torch.tensor(times, dtype=D)
+
+
+def slope(f, t):
+    return torch.func.jvp(f, (at(t)[0],), (torch.ones((), dtype=D),))[1]
+
+
+# ---------------------------------------------------------------------------------- a Markov chain, with its two jumps
+@pytest.mark.parametrize("name", ALL)
+def test_semigroup_and_rows_also_across_the_jumps(name):
+    P = ALL[name]
+    for s, t, u in itertools.combinations(TIMES, 3):
+        Q = P.matrix(s, u)
+        close(Q, P.matrix(s, t) @ P.matrix(t, u), rtol=0, atol=1e-12)
+        close(Q.sum(-1), torch.ones(P.K, dtype=D), rtol=0, atol=1e-12)
+        assert (Q >= 0).all()
+    for t in TIMES:
+        close(P.matrix(t, t), torch.eye(P.K, dtype=D), rtol=0, atol=1e-12)
+        if t != PRIOR:
+            close(P.matrix(t, PRIOR), P.prior.expand(P.K, P.K), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", RATED)
+def test_kolmogorov_also_from_clean_and_to_the_prior(name):
+    P = RATED[name]
+    for t in (0.1, 0.5, 0.95):
+        R = P.rate(t)
+        close(R.sum(-1), torch.zeros(P.K, dtype=D), rtol=0, atol=1e-12)
+        assert (R - torch.diag(R.diagonal()) >= 0).all()
+        for s in (CLEAN, 0.05):
+            close(slope(lambda t, s=s: P.matrix(s, t), t), P.matrix(s, t) @ R, rtol=1e-9, atol=1e-10)
+        for u in (0.99, PRIOR):
+            close(slope(lambda t, u=u: P.matrix(t, u), t), -R @ P.matrix(t, u), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", RATED)
+def test_the_prior_is_stationary(name):
+    P = RATED[name]
+    v = P.prior[None]
+    close(v @ P.rate(0.5), torch.zeros_like(v), rtol=0, atol=1e-9)
+    close(P.push(v, CLEAN, 0.7), v, rtol=0, atol=1e-9)
+
+
+def test_one_alpha_per_state_needs_a_prior_of_one_state():
+    """diag(a) + (1 - a) prior' with several a and a spread prior is no semigroup: what is redrawn is lost at its own rate."""
+    prior, vector = torch.tensor([0.2, 0.5, 0.3], dtype=D), Polynomial(per_token(0.6, 1.0, 2.0))
+    with pytest.raises(ValueError, match="single state"):
+        Mixture(prior, vector)
+    a, b = (
+        torch.diag(k) + (1 - k)[:, None] * prior for k in (vector.alpha(0.5), vector.alpha(0.9) / vector.alpha(0.5))
+    )
+    whole = torch.diag(vector.alpha(0.9)) + (1 - vector.alpha(0.9))[:, None] * prior
+    assert (a @ b - whole).abs().max() > 5e-3
+
+
+def test_a_chain_need_not_commute_and_has_no_rate():
+    P = ALL["chain"]
+    a, b = P.matrix(0.0, 0.3), P.matrix(0.3, 1.0)
+    assert ((a @ b - b @ a).abs() > 1e-3).any()
+    with pytest.raises(NotImplementedError, match="no rate"):
+        P.rate(0.5)
+    with pytest.raises(NotImplementedError, match="no transition matrix"):
+        Process(torch.ones(2, dtype=D) / 2).matrix(0.0, 1.0)
+
+
+# ---------------------------------------------------------------------------------- closed forms
+@pytest.mark.parametrize("name", MIXTURES)
+@given(times=st.tuples(st.floats(0, 1), st.floats(0, 1)), ends=st.sampled_from(["", "clean", "prior", "both"]))
+@settings(max_examples=12, deadline=None)
+def test_every_closed_form_is_the_dense_definition(name, times, ends):
+    P = MIXTURES[name]
+    s, t = sorted(times)
+    s, t = (CLEAN if ends in ("clean", "both") else s), (PRIOR if ends in ("prior", "both") else t)
+    v, x = numbers(5, P.K) + 0.1, torch.randint(P.K, (5,), generator=torch.Generator().manual_seed(0))
+    s, t = at(s).expand(5), at(t).expand(5)
+    close(P.push(v, s, t), Process.push(P, v, s, t), rtol=0, atol=1e-12)
+    close(P.likelihood(x, s, t), Process.likelihood(P, x, s, t), rtol=0, atol=1e-12)
+    if bool((t < 0.95).all()):  # a matrix that can be inverted
+        close(P.unpush(v, s, t), Process.unpush(P, v, s, t), rtol=1e-8, atol=1e-8)
+        close(P.unpush(P.push(v, s, t), s, t), v, rtol=1e-8, atol=1e-8)
+    inside = at(0.05 + 0.9 * times[0]).expand(5)
+    for f in ("rate_into", "rate_from"):
+        fast, dense = getattr(P, f)(x, inside), getattr(Process, f)(P, x, inside)
+        close(fast, dense, rtol=1e-12, atol=1e-12)
+        assert (fast.gather(-1, x[:, None]) == 0).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_position_may_have_its_own_time(name):
+    P = ALL[name]
+    t = at(CLEAN, 0.2, 0.5, 1.0, PRIOR)
+    x, v = torch.arange(5) % P.K, numbers(5, P.K)
+    for f in (
+        lambda i, t: P.likelihood(x[i], CLEAN, t),
+        lambda i, t: P.push(v[i], CLEAN, t),
+        lambda i, t: P.matrix(CLEAN, t),
+        lambda i, t: P.matrix(t, PRIOR),
+    ):
+        close(f(slice(None), t), torch.stack([f(i, t[i]) for i in range(5)]))
+    if name != "chain":
+        u = at(0.1, 0.2, 0.5, 0.8, 0.9)
+        close(P.rate_into(x, u), torch.stack([P.rate_into(x[i], u[i]) for i in range(5)]))
+        close(P.rate_from(x, u), torch.stack([P.rate_from(x[i], u[i]) for i in range(5)]))
+
+
+# ---------------------------------------------------------------------------------- draws
+class Even:
+    """Uniforms (n + 1/2) / N along the first axis: what is drawn N times has its law to within 1/N."""
+
+    def uniform(self, shape, device):
+        return ((torch.arange(shape[0]) + 0.5).double() / shape[0]).reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_samples_have_the_law_of_the_matrix(name):
+    P, N = ALL[name], 2000
+    for x_0, t in itertools.product(range(P.K), (CLEAN, 0.0, 0.4, 1.0, PRIOR)):
+        x_t = P.sample(torch.full((N,), x_0), t, Even())
+        seen = torch.bincount(x_t, minlength=P.K).double() / N
+        close(seen, P.matrix(CLEAN, at(t)[0])[x_0], rtol=0, atol=1.01 / N)
+    seen = torch.bincount(P.sample_prior((N,), Even()), minlength=P.K).double() / N
+    close(seen, P.prior, rtol=0, atol=1.01 / N)
+
+
+def test_what_can_move_and_where_sampling_starts():
+    x = torch.arange(V + 1)
+    assert absorbing(V + 1, Linear()).movable(x).tolist() == [False, False, False, True]
+    assert absorbing(V + 1, Linear(), mask=1).movable(x).tolist() == [False, True, False, False]
+    assert uniform(V, Linear()).movable(x[:V]).all()
+    assert absorbing(V + 1, Linear()).start == PRIOR  # all masks is the law of the prior, not of t = 1
+    assert ALL["absorbing into a data state"].start == PRIOR
+    assert uniform(V, Linear()).start == 1.0
+    assert ALL["ctmc"].start == 1.0
+    assert ALL["absorbing into a data state"].clean.all()
+    assert absorbing(V + 1, Linear(), mask=1).clean.tolist() == [True, False, True, True]
+
+
+# ---------------------------------------------------------------------------------- several positions
+def joint(P: Process, t: float, length: int) -> torch.Tensor:
+    """The generator on K^length: one position moves at a time."""
+    eye, R, total = torch.eye(P.K, dtype=D), P.rate(t), torch.zeros(P.K**length, P.K**length, dtype=D)
+    for i in range(length):
+        factor = torch.ones(1, 1, dtype=D)
+        for j in range(length):
+            factor = torch.kron(factor, R if i == j else eye)
+        total += factor
+    return total
+
+
+@pytest.mark.parametrize("name", RATED)
+def test_rates_position_by_position_are_the_rates_on_the_whole_space(name):
+    P = RATED[name]
+    for t in (0.3, 0.8):
+        R, X = joint(P, t, L), exact.states(P.K, L)
+        p = exact.marginal(P, exact.embed(P, data_law(int(P.clean.sum())), L), L, t)
+        close(slope(lambda t: exact.marginal(P, exact.embed(P, data_law(int(P.clean.sum())), L), L, t), t), p @ R)
+        time = at(t).expand(X.shape)
+        into, out = P.rate_into(X, time), P.rate_from(X, time)
+        kept = p > 0
+        back = reverse_rate(exact.Denoiser(P, data_law(int(P.clean.sum())), L).predict(X[kept], time[kept]))
+        for i, y in itertools.product(range(L), range(P.K)):
+            moved = X.clone()
+            moved[:, i] = y
+            j, other = exact.index(moved, P.K), X[:, i] != y
+            row = torch.arange(len(X))
+            close(into[:, i, y], torch.where(other, R[j, row], 0.0))
+            close(out[:, i, y], torch.where(other, R[row, j], 0.0))
+            whole = torch.where(other, R[j, row] * p[j] / torch.where(kept, p, 1.0), 0.0)
+            close(back[:, i, y], whole[kept], rtol=1e-9, atol=1e-12)
+
+
+def test_a_one_way_chain_is_defective_and_still_a_process():
+    """0 -> 1 -> 2 and no way back: its generator has no eigenbasis; `CTMC` needs none."""
+    R = torch.tensor([[-1.0, 1, 0], [0, -1, 1], [0, 0, 0]], dtype=D)
+    P = CTMC(R)
+    close(P.prior, at(0.0, 0.0, 1.0), rtol=0, atol=1e-12)
+    close(P.matrix(0.0, 0.5)[0, 1], at(0.75 * 2.718281828459045**-0.75)[0])
+    assert (CTMC(generator_matrix(4)).matrix(0.1, 0.9) >= 0).all()
