@@ -244,10 +244,20 @@ def _evaluation(path: Path, result: Result) -> str:
 
 
 def _configuration(config: Mapping[str, Any], model: Any) -> str:
+    """The command, what is known of the run and its machine, and config.json."""
     about = {**(config.get("about") or {}), **(getattr(model, "about", None) or {})}
-    command = about.pop("command", None)
+    command, seed = about.pop("command", None), (config.get("train") or {}).get("seed")
+    groups = {name: value for name, value in about.items() if isinstance(value, Mapping)}
+    alone = {name: value for name, value in about.items() if name not in groups and value not in (None, "", [])}
+    groups["run"] = alone | ({} if seed is None else {"seed": seed})
+    tables = [
+        f"<div><h3>{page.esc(name)}</h3>{page.table(page.flat(group), numbers=False)}</div>"
+        for name, group in groups.items()
+        if group
+    ]
+    plain = {name: value for name, value in config.items() if name != "about"}
     return (
         (page.code(str(command)) if command else "")
-        + (page.table(page.flat(about), numbers=False) if about else "")
-        + page.folded("config.json", page.code(json.dumps(config, indent=2, ensure_ascii=False)))
+        + f'<div class="pair">{"".join(tables)}</div>'
+        + page.folded("config.json", page.code(json.dumps(plain, indent=2, ensure_ascii=False)))
     )
