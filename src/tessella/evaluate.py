@@ -295,7 +295,7 @@ def evaluate_rows(
     said = {
         "name": PROTOCOL,
         "estimator": estimator,
-        "time": _time(method, estimator),
+        "time": _time(method),
         "draws": draws,
         "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread",
         "network": dtype,
@@ -358,12 +358,12 @@ def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
 
 
-def _time(method: Method, estimator: str) -> str:
+def _time(method: Method) -> str:
     steps = getattr(method, "steps", 0)
     if steps:
         return f"{steps} steps (stratified)"
     if not getattr(method, "time_conditioned", True):
-        return "whole of t in [0, 1] (by the number of masks, stratified)"
+        return "whole of t in [0, 1] (stratified by the number of masks)"
     return "whole of t in [0, 1] (stratified)"
 
 
@@ -413,7 +413,7 @@ def evaluate(
     check(draws=draws, batch=batch)
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
-    corpus = data if hasattr(data, "split") else corpus_of(model, data, reading)
+    corpus = data if hasattr(data, "rows") else corpus_of(model, data, reading)
     rows = corpus.split(split)
     about = {
         "method": getattr(method, "name", type(method).__name__),

@@ -231,14 +231,17 @@ class Drawn:
         """Steps of each text in which nothing moved, so that the network was not asked."""
         return [self.steps - calls for calls in self.calls]
 
+    @property
+    def speed(self) -> float:
+        """Tokens a second, all texts together."""
+        return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
+
     def __str__(self) -> str:
-        """`2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)  569 tokens/s`"""
-        tokens = sum(map(len, self.tokens))
+        """`2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)`, and on a second line the speed."""
+        many = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{_range(self.calls)} network call{'' if set(self.calls) == {1} else 's'} each"
         steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle)"
-        speed = rate(tokens / self.seconds) if self.seconds else ""
-        said = f"{counted(len(self.texts), 'sample')}, {counted(tokens, 'token')}, {duration(self.seconds)}, "
-        return f"{said}{calls} {steps}  {speed}".rstrip()
+        return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {rate(self.speed)}"
 
 
 def _range(values: list[int]) -> str:

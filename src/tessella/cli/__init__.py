@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        terminal.fail(_unforeseen(error))
+        terminal.fail(str(error) if _foreseen(error) else _unforeseen(error))
         return 1
 
 
@@ -159,6 +159,12 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _foreseen(error: Exception) -> bool:
+    """Whether it is a failure of the work that says itself what to do: a loss that is not finite."""
+    guard = sys.modules.get("tessella.guard")  # there if a model was trained
+    return guard is not None and isinstance(error, guard.Diverged)
 
 
 def _unforeseen(error: Exception) -> str:

@@ -279,8 +279,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from .. import evaluate as judge
 
-    with terminal.bar("read", 1) as bar:
-        corpus = judge.corpus_of(model, data, reading=lambda done, total: bar.update(done, total=total))
+    with terminal.bar("read", 1, say=size) as bar:
+        corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     with terminal.bar("evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
@@ -415,8 +415,8 @@ def _draw(chosen: Any, command: str, terminal: Terminal, began: float) -> int:
     if given is not None:
         drawn = generate.filled(given, drawn, model.tokenizer)
     lines = [
-        {"text": text, "tokens": tokens, "seed": [chosen.seed, number], "calls": calls, "prompt": prompt}
-        for number, (text, tokens, calls) in enumerate(zip(drawn.texts, drawn.tokens, drawn.calls))
+        {"text": text, "tokens": tokens, "seed": chosen.seed, "calls": calls, "prompt": prompt}
+        for text, tokens, calls in zip(drawn.texts, drawn.tokens, drawn.calls)
     ]
     if out is not None:
         from ..files import write_file

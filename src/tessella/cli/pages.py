@@ -52,14 +52,13 @@ def methods() -> list[dict[str, str]]:
         page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
         paper = re.search(r"arXiv \d{4}\.\d{5}", page)
         noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
-        likelihood = "bound" + (", any order" if hasattr(cls, "_any_order") else "")
         rows.append(
             {
                 "name": name,
                 "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
                 "noise": noise[1].strip() if noise else "-",
                 "network gives": {"leave_one_out": "leave-one-out"}.get(cls.predicts, cls.predicts),
-                "likelihood": likelihood,
+                "likelihood": "bound" if "terms" in dir(cls) else "none",
             }
         )
     return rows

@@ -1,6 +1,7 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
 import hashlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,6 +159,9 @@ def _check(data: Data) -> None:
         raise InputError("--data.name text needs a file; give it by --data.path")
     if data.name == "pydocs" and data.path:
         raise InputError(f"--data.path '{data.path}' is not read by --data.name pydocs; use --data.name text")
+    entry = DATASETS[data.name]
+    if entry.hub and not entry.files and not data.path and importlib.util.find_spec("datasets") is None:
+        raise InputError(f"--data.name {data.name} needs 'datasets'; pip install 'tessella[data]'")
     for name, value in (("validation", data.validation), ("test", data.test)):
         if value is not None and (value < 0 or (value > 1 and value != int(value))):
             raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from .numbers import count, duration, excerpt, rate
+from .numbers import count, duration, excerpt, rate, size
 from .screen import Terminal
 
 
@@ -49,8 +49,9 @@ def _line(terminal: Terminal, label: str, share: float, must: list[str], may: st
 class Bar:
     """Progress of one piece of work: a moving bar, or now and then a plain line."""
 
-    def __init__(self, terminal: Terminal, label: str, total: int, unit: str = "", clock=time.monotonic):
+    def __init__(self, terminal: Terminal, label: str, total: int, unit: str = "", clock=time.monotonic, say=count):
         self.terminal, self.label, self.total, self.unit, self.clock = terminal, label, max(total, 1), unit, clock
+        self.say = say  # how a number of pieces is written
         self.done, self.detail, self.started = 0, "", clock()
         self.pace = Pace(self.total, clock, first=2.0)
         self._context: Any = None
@@ -73,7 +74,8 @@ class Bar:
             self.total = self.pace.total = total
         if not self.terminal.motion and self.pace.due(done):
             left = self._left()
-            fields = [self.label, f"{done}/{self.total}", self.unit, detail, f"left {left}" if left else ""]
+            so_far = f"{done}/{self.total}" if self.say is count else f"{self.say(done)} of {self.say(self.total)}"
+            fields = [self.label, so_far, self.unit, detail, f"left {left}" if left else ""]
             self.terminal.say(" ".join(f for f in fields if f))
 
     def _left(self) -> str:
@@ -82,7 +84,8 @@ class Bar:
 
     def _draw(self) -> str:
         left = self._left()
-        must = [f"{count(self.done)}/{count(self.total)}{' ' + self.unit if self.unit else ''}"]
+        between = "/" if self.say is count else " of "
+        must = [f"{self.say(self.done)}{between}{self.say(self.total)}{' ' + self.unit if self.unit else ''}"]
         return _line(
             self.terminal, f"  {self.label}", self.done / self.total, must, self.detail, f"{left} left" if left else ""
         )
@@ -98,7 +101,21 @@ class Training:
         self.unit: str | None = None
         self.speed: float | None = None
         self._context: Any = None
+        self._reader: Bar | None = None
         self.pace = Pace(1, clock)
+
+    def reading(self, done: int, total: int) -> None:
+        """While the data is being read, before anything else: `done` of `total` bytes."""
+        if self._reader is None:
+            self._reader = Bar(self.terminal, "read", total, clock=self.clock, say=size).__enter__()
+        self._reader.update(done, total=total)
+        if done >= total:
+            self._read()
+
+    def _read(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.__exit__(None, None, None)
 
     def start(self, total: int, done: int = 0) -> None:
         """Work of `total` steps begins, `done` of them already behind (on --resume)."""
@@ -131,6 +148,7 @@ class Training:
 
     def close(self) -> None:
         """The bar goes; what was said stays."""
+        self._read()
         if self._context is not None:
             context, self._context = self._context, None
             context.__exit__(None, None, None)

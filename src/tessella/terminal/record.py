@@ -35,15 +35,21 @@ def record(
 
 
 def dumps(value: Any) -> str:
-    """Strict JSON, unrounded; a number that is not finite becomes null."""
+    """Strict JSON, unrounded, an entry a line but lists of numbers on one; a number that is not finite becomes null."""
+    return _write(value, "\n")
 
-    def clean(v):
-        if isinstance(v, dict):
-            return {str(k): clean(x) for k, x in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [clean(x) for x in v]
-        if isinstance(v, float):
-            return v if math.isfinite(v) else None
-        return v if v is None or isinstance(v, (bool, int, str)) else str(v)
 
-    return json.dumps(clean(value), indent=1, ensure_ascii=False, allow_nan=False)
+def _write(value: Any, line: str) -> str:
+    inner = line + " "
+    if isinstance(value, dict) and value:
+        entries = (f"{json.dumps(str(k), ensure_ascii=False)}: {_write(v, inner)}" for k, v in value.items())
+        return "{" + ",".join(inner + entry for entry in entries) + line + "}"
+    if isinstance(value, (list, tuple)):
+        parts = [_write(v, inner) for v in value]
+        if any(isinstance(v, (dict, list, tuple)) for v in value):
+            return "[" + ",".join(inner + part for part in parts) + line + "]"
+        return "[" + ", ".join(parts) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "null"
+    known = value is None or isinstance(value, (bool, int, float, str, dict))
+    return json.dumps(value if known else str(value), ensure_ascii=False)

@@ -81,7 +81,7 @@ class Terminal:
     def paint(self, text: str, style: str, *, out: bool = False) -> str:
         """`text` in a style (red, green, cyan, dim, bold) where stderr (or stdout) shows it."""
         styled, colored = (self.out_styled, self.out_colored) if out else (self.styled, self.colored)
-        if not styled or (style in ("red", "green", "cyan") and not colored):
+        if not text or not styled or (style in ("red", "green", "cyan") and not colored):
             return text
         return f"\x1b[{_SGR[style]}m{text}\x1b[0m"
 
@@ -144,11 +144,11 @@ class Terminal:
             finally:
                 self._live = outer
 
-    def bar(self, label: str, total: int, unit: str = "") -> "Bar":
+    def bar(self, label: str, total: int, unit: str = "", **more: Any) -> "Bar":
         """A bar for `total` pieces of work: `with terminal.bar("read", n) as bar: bar.update(done)`."""
         from .progress import Bar
 
-        return Bar(self, label, total, unit)
+        return Bar(self, label, total, unit, **more)
 
     def training(self) -> "Training":
         """The display of a training run."""

@@ -1,0 +1,145 @@
+"""Every row of docs/errors.md: the message word for word, exit code 2, one line on stderr, nothing on stdout, no file touched."""
+
+import hashlib
+import json
+import pickle
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tessella import cli
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
+ROWS = re.findall(r"^\| `(tessella .+?)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
+TEXT = "the value of the object is returned by the function and it is the name of a class "
+
+
+class Evil:
+    def __reduce__(self):
+        import posix
+
+        return posix.system, ("touch was-run",)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """The folder that the page describes."""
+    folder = tmp_path_factory.mktemp("errors")
+    text = (TEXT * 2000)[:99_974] + "abcdefghijklmnopqrstuvwxyz"
+    (folder / "notes.txt").write_text(text)
+    (folder / "old.txt").write_bytes(text[:1204].encode() + b"\xe9" + text[1204:].encode())
+    (folder / "empty.txt").write_text("")
+    (folder / "short.txt").write_text(text[:1800])
+    (folder / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": TEXT}) + "\n" for i in range(20)))
+    np.array([1, 2, 50257] * 3000, np.uint16).tofile(folder / "data.bin")
+    (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("TESSELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
+        command = (
+            f"train mdlm --run runs/a --data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
+        )
+        assert cli.main(shlex.split(command)) == 0
+    best = (folder / "runs/a/checkpoints").resolve() / "step-000002"
+    for name in ("cut", "keys", "new"):
+        shutil.copytree(best, folder / name)
+    file = folder / "cut" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    tensors = load_file(folder / "keys" / "model.safetensors")
+    del tensors["network.blocks.0.qkv.weight"]
+    save_file(tensors, folder / "keys" / "model.safetensors")
+    _rewrite(folder / "new" / "model.safetensors", lambda header: header["__metadata__"].update(format="3"))
+    return folder
+
+
+def _rewrite(file: Path, change) -> None:
+    """Change the header of a safetensors file."""
+    raw = file.read_bytes()
+    (size,) = struct.unpack("<Q", raw[:8])
+    header = json.loads(raw[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size :])
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """What is in a folder, and when it was written."""
+    return {
+        str(
+            p.relative_to(folder)
+        ): f"{p.stat().st_mtime_ns} {hashlib.sha256(p.read_bytes()).hexdigest() if p.is_file() else ''}"
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def here(place, monkeypatch, tmp_path):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as where the extra is not installed
+    return place
+
+
+def comparable(line: str) -> str:
+    """How many bytes a file has depends on the libraries that wrote it."""
+    return re.sub(r"\([\d,]+ of [\d,]+ bytes\)", "(some of its bytes)", line)
+
+
+@pytest.mark.parametrize(("command", "message"), ROWS, ids=[c for c, _ in ROWS])
+def test_the_page_tells_the_truth(command, message, here, capsys):
+    before = tree(here)
+    code = cli.main(shlex.split(command)[1:])
+    out, err = capsys.readouterr()
+    assert comparable(err) == comparable(f"error: {message}\n")
+    assert code == 2
+    assert out == ""
+    assert tree(here) == before
+
+
+def test_the_page_has_rows():
+    assert len(ROWS) > 45
+
+
+@pytest.mark.parametrize(("command", "message"), [ROWS[0], ROWS[1], ROWS[5]], ids=["command", "method", "option"])
+def test_a_process_says_the_same(command, message, here):
+    done = subprocess.run(
+        [sys.executable, "-m", "tessella", *shlex.split(command)[1:]], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
+
+
+def test_the_sentence_is_that_of_the_exception(here):
+    import tessella
+
+    with pytest.raises(tessella.InputError, match="unknown method 'mdml'; did you mean 'mdlm'"):
+        tessella.train("mdml", run="runs/b")
+    with pytest.raises(ValueError, match="the prompt has 43 tokens, the model takes 32"):
+        tessella.sample("runs/a", prompt="the quick brown fox jumps over the lazy dog")
+
+
+def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys, tmp_path):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tessella.generate.collect", lambda *_: 1 / 0)
+    assert cli.main(["sample", "runs/a"]) == 1
+    out, err = capsys.readouterr()
+    found = re.fullmatch(r"error: ZeroDivisionError: division by zero \(traceback: (.+)\)\n", err)
+    assert found
+    assert out == ""
+    assert "Traceback (most recent call last)" in Path(found[1]).read_text()
+
+
+def test_a_pickle_is_not_run(here):
+    cli.main(["sample", "last.ckpt"])
+    assert not (here / "was-run").exists()
