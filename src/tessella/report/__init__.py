@@ -258,6 +258,6 @@ def _configuration(config: Mapping[str, Any], model: Any) -> str:
     plain = {name: value for name, value in config.items() if name != "about"}
     return (
         (page.code(str(command)) if command else "")
-        + f'<div class="pair">{"".join(tables)}</div>'
+        + f'<div class="flow">{"".join(tables)}</div>'
         + page.folded("config.json", page.code(json.dumps(plain, indent=2, ensure_ascii=False)))
     )
