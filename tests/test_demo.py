@@ -2,6 +2,7 @@
 
 import io
 import re
+import signal
 from contextlib import chdir
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 
 from tessella import Net, demo
 from tessella.evaluate import difference, summarize
+from tessella.signals import Stopped
 from tessella.terminal import Terminal, cells
 
 
@@ -90,14 +92,20 @@ def test_a_second_demo_has_its_own_folder(tmp_path):
         assert demo.free() == Path("runs/demo-3")
 
 
-def test_short_run_end_to_end(tmp_path, monkeypatch):
-    """All six steps, as a person sees them where nothing moves."""
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """An empty folder to work in, and a network that trains in a moment."""
     monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(demo, "network", lambda: Net(layers=1, hidden=32, heads=2, length=128, conv=7))
     monkeypatch.setattr(demo, "DRAWS", 2)
-    out, err = io.StringIO(), io.StringIO()
     with chdir(tmp_path):
-        assert demo.demo(Terminal(out, err), steps=4, seed=1) == 0
+        yield tmp_path
+
+
+def test_short_run_end_to_end(small):
+    """All six steps, as a person sees them where nothing moves."""
+    out, err = io.StringIO(), io.StringIO()
+    assert demo.demo(Terminal(out, err), steps=4, seed=1) == 0
     shown = re.findall(r"^(\d) (\S+)", err.getvalue(), re.MULTILINE)
     assert shown == [
         ("1", "data"),
@@ -113,10 +121,39 @@ def test_short_run_end_to_end(tmp_path, monkeypatch):
     assert "on the same texts" in out.getvalue()
     assert "\x1b" not in err.getvalue() + out.getvalue()
     assert max(map(len, err.getvalue().splitlines())) <= 100
-    run = tmp_path / "runs" / "demo"
+    run = small / "runs" / "demo"
     assert (run / "report.html").stat().st_size > 10_000
     assert (run / "config.json").exists()
+    assert (run / "evaluate-pydocs-test.json").exists()
     assert "runs/demo/report.html" in err.getvalue()
+
+
+def stop_after_training(monkeypatch, number: signal.Signals) -> None:
+    """Let training end as it does when a signal comes."""
+    import tessella.train
+
+    real = tessella.train.train
+
+    def stopped(*args, **kwargs):
+        real(*args, **kwargs)
+        raise Stopped(number, 2, saved=True)
+
+    monkeypatch.setattr(tessella.train, "train", stopped)
+
+
+def test_ctrl_c_in_training_goes_on_with_the_next_step(small, monkeypatch):
+    stop_after_training(monkeypatch, signal.SIGINT)
+    out, err = io.StringIO(), io.StringIO()
+    assert demo.demo(Terminal(out, err), steps=2) == 0
+    assert "6 report" in err.getvalue()
+    assert "A short run" in err.getvalue()
+
+
+def test_sigterm_in_training_ends_the_demo(small, monkeypatch):
+    stop_after_training(monkeypatch, signal.SIGTERM)
+    with pytest.raises(Stopped) as stop:
+        demo.demo(Terminal(io.StringIO(), io.StringIO()), steps=2)
+    assert stop.value.code == 143
 
 
 def test_the_network_is_the_size_that_is_said():
