@@ -32,7 +32,7 @@ def rate(per_second: float) -> str:
 
 def parameters(n: int) -> str:
     """`0.80M parameters`, `92.1M parameters`"""
-    text = f"{n / 1e6:.2f}M" if 1e4 <= n < 0.995e6 else scaled(n)
+    text = f"{n / 1e6:.2f}M" if 1e4 <= n < 0.995e6 else scaled(n if n < 1e4 else max(n, 1e6))
     return f"{text} parameters"
 
 
