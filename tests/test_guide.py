@@ -1,0 +1,93 @@
+"""Temperature and top-p: by their definitions, and on the clean posterior whatever the network predicts."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tessella import exact, guide, maths
+from tessella.prediction import kernel, posterior
+from tessella.schedule import CLEAN
+from worlds import L, all_processes, data_law, numbers
+
+D = torch.float64
+close = torch.testing.assert_close
+laws = st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0]), min_size=1, max_size=6).filter(any)
+
+
+@given(laws, st.sampled_from([0.03, 0.2, 0.5, 0.77, 0.9, 0.99]), st.sampled_from([1.0, 0.25, 16.0]))
+@settings(max_examples=200)
+def test_top_p_keeps_the_smallest_set_that_reaches_p_and_its_ties(weights, level, scale):
+    w = torch.tensor(weights, dtype=D)
+    kept = guide.top_p(w * scale, level) / scale  # need not be normalised
+    ours = {k for k, v in enumerate(kept.tolist()) if v > 0}
+    total, sets = sum(weights), []
+    for size in range(1, len(weights) + 1):
+        sets = [
+            s
+            for s in itertools.combinations(range(len(weights)), size)
+            if sum(weights[k] for k in s) >= level * total - 1e-9
+        ]
+        if sets:
+            break
+    least = max(
+        min(weights[k] for k in s) for s in sets
+    )  # the heaviest of the smallest sets, with all that tie with its last
+    assert ours == {k for k, v in enumerate(weights) if v >= least and v > 0}
+    close(kept[kept > 0], w[kept > 0])
+
+
+def test_top_p_always_keeps_the_first_and_1_keeps_all():
+    p = torch.tensor([[0.125, 0.5, 0.375], [0.0, 0.0, 1.0]], dtype=D)
+    assert (guide.top_p(p, 1e-12) > 0).sum(-1).tolist() == [1, 1]
+    assert guide.top_p(p, 1.0) is p
+    assert guide.top_p(p, 0.5)[0].tolist() == [0.0, 0.5, 0.0]  # reached exactly: no further token
+
+
+@pytest.mark.parametrize("heat", [0.1, 0.5, 2.0, 10.0])
+def test_temperature_is_a_power(heat):
+    logits = 4 * numbers(5, 7)
+    p = guide.temperature(logits.softmax(-1), heat)
+    close(maths.normalise(p), (logits / heat).softmax(-1))
+
+
+def test_extreme_temperatures():
+    p = torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.0, 1e-300, 0.0]], dtype=D)
+    assert guide.temperature(p, 0.0).tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0]]
+    assert guide.temperature(p, 1.0) is p
+    cold = maths.normalise(guide.temperature(p, 1e-3))
+    close(cold[0], torch.tensor([0.0, 1, 0], dtype=D))
+    close(cold[1], torch.tensor([0.5, 0.5, 0], dtype=D))  # the limit shares what ties; 0 takes the first
+    assert cold.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "name", ["absorbing", "absorbing, mask in the middle", "uniform", "any prior", "ctmc", "chain"]
+)
+def test_guidance_means_the_same_for_all_three_predictions(name):
+    P = all_processes()[name]
+    X = exact.states(P.K, L)
+    t = 0.5
+    preds = [
+        exact.Denoiser(P, data_law(int(P.clean.sum())), L, k).predict(X, t) for k in ("mean", "leave_one_out", "score")
+    ]
+    for heat, nucleus in ((0.5, 1.0), (1.0, 0.6), (0.0, 1.0), (2.0, 0.9)):
+        guided = [guide.guided(p, heat, nucleus) for p in preds]
+        expected = maths.normalise(guide.top_p(guide.temperature(posterior(preds[0]), heat), nucleus))
+        for g in guided:
+            if heat > 0:  # rounding may break ties of the greedy choice
+                close(posterior(g), expected, rtol=1e-7, atol=1e-7)
+                close(kernel(g, 0.2), kernel(guided[0], 0.2), rtol=1e-6, atol=1e-6)
+            close(kernel(g, CLEAN).sum(-1), torch.ones(X.shape, dtype=D))
+    assert guide.guided(preds[0], 1.0, 1.0) is preds[0]
+
+
+def test_guidance_changes_what_a_mask_becomes_not_when():
+    P = all_processes()["absorbing"]
+    pred = exact.Denoiser(P, data_law(), L).predict(exact.states(P.K, L), 0.8)
+    masked = pred.x_t == P.mask
+    for heat, nucleus in ((0.0, 1.0), (0.3, 0.5), (5.0, 1.0)):
+        stay = kernel(guide.guided(pred, heat, nucleus), 0.3)[masked][:, P.mask]
+        close(stay, kernel(pred, 0.3)[masked][:, P.mask])
