@@ -1,4 +1,4 @@
-"""Methods: the expectation of what they draw, by enumerating the draws, is the exact bound; padding, ranks, folding change nothing."""
+"""Methods: what they draw has, enumerated, the exact bound as its expectation; padding, ranks and folding change nothing."""
 
 import itertools
 
@@ -46,11 +46,8 @@ def counted(method, batch, of):
     for b in range(len(batch)):
         one = Batch(batch.tokens[b : b + 1], None if batch.mask is None else batch.mask[b : b + 1])
         n = length if batch.mask is None else int(batch.mask[b].sum())
-        draws = [
-            of(one, Given(order, torch.tensor([(k + 0.5) / max(n, 1)])))
-            for order in orders(length)
-            for k in range(max(n, 1))
-        ]
+        counts = [(k + 0.5) / max(n, 1) for k in range(max(n, 1))]
+        draws = [of(one, Given(order, u)) for order, u in itertools.product(orders(length), counts)]
         rows.append({k: torch.stack([d[k] for d in draws]).mean(0)[0] for k in draws[0]})
     return {k: torch.stack([r[k] for r in rows]) for k in rows[0]}
 
@@ -177,9 +174,16 @@ class Rest(torch.nn.Module):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    "make", [lambda net, n: MDLM(net, V, (n,)), lambda net, n: MD4(net, V, (n,), MD4.Config(eps=0.05, time=False))]
-)
+def mdlm(network, n):
+    return MDLM(network, V, (n,))
+
+
+def md4(network, n):
+    return MD4(network, V, (n,), MD4.Config(eps=0.05, time=False))
+
+
+@pytest.mark.parametrize("make", [mdlm, md4])
+@torch.no_grad()
 def test_padding_gives_the_bound_of_the_rest(make):
     network = table(V + 1, L + 1)
     padded = torch.cat((X_0, torch.full_like(X_0[:, :1], 2)), 1)
@@ -350,7 +354,7 @@ def test_mistakes_are_said():
     with pytest.raises(InputError, match="unknown schedule 'geometric'"):
         MD4(None, V, (L,), MD4.Config("geometric"))
     for eps in (-0.1, 0.5):
-        with pytest.raises(InputError, match="0 to 0.5|in \\[0, 0.5\\)"):
+        with pytest.raises(InputError, match="must be in"):
             MD4(None, V, (L,), MD4.Config(eps=eps))
     with pytest.raises(InputError, match="exponent"):
         MD4(None, V, (L,), MD4.Config("polynomial", exponent=0.0))

@@ -71,7 +71,8 @@ class Ancestral:
         chosen = movable & maths.bernoulli(reveal.amax(-1).expand(state.x.shape), generator)
         asked = chosen.any(-1)
         if not asked.any():
-            maths.discard(chosen.shape, generator)
+            for _ in range(1 if reveal.shape[-1] == 1 else 2):  # the draws below, which other rows may make
+                maths.discard(chosen.shape, generator)
             return state
         rows = asked.nonzero()[:, 0]
         pred = method.predict(state.x[rows], clean_where_fixed(state, t)[rows], at=chosen[rows], context=state.context)
