@@ -1,0 +1,202 @@
+"""Enumeration: the tools that other tests and `verify` stand on, against brute force and known integrals."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tessella import exact, maths
+from tessella.methods import MD4, MDLM
+from tessella.prediction import Mean, kernel, posterior
+from tessella.process import absorbing, uniform
+from tessella.samplers import Ancestral, FirstHitting
+from tessella.schedule import CLEAN, PRIOR, Linear
+from worlds import L, V, all_processes, data_law, numbers, table
+
+D = torch.float64
+close = torch.testing.assert_close
+ALL = all_processes()
+
+
+# ---------------------------------------------------------------------------------- the space
+@pytest.mark.parametrize(("K", "length"), [(2, 1), (3, 2), (4, 3), (2, 5)])
+def test_index_is_the_row_of_states(K, length):
+    X = exact.states(K, length)
+    assert X.shape == (K**length, length)
+    assert torch.equal(exact.index(X, K), torch.arange(K**length))
+    assert len(X.unique(dim=0)) == len(X)
+
+
+def test_laws_embed_on_clean_sequences():
+    P, law = absorbing(V + 1, Linear(), mask=1), data_law()
+    whole, X = exact.embed(P, law, L), exact.states(V + 1, L)
+    assert (whole[(X == 1).any(-1)] == 0).all()
+    close(whole[(X != 1).all(-1)], law)
+    with pytest.raises(ValueError, match="9 sequences are clean"):
+        exact.embed(P, law[:4], L)
+
+
+def test_entropy():
+    close(exact.entropy(torch.tensor([0.5, 0.25, 0.25, 0.0], dtype=D)), torch.tensor(1.5 * math.log(2), dtype=D))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_marginal_is_the_sum_over_x_0(name):
+    P, length = ALL[name], 3
+    law = exact.embed(P, data_law(int(P.clean.sum()), length), length)
+    for s, t in ((CLEAN, 0.4), (0.2, 0.9), (0.3, PRIOR)):
+        Q, X = P.matrix(s, t), exact.states(P.K, length)
+        joint = torch.stack([Q[X[:, i]][:, X[:, i]] for i in range(length)]).prod(0)
+        close(exact.marginal(P, law, length, t, s), law @ joint, rtol=1e-12, atol=1e-15)
+
+
+# ---------------------------------------------------------------------------------- the exact denoiser
+@pytest.mark.parametrize("name", ALL)
+def test_denoiser_is_bayes_rule_for_three_positions(name):
+    P, length, t = ALL[name], 3, 0.6
+    law = data_law(int(P.clean.sum()), length)
+    p_0, X = exact.embed(P, law, length), exact.states(P.K, length)
+    Q = P.matrix(CLEAN, t)
+    for x_t in X[numbers(len(X)) < 0.2]:
+        joint = p_0 * torch.stack([Q[X[:, i], x_t[i]] for i in range(length)]).prod(0)
+        loo = [p_0 * torch.stack([Q[X[:, j], x_t[j]] for j in range(length) if j != i]).prod(0) for i in range(length)]
+        if joint.sum() == 0:
+            continue
+        each = lambda w: torch.stack([torch.zeros(P.K, dtype=D).index_add(0, X[:, i], w[i]) for i in range(length)])  # noqa: E731
+        mean = exact.Denoiser(P, law, length).predict(x_t[None], t).mu[0]
+        close(mean, maths.normalise(each([joint] * length)))
+        close(exact.Denoiser(P, law, length, "leave_one_out").predict(x_t[None], t).mu[0], maths.normalise(each(loo)))
+        score = exact.Denoiser(P, law, length, "score").predict(x_t[None], t).v[0]
+        p_t = exact.marginal(P, p_0, length, t)
+        for i, y in itertools.product(range(length), range(P.K)):
+            moved = x_t.clone()
+            moved[i] = y
+            close(score[i, y], p_t[exact.index(moved, P.K)] / p_t[exact.index(x_t, P.K)], rtol=1e-9, atol=1e-12)
+
+
+def test_denoiser_takes_a_time_for_each_position_and_asks_where_told():
+    P, law = absorbing(V + 1, Linear()), data_law()
+    denoiser, x_t = exact.Denoiser(P, law, L), torch.tensor([[V, 1], [2, V]])
+    t = torch.tensor([[0.5, CLEAN], [CLEAN, 0.5]], dtype=D)
+    mean = denoiser.predict(x_t, t)
+    joint = law.reshape(V, V)
+    close(mean.mu[0, 0, :V], joint[:, 1] / joint[:, 1].sum())
+    close(mean.mu[1, 1, :V], joint[2] / joint[2].sum())
+    some = denoiser.predict(x_t, t, at=x_t == V)
+    assert isinstance(some, Mean)
+    close(some.mu, mean.mu[x_t == V])
+
+
+# ---------------------------------------------------------------------------------- quadrature
+@pytest.mark.parametrize(
+    ("f", "value"),
+    [
+        (lambda t: torch.ones_like(t), 1.0),
+        (lambda t: t**7, 1 / 8),
+        (lambda t: t**-0.5, 2.0),  # a singular end
+        (lambda t: -t.log(), 1.0),
+        (lambda t: -(1 - t).clamp_min(1e-300).log(), 1.0),
+        (lambda t: 1 / (1e-3 + t), math.log(1001)),  # a steep one, as beta of loglinear at t = 1
+        (lambda t: 1 / (1e-3 + (1 - t)), math.log(1001)),
+    ],
+)
+def test_quadrature(f, value):
+    t, w = exact.quadrature()
+    assert ((t > 0) & (t < 1)).all()
+    assert float((w * f(t)).sum()) == pytest.approx(value, rel=1e-7)
+
+
+# ---------------------------------------------------------------------------------- the law of a sampler's code
+def mdlm(length=L):
+    return MDLM(table(V + 1, length), V, (length,))
+
+
+class Slow(MD4):
+    """Its network is told t itself: a table that varies over t as 1000 t would need far finer grids."""
+
+    def network_time(self, t):
+        return t
+
+
+def md4():
+    return Slow(table(V + 1, L, time=True), V, (L,), MD4.Config(eps=0.05))
+
+
+@torch.no_grad()
+def test_transitions_of_the_plain_step_are_the_product_of_its_kernels():
+    for method in (md4(), exact.Denoiser(uniform(V, Linear()), data_law(), L)):
+        X = exact.states(method.process.K, L)
+        sampler = Ancestral(choose=False)
+        state = sampler.init(method, X.shape)
+        state = type(state)(X, state.fixed, state.calls)
+        t, s = torch.full((len(X), 1), 0.8, dtype=D), torch.full((len(X), 1), 0.3, dtype=D)
+        each = kernel(method.predict(X, t), s)
+        expected = torch.stack([torch.kron(*each[n]) for n in range(len(X))])
+        close(exact.transition(sampler, method, state, t, s), expected)
+
+
+@torch.no_grad()
+def test_enumerated_laws_are_laws():
+    for sampler, method in ((Ancestral(), mdlm(3)), (Ancestral(choose=False), md4()), (FirstHitting(), mdlm())):
+        (length,) = method.shape
+        law = exact.sample_law(sampler, method, 3 if length == L else 1)
+        assert (law >= 0).all()
+        close(law.sum(), torch.ones((), dtype=D))
+
+
+@torch.no_grad()
+def test_a_script_counts_every_outcome_once():
+    """The probabilities of all scripts of a step with nested draws sum to one, and impossible outcomes have none."""
+    p = torch.tensor([0.3, 0.6], dtype=D)
+    total, seen = 0.0, {}
+    for a, b in itertools.product(itertools.product(range(2), repeat=2), itertools.product(range(3), repeat=2)):
+        script = exact.Script([a, b], 1)
+        coin = script.bernoulli(p[None])
+        law = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], dtype=D)[None].expand(1, 2, 3)
+        drawn = script.categorical(law[coin], coin)
+        total += float(script.probability)
+        key = (tuple(coin[0].tolist()), tuple(drawn.tolist()))
+        seen[key] = seen.get(key, 0.0) + float(script.probability)
+    assert total == pytest.approx(1.0)
+    assert seen[(True, True), (1, 2)] == pytest.approx(0.3 * 0.6 * 0.5 * 0.7)
+    assert seen[(True, False), (1,)] == pytest.approx(0.3 * 0.4 * 0.5)
+    assert seen[(False, False), ()] == pytest.approx(0.7 * 0.4)
+
+
+# ---------------------------------------------------------------------------------- likelihoods and bounds
+@torch.no_grad()
+@pytest.mark.parametrize("make", [mdlm, md4])
+def test_likelihood_of_the_T_step_model(make):
+    method = make()
+    X = exact.states(V, L)
+    for T in (1, 2, 6):
+        times = Ancestral().times(method, T)
+        log_p = exact.log_likelihood(method, times)
+        close(log_p.exp().sum(), torch.ones((), dtype=D))
+        bound = exact.step_bound(method, X, times)
+        assert (bound >= -log_p - 1e-12).all()
+        if T == 1:  # one step: all masks to clean, the bound is the likelihood
+            close(bound, -log_p)
+            p = posterior(method.predict(torch.full((1, L), V), 1.0))[0]
+            close(log_p, sum(p[i, X[:, i]].log() for i in range(L)))
+
+
+@torch.no_grad()
+def test_continuous_terms_are_the_limit_of_steps():
+    method, X = md4(), exact.states(V, L)
+    terms = exact.continuous_terms(method, X)
+    b = [exact.step_bound(method, X, Ancestral().times(method, T)) for T in (40, 80, 160)]
+    once = 2 * b[1] - b[0], 2 * b[2] - b[1]
+    close((4 * once[1] - once[0]) / 3, terms["diffusion"] + terms["reconstruction"] + terms["prior"], rtol=0, atol=1e-5)
+    assert torch.equal(terms["jump"], terms["prior"])  # an absorbing process starts at its prior
+
+
+@torch.no_grad()
+def test_any_order_by_hand():
+    method = mdlm()
+    ask = lambda *x: posterior(method.predict(torch.tensor([x]), 0.5))[0]  # noqa: E731
+    x = torch.tensor([[2, 0]])
+    start, first, second = ask(V, V), ask(2, V), ask(V, 0)
+    by_hand = -(start[0, 2] * first[1, 0]).log() / 2 - (start[1, 0] * second[0, 2]).log() / 2
+    close(exact.any_order(method, x)[0], by_hand)
