@@ -6,6 +6,7 @@ within a few ulps.)
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -148,10 +149,15 @@ def watch(
         fixed = _prompt(tokenizer, prompt, length)
     how = _sampler(sampler, temperature, top_p)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
-    times = [min(max(float(t), 0.0), 1.0) for t in how.times(method, steps).flatten()]
-    if times and max(times) == min(times):  # a mere counter
-        times = [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
-    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times)
+    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, _times(how, method, steps))
+
+
+def _times(how: Any, method: Any, steps: int) -> list[float]:
+    """The time of each frame, from 1 to 0; a sampler whose times are a mere counter is shown as if they were even."""
+    times = [float(t) for t in how.times(method, steps).flatten()]
+    if any(1 < t < math.inf for t in times):
+        return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
+    return [min(max(t, 0.0), 1.0) for t in times]
 
 
 def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times) -> Iterator[Frame]:

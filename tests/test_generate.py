@@ -1,0 +1,232 @@
+"""Texts depend on (seed, number) alone, what is given stays, and frames tell what happened."""
+
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import tessella
+from tessella import generate as g
+from tessella.data import tokenizer as tk
+from tessella.methods import build
+from tessella.nn import Net
+from tessella.samplers import State
+
+L = 24
+
+
+def model(tokenizer=None, name="mdlm", length=L):
+    torch.manual_seed(0)
+    tokenizer = tokenizer or tk.Characters(tk.TEXT8)
+    method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length))
+    with torch.no_grad():  # fresh weights give the uniform law: make it sharper, so that contexts matter
+        for p in method.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return SimpleNamespace(method=method, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    return tk.train_bpe(300, ["the value of the object is returned by the function " * 50])
+
+
+# -------------------------------------------------------------------------------------------------------- the numbers
+
+
+@pytest.mark.parametrize("name", ["mdlm", "md4"])
+@pytest.mark.parametrize("sampler", list(tessella.SAMPLERS))
+def test_a_text_does_not_depend_on_its_batch(name, sampler):
+    m = model(name=name)
+    whole = g.sample(m, count=5, steps=10, seed=7, sampler=sampler)
+    assert g.sample(m, count=5, steps=10, seed=7, sampler=sampler, batch=1) == whole
+    assert g.sample(m, count=5, steps=10, seed=7, sampler=sampler, batch=2) == whole
+    assert g.sample(m, count=3, steps=10, seed=7, sampler=sampler) == whole[:3]
+    assert g.sample(m, count=5, steps=10, seed=8, sampler=sampler) != whole
+    assert len(set(whole)) == 5
+
+
+def test_seeds_are_mixed_well():
+    seeds = {g.mix(a, b) for a in range(50) for b in range(50)}
+    assert len(seeds) == 2500
+    assert all(0 <= s < 2**63 for s in seeds)
+    assert g.mix(1, 23) != g.mix(12, 3)
+
+
+# --------------------------------------------------------------------------------------------------------- the frames
+
+
+@pytest.mark.parametrize("sampler", list(tessella.SAMPLERS))
+def test_frames_tell_what_happened(sampler):
+    m = model()
+    frames = list(g.watch(m, count=3, steps=12, sampler=sampler, prompt="the ", batch=2))
+    for batch in (frames[: len(frames) // 2], frames[len(frames) // 2 :]):
+        first, last = batch[0], batch[-1]
+        assert (first.step, first.t, last.step, last.t) == (0, 1.0, last.steps, 0.0)
+        assert [f.step for f in batch] == list(range(last.steps + 1))
+        assert all(a.t > b.t for a, b in itertools.pairwise(batch))
+        assert first.text == ["the " + "·" * (L - 4)] * len(first.text)
+        assert not first.new.any()
+        revealed = torch.stack([f.new for f in batch]).sum(0)
+        assert (revealed == (~first.fixed).long()).all()  # each token once, the given ones never
+        assert all("·" not in text and text.startswith("the ") for text in last.text)
+        assert (last.calls <= min(last.steps, L - 4)).all()
+        for f in batch:
+            assert sum(mark == "masked" for mark in f.marks(0)) == int(f.masked[0].sum())
+            assert f.marks(0)[:4] == ["given"] * 4
+    drawn = g.collect(iter(frames))
+    assert drawn.texts == g.sample(m, count=3, steps=12, sampler=sampler, prompt="the ")
+    assert drawn.idle == [drawn.steps - c for c in drawn.calls]
+
+
+def test_every_mark():
+    """0 a, 1 b, 2 the mask: also what only other processes and samplers do."""
+    before = torch.tensor([[2, 2, 0, 0, 0, 1]])
+    x = torch.tensor([[2, 0, 0, 1, 2, 1]])
+    state = State(x, torch.tensor([[False] * 5 + [True]]), torch.tensor([1]))
+    frame = g.Frame(state, 1, 2, 0.5, before, 0, 1, 0.1, tk.Characters("ab"), 2)
+    assert frame.marks(0) == ["masked", "new", "shown", "changed", "again", "given"]
+    assert replace(frame, mask=None).marks(0)[3] == "changed"
+
+
+def test_the_summary():
+    drawn = g.Drawn(["a" * 256] * 2, [[0] * 256] * 2, [63, 63], 64, 0.9)
+    assert str(drawn) == "2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)\n  569 tokens/s"
+    drawn = g.Drawn(["a"], [[0]], [1], 1, 0.9)
+    assert str(drawn).startswith("1 sample, 1 token, 0.9 s, 1 network call each (1 step, 0 idle)")
+    drawn = g.Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
+    assert "3 to 5 network calls each (8 steps, 3 to 5 idle)" in str(drawn)
+
+
+# ------------------------------------------------------------------------------------------------- prompts and lengths
+
+
+def test_greedy_is_temperature_zero():
+    m = model()
+    by_order = {
+        g.sample(m, seed=s, sampler="first_hitting", temperature=0.0, prompt="x" * (L - 1))[0] for s in range(4)
+    }
+    assert len(by_order) == 1
+
+
+def test_length():
+    assert [len(t) for t in g.sample(model(), count=2, length=9, steps=5)] == [9, 9]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (
+            {"prompt": "a" * 25},
+            "the prompt has 25 tokens, the model takes 24; shorten it, or use --length with a block sampler",
+        ),
+        ({"prompt": "café"}, "'é' at position 3 of the prompt is not in the model's vocabulary (a-z and space)"),
+        ({"count": 0}, "--count is 0; it must be 1 or more"),
+        ({"steps": 0}, "--steps is 0; it must be 1 or more"),
+        ({"length": 25}, "--length is 25, the model takes 24; use 24 or less"),
+        ({"temperature": float("nan")}, "--temperature is nan; it must be 0 or more"),
+        ({"top_p": 1.5}, "--top-p is 1.5; it must be above 0 and at most 1"),
+        ({"sampler": "euler"}, "unknown sampler 'euler'; (all: tessella list samplers)"),
+    ],
+)
+def test_wrong_input(how, message):
+    with pytest.raises(tessella.InputError) as error:
+        g.watch(model(), **how)  # at once, not at the first frame
+    assert str(error.value) == message
+
+
+# ------------------------------------------------------------------------------------------------------------- infill
+
+
+def test_infill_keeps_what_is_given():
+    m = model()
+    text = "the ____ of a __ is _"
+    for filled in g.infill(m, text, count=6, steps=8, seed=2):
+        assert len(filled) == len(text)
+        assert all(a in ("_", b) for a, b in zip(text, filled))
+        assert "_" not in filled
+    assert g.infill(m, text, count=2, seed=2) == g.infill(m, text, count=2, seed=2, batch=1)
+    assert "____" not in g.infill(m, "____")[0]
+
+
+def test_infill_is_the_beginning_of_a_text_of_the_models_length():
+    """The rest is free: the law is the model's own given the text, not that of a shorter text."""
+    m = model()
+    frames = []
+    g.fill(m, "ab_", see=frames.append, seed=1)
+    assert frames[0].x.shape == (1, L)
+    assert frames[0].fixed[0].tolist() == [True, True] + [False] * (L - 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (
+            "no gaps",
+            {},
+            "nothing to fill: no '_' in the text; mark each missing character with '_', or set --mask-token",
+        ),
+        ("a _ b", {"mask_token": "[M]"}, "nothing to fill: no '[M]' in the text; mark what is missing"),
+        ("a _ É", {}, "'É' at position 4 of the text is not in the model's vocabulary (a-z and space)"),
+        ("a" * 24 + "_", {}, "the text has 25 tokens, the model takes 24; shorten it"),
+    ],
+)
+def test_wrong_gaps(text, options, message):
+    with pytest.raises(tessella.InputError) as error:
+        g.infill(model(), text, **options)
+    assert str(error.value) == message
+
+
+def test_a_mask_token_of_ones_own():
+    filled = g.infill(model(), "the ?? of ??", mask_token="?")[0]
+    assert filled.startswith("the ")
+    assert filled[6:10] == " of "
+
+
+def test_gaps_of_other_tokenizers_are_tokens(bpe):
+    m = model(bpe)
+    with pytest.raises(tessella.InputError, match="is not by characters; set --mask-token '_'"):
+        g.infill(m, "the ____ is")
+    text = "the value [M][M] is returned"
+    gaps = g.gaps(bpe, text, L, "[M]")
+    assert gaps.parts == ["the value ", 2, " is returned"]
+    for filled in g.infill(m, text, mask_token="[M]", count=4, seed=1):
+        assert filled.startswith("the value ")
+        assert filled.endswith(" is returned")
+
+
+def test_bytes_fill_gaps_too():
+    m = model(tk.Bytes())
+    filled = g.infill(m, "é _ 網", seed=3)[0]
+    assert filled.startswith("é ")
+    assert filled.endswith(" 網")
+
+
+# ------------------------------------------------------------------------------------------------------ what is shown
+
+
+def test_pieces_join_to_the_text(bpe):
+    text = "the value of the naïve 網 object"
+    for tokenizer in (bpe, tk.Bytes(), tk.Characters(text)):
+        tokens = tokenizer.encode(text)
+        pieces = g.pieces(tokenizer, tokens)
+        assert len(pieces) == len(tokens)
+        assert "".join(pieces) == text
+
+
+def test_a_picture():
+    m = model()
+    frame = list(g.watch(m, count=2, steps=4, batch=1))[-1]
+    picture = g.picture(frame)
+    assert picture.head == "sample 2 of 2   step 4/4   t = 0.00"
+    assert "".join(picture.pieces) == frame.text[0]
+    assert picture.foot.startswith("4 network calls  ")
+    assert picture.foot.endswith(" tokens/s")
+
+
+def test_time_spent_looking_is_not_time_spent_sampling():
+    import time
+
+    drawn = g.collect(g.watch(model(), steps=4), lambda _: time.sleep(0.2))
+    assert drawn.seconds < 0.5
