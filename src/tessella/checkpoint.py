@@ -30,10 +30,13 @@ from .files import (
     header,
     is_full,
     load_tensors,
+    point,
     refuse_pickle,
+    remove,
     save_tensors,
     shown,
     size,
+    sweep,
     write_folder,
 )
 from .method import Method
@@ -163,6 +166,32 @@ def no_space(problem: OSError, path: Path, doing: str, needs: float, then: str) 
         path = path.parent
     free = size(shutil.disk_usage(path).free)
     return InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then}")
+
+
+# ---------------------------------------------------------------------------------------------------- a run's checkpoints
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint, by its name: `step-000500`."""
+    return int(folder.name.removeprefix("step-"))
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Keep the newest of a run's checkpoints, and the best one."""
+    there = sorted((p for p in folder.glob("step-*") if p.is_dir()), key=step_of)
+    pointed = {follow(folder / name) for name in ("last", "best")}
+    for old in there[:-keep]:
+        if old not in pointed:
+            remove(old)
+
+
+def tidy(folder: Path, step: int, best: Mapping[str, Any] | None) -> None:
+    """Repair what an interruption left: halves of checkpoints, later ones than `step`, a pointer that was yet to move."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    for newer in folder.glob("step-*"):
+        if step_of(newer) > step:
+            remove(newer)
+    if best is not None and (folder / f"step-{best['step']:06d}").is_dir():
+        point(folder / "best", f"step-{best['step']:06d}")
 
 
 # ---------------------------------------------------------------------------------------------------- reading

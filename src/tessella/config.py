@@ -270,7 +270,7 @@ def _section(value: Any, kind: Any, name: str, source: str) -> Any:
             raise InputError(f"'{source}' has {_said(value)} as '{name}'; it must be an object")
         _known(value, [f.name for f in dataclasses.fields(kind)], f"{name}.", source)
     try:
-        return _CONVERTER.structure(value, kind)
+        return _CONVERTER.structure(value, kind)  # pyright: ignore[reportArgumentType]
     except (cattrs.BaseValidationError, TypeError, ValueError, KeyError) as problem:
         where, leaf = _leaf(problem, name)
         if isinstance(leaf, InputError):

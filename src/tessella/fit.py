@@ -21,12 +21,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from . import files
-from .checkpoint import nbytes, no_space, write_model
+from .checkpoint import nbytes, no_space, step_of, write_model
 from .config import Config
 from .errors import InputError
-from .guard import Guard, cuda, number, precision, rate
+from .guard import Guard, cuda, precision, rate
 from .method import Batch, Method
-from .signals import ignore
+from .signals import worker
 from .stream import Dice, Stream
 
 
@@ -65,7 +65,7 @@ class Learner(lightning.LightningModule):
             batch_sampler=stream,
             collate_fn=type(self.rows).collate,
             num_workers=t.workers,
-            worker_init_fn=ignore,
+            worker_init_fn=worker,
             generator=torch.Generator().manual_seed(t.seed),  # else it would draw from the global one
         )
 
@@ -123,7 +123,9 @@ class Writer(CheckpointIO):
             files.write_folder(path, write)
         except OSError as problem:
             last = files.follow(Path(path).parent / "last")
-            then = f"step {number(last):,} is intact, free space and --resume" if last else "free space and start again"
+            then = (
+                f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
+            )
             raise no_space(
                 problem, Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), then
             ) from problem
@@ -235,8 +237,7 @@ def sharded_strategy(devices: int) -> Any:
 
         def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
             options = dcp.StateDictOptions(full_state_dict=True, cpu_offload=True)
-            return dcp.get_optimizer_state_dict(
-                self.model, getattr(optimizer, "_optimizer", optimizer), options=options
-            )  # pyright: ignore
+            inner = getattr(optimizer, "_optimizer", optimizer)
+            return dcp.get_optimizer_state_dict(self.model, inner, options=options)  # pyright: ignore[reportArgumentType]
 
     return Sharded(data_parallel_size=devices, tensor_parallel_size=1, save_distributed_checkpoint=False)

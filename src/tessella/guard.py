@@ -12,7 +12,7 @@ from lightning import Callback
 from torch import Tensor
 
 from . import files
-from .checkpoint import no_space, unit
+from .checkpoint import no_space, prune, tidy, unit
 from .config import Config
 from .data import Corpus
 from .ema import EMA
@@ -51,11 +51,6 @@ def precision(config: Config) -> str:
     if chosen != "auto":
         return chosen
     return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.hidden >= 256 else "float32"
-
-
-def number(folder: Path) -> int:
-    """The step of a checkpoint, by its name."""
-    return int(folder.name.removeprefix("step-"))
 
 
 class Guard(Callback):
@@ -122,7 +117,7 @@ class Guard(Callback):
         self.zero, self.world = trainer.is_global_zero, trainer.world_size
         self.journal = None
         if self.zero:
-            self.tidy()
+            tidy(self.checkpoints, self.step, self.best)
             self.journal = Journal(
                 self.folder, self.step, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
                 config={"run": self.config.run, "method": self.config.method},
@@ -226,6 +221,7 @@ class Guard(Callback):
         stop, minutes = self.agree(trainer)
         if last or better or stop or minutes or (t.save_every and self.step % t.save_every == 0):
             self.save(trainer, module, better)
+            stop = stop or (self.world == 1 and bool(self.signals.asked))  # it came while saving: no step more
         if stop or last:
             trainer.should_stop = True
 
@@ -339,25 +335,7 @@ class Guard(Callback):
             then = "free space and --resume"
             raise no_space(problem, self.checkpoints, f"saving step {self.step:,}", 4096, then) from problem
         self.saved, self.saved_at = self.step, time.monotonic()
-        self.prune()
-
-    def prune(self) -> None:
-        """Keep the newest checkpoints and the best one."""
-        there = sorted((p for p in self.checkpoints.glob("step-*") if p.is_dir()), key=number)
-        pointed = {files.follow(self.checkpoints / name) for name in ("last", "best")}
-        for old in there[: -self.train.keep]:
-            if old not in pointed:
-                files.remove(old)
-
-    def tidy(self) -> None:
-        """What an interruption left behind: halves of checkpoints, and checkpoints that nothing points to yet."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        files.sweep(self.checkpoints)
-        for newer in self.checkpoints.glob("step-*"):
-            if number(newer) > self.step:
-                files.remove(newer)
-        if self.best is not None and (self.checkpoints / f"step-{self.best['step']:06d}").is_dir():
-            files.point(self.checkpoints / "best", f"step-{self.best['step']:06d}")
+        prune(self.checkpoints, self.train.keep)
 
     def close(self) -> None:
         self.progress.close()

@@ -70,7 +70,7 @@ class Signals:
             raise Interrupted
 
 
-def ignore(worker: int = 0) -> None:
-    """In the processes that read data: a signal to the whole group is the trainer's business."""
-    for number in WATCHED:
-        signal.signal(number, signal.SIG_IGN)
+def worker(number: int = 0) -> None:
+    """In a process that reads data: Ctrl-C is for the trainer; SIGTERM ends it, as it does anything else."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

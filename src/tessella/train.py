@@ -159,10 +159,10 @@ def train(
     _split_batch(config.train, devices)
     if config.train.wandb:
         journal.require_wandb()
-    corpus = prepare(config.data, config.net.length)
+    corpus = prepare(config.data, config.net.length, progress=getattr(progress, "reading", None))
     _same_corpus(about, corpus)
     last = files.follow(folder / "checkpoints" / "last") if resume else None
-    step = _step(last)
+    step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and _settled(last):
         return _finished(folder, config, last, about)
 
@@ -189,9 +189,10 @@ def _run(method, corpus, config, about, folder, last, step, devices, rank, progr
     again = f"tessella train {config.method} --run {path(folder)} --resume"
     with journal.quiet(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
         from . import fit
+        from .guard import Diverged, Guard
 
         model = checkpoints.Model(method, corpus.tokenizer, config, about)
-        guard = fit.Guard(folder, method, corpus, config, model, progress, signals, step, again)
+        guard = Guard(folder, method, corpus, config, model, progress, signals, step, again)
         learner = fit.Learner(method, config, corpus.train, step, devices, config.train.strategy == "fsdp")
         method.train()
         writer = fit.Writer(corpus.tokenizer, config, about)
@@ -202,7 +203,7 @@ def _run(method, corpus, config, about, folder, last, step, devices, rank, progr
         except Exception as problem:
             if signals.asked and guard.saved == guard.step:  # e.g. the same signal has ended a process that reads data
                 _leave(progress, folder, again, signals, rank)
-            if not isinstance(problem, (guard.Diverged, InputError)) and files.follow(folder / "checkpoints" / "last"):
+            if not isinstance(problem, (Diverged, InputError)) and files.follow(folder / "checkpoints" / "last"):
                 progress.note(f"saved at step {count(guard.saved)}; go on: {again}")
             raise
         finally:
@@ -222,7 +223,7 @@ def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank:
     if rank and not signals.quit:
         raise SystemExit(0)
     last = files.follow(folder / "checkpoints" / "last")
-    step = _step(last) if last else None
+    step = checkpoints.step_of(last) if last else None
     if signals.quit:
         safe = f"step {count(step)} is safe on disk" if step is not None else "nothing is on disk yet"
         progress.note(f"quit without saving; {safe}")
@@ -254,11 +255,11 @@ def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool,
         raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
     if there and not overwrite:
         last = files.follow(folder / "checkpoints" / "last")
-        at = f" at step {_step(last):,}" if last else ""
+        at = f" at step {checkpoints.step_of(last):,}" if last else ""
         raise InputError(
             f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
         )
-    if not there and any(folder.iterdir()):
+    if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
         raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
     return None, {}
 
@@ -269,10 +270,6 @@ def _clear(folder: Path) -> None:
     for there in [*(folder / name for name in OURS), *events]:
         if there.exists() or there.is_symlink():
             files.remove(there)
-
-
-def _step(folder: Path | None) -> int:
-    return int(folder.name.removeprefix("step-")) if folder else 0
 
 
 def _state(folder: Path) -> dict[str, Any]:
@@ -295,8 +292,11 @@ def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
 
 
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
-    """Nothing is left to do."""
-    return _result(folder, config, about, _state(last))
+    """Nothing is left to do, but perhaps to tidy up."""
+    state = _state(last)
+    checkpoints.tidy(folder / "checkpoints", state["step"], state["best"])
+    checkpoints.prune(folder / "checkpoints", config.train.keep)
+    return _result(folder, config, about, state)
 
 
 def _result(folder, config, about, state, speed=None, peak=0) -> Run:

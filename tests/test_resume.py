@@ -1,0 +1,433 @@
+"""A run that is interrupted and resumed is, bit for bit, the run that was not: loss curve, validation, every weight.
+
+Each case interrupts a small run at a known moment, checks what is on the disk, resumes, and compares all that the unbroken
+run wrote: the columns of metrics.csv, the averaged weights, the weights, the optimizer's moments, the samples. Each case
+also says *which* step was resumed: an older checkpoint would give the same curve.
+
+The runs are processes of their own, forked from a server that has imported the trainer once.
+"""
+
+import contextlib
+import csv
+import json
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from tessella import Data, Net, Train, checkpoint, files
+from tessella.methods.mdlm import MDLM
+from tessella.train import Silent, train
+
+STEPS, ACCUMULATE, VALIDATE, SAVE = 8, 2, 4, 3
+TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """`what` happens at the `at`-th call (from 1) of `where`, on the ranks `on`.
+
+    A signal; "raise"; "full", a full disk; "group", SIGTERM to the data workers too.
+    """
+
+    where: str = ""  # loss, terms, write (of a file of tensors), point (of last), row (of the data)
+    at: int = 0
+    what: int | str = ""
+    on: tuple[int, ...] = (0, 1)
+
+
+class Trouble(RuntimeError):
+    """What goes wrong on purpose."""
+
+
+def _strike(moment: Moment, calls: list, where: str) -> None:
+    if moment.where != where or int(os.environ.get("LOCAL_RANK", 0)) not in moment.on:
+        return
+    calls.append(1)
+    if len(calls) != moment.at:
+        return
+    if moment.what == "raise":
+        raise Trouble(where)
+    if moment.what == "full":
+        raise OSError(28, "No space left on device")
+    if moment.what == "group":
+        return os.killpg(os.getpgrp(), signal.SIGTERM)
+    times = 2 if moment.what == -INT else 1
+    for _ in range(times):
+        os.kill(os.getpid(), abs(int(moment.what)))
+
+
+class Fragile(MDLM):
+    """MDLM that something happens to."""
+
+    name = "fragile"
+    moment, calls = Moment(), []
+
+    def loss(self, batch, generator=None):
+        value = super().loss(batch, generator)
+        _strike(self.moment, self.calls, "loss")
+        return value
+
+    def terms(self, batch, generator=None):
+        value = super().terms(batch, generator)
+        _strike(self.moment, self.calls, "terms")
+        return value
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.notes: list[str] = []
+        self.losses: list[float] = []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def step(self, step, loss, unit, tokens_per_second):
+        self.losses.append(loss)
+
+
+def tokens() -> torch.Tensor:
+    return torch.randint(0, 7, (150, 8), generator=torch.Generator().manual_seed(5))
+
+
+def settings(**more) -> Train:
+    usual = {
+        "steps": STEPS, "batch": 4, "accumulate": ACCUMULATE, "rate": 1e-2, "warmup": 2, "validate_every": VALIDATE,
+        "validate_rows": 4, "save_every": SAVE, "log_every": 1, "samples": 1, "sample_steps": 3, "ema": 0.9,
+        "tensorboard": False, "device": "cpu", "keep": 3, "seed": 1,
+    }  # fmt: skip
+    return Train(**(usual | more))
+
+
+def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
+    """One process: train, and write down how it ended."""
+    torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)  # of data workers; a child of the server would ask the server
+    if moment.what == "group":
+        os.setpgrp()
+    Fragile.moment, Fragile.calls = moment, []
+    for name in ("save_tensors", "point"):
+        plain, where = getattr(files, name), {"save_tensors": "write", "point": "point"}[name]
+
+        def broken(*args, _plain=plain, _where=where):
+            if _where == "write":
+                _plain(*args)  # what is interrupted is a folder that is half there
+            _strike(moment, Fragile.calls, _where)
+            if _where == "point":
+                _plain(*args)
+
+        for module in (files, checkpoint):
+            setattr(module, name, broken)
+    if moment.where == "row":
+        from tessella.data import Rows
+
+        get = Rows.__getitem__
+        Rows.__getitem__ = lambda rows, i: (_strike(moment, Fragile.calls, "row"), get(rows, i))[1]
+    notes, end = Notes(), "finished"
+    more = dict(more)
+    net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=more.pop("dropout", 0.1))
+    try:
+        train(
+            Fragile, data=Data.of(tokens(), vocabulary=7), net=net, train=settings(**more), run=folder, resume=resume,
+            progress=notes,
+        )  # fmt: skip
+    except SystemExit as problem:
+        end = f"exit {problem.code}"
+    except Exception as problem:
+        end = f"{type(problem).__name__}: {problem}"
+    rank = os.environ.get("LOCAL_RANK", "0")
+    text = json.dumps({"end": end, "notes": notes.notes, "losses": notes.losses})
+    (folder.parent / f"{folder.name}-{rank}.json").write_text(text)
+
+
+def _ranked(rank: int, world: int, port: int, *what) -> None:
+    os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "NODE_RANK": "0"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    attempt(*what)
+
+
+@pytest.fixture(scope="module")
+def server():
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lightning", "tessella.fit", "tessella.train", __name__])
+    return context
+
+
+def run(server, folder: Path, moment: Moment = Moment(), *, resume: bool = False, world: int = 1, **more) -> list[dict]:
+    """Run in `world` processes; how each ended ({} for one that was killed)."""
+    reports = [folder.parent / f"{folder.name}-{rank}.json" for rank in range(world)]
+    for report in reports:
+        report.unlink(missing_ok=True)
+    if world == 1:
+        processes = [server.Process(target=attempt, args=(folder, moment, resume, more))]
+    else:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        more = {"devices": world, "accumulate": 1} | more
+        processes = [
+            server.Process(target=_ranked, args=(rank, world, port, folder, moment, resume, more))
+            for rank in range(world)
+        ]
+    for process in processes:
+        process.start()
+    deadline = time.monotonic() + 60
+    for process in processes:
+        process.join(max(deadline - time.monotonic(), 0.1))
+    hung = [p for p in processes if p.is_alive()]
+    for process in hung:
+        process.kill()
+    assert not hung, "a process did not end"
+    return [json.loads(r.read_text()) if r.exists() else {} for r in reports]
+
+
+SAME = ("step", "epoch", "tokens", "loss", "rate", "gradient_norm", "validation", "validation_low", "validation_high")
+
+
+def curve(folder: Path) -> list[list[str]]:
+    with (folder / "metrics.csv").open() as file:
+        return [[row[name] for name in SAME] for row in csv.DictReader(file)]
+
+
+def assert_same(folder: Path, reference: Path) -> None:
+    """Everything that the run says is bit for bit what the unbroken one says."""
+    assert curve(folder) == curve(reference)
+    assert len(curve(folder)) == STEPS
+    a, b = (files.follow(f / "checkpoints" / "last") for f in (folder, reference))
+    assert a is not None
+    assert b is not None
+    assert a.name == b.name == f"step-{STEPS:06d}"
+    for name in ("model.safetensors", "training.safetensors"):
+        (x, _), (y, _) = files.load_tensors(a / name), files.load_tensors(b / name)
+        assert x.keys() == y.keys()
+        assert all(torch.equal(x[k], y[k]) for k in x), name
+    best = [files.follow(f / "checkpoints" / "best") for f in (folder, reference)]
+    assert None not in best
+    assert len({f.name for f in best if f}) == 1
+    written = sorted(p.name for p in (reference / "samples").iterdir())
+    assert sorted(p.name for p in (folder / "samples").iterdir()) == written
+    for name in written:
+        assert (folder / "samples" / name).read_bytes() == (reference / "samples" / name).read_bytes()
+    assert not [p for p in (folder / "checkpoints").iterdir() if p.name.startswith(".")]
+
+
+@pytest.fixture(scope="module")
+def reference(server, tmp_path_factory):
+    """The unbroken run: of one process in two parts, or of two processes."""
+    made: dict[int, Path] = {}
+
+    def of(world: int) -> Path:
+        if world not in made:
+            made[world] = tmp_path_factory.mktemp("reference") / "run"
+            assert run(server, made[world], world=world)[0]["end"] == "finished"
+        return made[world]
+
+    return of
+
+
+def saved_step(folder: Path) -> int:
+    last = files.follow(folder / "checkpoints" / "last")
+    return int(last.name.removeprefix("step-")) if last else 0
+
+
+def check(server, reference, folder: Path, moment: Moment, ends: str, resumed: int, world: int = 1, **more) -> None:
+    """Interrupt, look at the disk, resume, compare."""
+    first = run(server, folder, moment, world=world, **more)
+    assert first[0].get("end", "killed").startswith(ends), first
+    assert saved_step(folder) == resumed
+    second = run(server, folder, resume=True, world=world, **more)
+    assert [r["end"] for r in second] == ["finished"] + ["exit 0"] * (world - 1), second
+    told = next(n for n in second[0]["notes"] if n.startswith("resumed"))
+    assert told.startswith(f"resumed at step {resumed} of {STEPS}")
+    assert len(second[0]["losses"]) == STEPS - resumed
+    assert_same(folder, reference(world))
+
+
+# A step has two parts, so its parts are the calls 2 step - 1 and 2 step of `loss`. Validation: steps 4 and 8; saved: steps 3,
+# 4 (best), 6, ... A validation asks `terms` twice; tensors are written twice a checkpoint.
+ALONE = {
+    "killed within an accumulation": (Moment("loss", 10, KILL), "killed", 4),
+    "killed between two steps": (Moment("loss", 7, KILL), "killed", 3),
+    "killed in validation": (Moment("terms", 1, KILL), "killed", 3),
+    "killed while saving": (Moment("write", 5, KILL), "killed", 4),
+    "killed while saving the first": (Moment("write", 1, KILL), "killed", 0),
+    "killed before last points to it": (Moment("point", 4, KILL), "killed", 4),
+    "SIGTERM within an accumulation": (Moment("loss", 9, TERM), "exit 143", 5),
+    "SIGTERM in the last part": (Moment("loss", 10, TERM), "exit 143", 5),
+    "SIGTERM in validation": (Moment("terms", 1, TERM), "exit 143", 4),
+    "SIGTERM in the last validation": (Moment("terms", 3, TERM), "exit 143", 8),
+    "SIGTERM while saving": (Moment("write", 5, TERM), "exit 143", 6),
+    "Ctrl-C within an accumulation": (Moment("loss", 3, INT), "exit 130", 2),
+    "Ctrl-C twice": (Moment("loss", 9, -INT), "exit 130", 4),
+    "exception within an accumulation": (Moment("loss", 10, "raise"), "Trouble", 4),
+    "exception in the first part": (Moment("loss", 11, "raise"), "Trouble", 5),
+    "exception in validation": (Moment("terms", 1, "raise"), "Trouble", 4),
+    "exception in the last validation": (Moment("terms", 3, "raise"), "Trouble", 8),
+    "exception while saving": (Moment("write", 6, "raise"), "Trouble", 6),
+    "exception in the data": (Moment("row", 17, "raise"), "Trouble", 4),
+    "disk full while saving": (Moment("write", 5, "full"), "InputError: no space left while saving step 6 (needs", 4),
+}
+TOGETHER = {
+    "SIGTERM on rank 0": (Moment("loss", 5, TERM, (0,)), "exit 143", 5),
+    "SIGTERM on rank 1": (Moment("loss", 5, TERM, (1,)), "exit 143", 5),
+    "SIGTERM on both": (Moment("loss", 5, TERM), "exit 143", 5),
+    "SIGTERM in validation, which rank 0 does": (Moment("terms", 1, TERM, (0,)), "exit 143", 4),
+    "rank 1 killed": (Moment("loss", 6, KILL, (1,)), "", 5),
+    "both killed": (Moment("loss", 6, KILL), "killed", 4),
+    "exception on rank 1": (Moment("loss", 6, "raise", (1,)), "", 5),
+    "exception on rank 0": (Moment("loss", 6, "raise", (0,)), "Trouble", 5),
+    "exception in validation": (Moment("terms", 1, "raise", (0,)), "Trouble", 4),
+    "killed while saving": (Moment("write", 5, KILL, (0,)), "killed", 4),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_one_process(case, server, reference, tmp_path):
+    check(server, reference, tmp_path / "run", *ALONE[case])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "killed within an accumulation",
+        "SIGTERM within an accumulation",
+        "exception in validation",
+        "SIGTERM while saving",
+    ],
+)
+def test_two_workers(case, server, reference, tmp_path):
+    check(server, reference, tmp_path / "run", *ALONE[case], workers=2)
+
+
+def test_worker_fails(server, reference, tmp_path):
+    """An exception in a process that reads data: the steps before it are saved."""
+    folder = tmp_path / "run"
+    first = run(server, folder, Moment("row", 9, "raise"), workers=2)
+    assert first[0]["end"].startswith("Trouble")
+    step = saved_step(folder)
+    assert step > 0
+    assert run(server, folder, resume=True, workers=2)[0]["notes"][1].startswith(f"resumed at step {step} ")
+    assert_same(folder, reference(1))
+
+
+def test_signal_to_the_workers_too(server, reference, tmp_path):
+    """As a batch system sends it, or Ctrl-C: the data workers get it as well."""
+    folder = tmp_path / "run"
+    first = run(server, folder, Moment("loss", 9, "group"), workers=2)
+    assert first[0]["end"] == "exit 143"
+    step = saved_step(folder)
+    assert step in (4, 5)  # the step may need rows that a worker has not read
+    assert run(server, folder, resume=True, workers=2)[0]["notes"][1].startswith(f"resumed at step {step} ")
+    assert_same(folder, reference(1))
+
+
+@pytest.mark.parametrize("case", TOGETHER)
+def test_two_processes(case, server, reference, tmp_path):
+    check(server, reference, tmp_path / "run", *TOGETHER[case], world=2)
+
+
+def test_two_processes_have_the_gradient_of_one(server, tmp_path):
+    """On the same batch: one process at once, one process in two parts, two processes; to 1e-6."""
+    ways = {"once": {"accumulate": 1}, "parts": {"accumulate": 2}, "processes": {"world": 2}}
+    moments = {}
+    for name, how in ways.items():
+        run(server, tmp_path / name, steps=1, warmup=0, clip=0.0, dropout=0.0, validate_rows=2, samples=0, **how)
+        last = files.follow(tmp_path / name / "checkpoints" / "last")
+        assert last is not None
+        saved, _ = files.load_tensors(last / "training.safetensors")
+        moments[name] = {
+            k: v / (1 - 0.9) for k, v in saved.items() if k.endswith("exp_avg")
+        }  # after one step: the gradient
+    assert max(float(g.abs().max()) for g in moments["once"].values()) > 1e-2
+    for name in ("parts", "processes"):
+        assert moments[name].keys() == moments["once"].keys()
+        for key, gradient in moments["once"].items():
+            torch.testing.assert_close(moments[name][key], gradient, rtol=0, atol=1e-6)
+
+
+SCRIPT = """
+import sys, torch
+torch.set_num_threads(1)
+sys.path.insert(0, {tests!r})
+from test_resume import Fragile, Net, Notes, settings, tokens
+from tessella import Data
+from tessella.train import train
+
+class Show(Notes):
+    def note(self, text):
+        print(text, flush=True)
+    def step(self, step, loss, unit, speed):
+        print("step", step, flush=True)
+
+if __name__ == "__main__":
+    net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=0.1)
+    run = train(Fragile, data=Data.of(tokens(), vocabulary=7), net=net, run={folder!r}, progress=Show(),
+                train=settings(devices=2, accumulate=1, steps=100_000))
+    print("done", run.steps, flush=True)
+"""
+
+
+def _script(tmp_path: Path, folder: Path) -> subprocess.Popen:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder)))
+    environment = {k: v for k, v in os.environ.items() if k not in ("LOCAL_RANK", "WORLD_SIZE", "NODE_RANK")}
+    return subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    )
+
+
+def test_script_that_starts_its_own_processes(server, tmp_path):
+    """As a person has it: one command, which starts the second process; the signal reaches the first only."""
+    folder = tmp_path / "run"
+    first = _script(tmp_path, folder)
+    assert first.stdout is not None
+    seen = 0
+    for line in first.stdout:
+        if line.startswith("step"):
+            seen += 1
+            if seen == 3:
+                first.send_signal(signal.SIGTERM)
+        if line.startswith("stopped and saved"):
+            assert f"{saved_step(folder)}" in line
+    assert first.wait(60) == 143
+    assert 3 <= saved_step(folder) < 20
+    step = saved_step(folder)
+    again = run(server, folder, world=2, resume=True, steps=step + 3)
+    assert [r["end"] for r in again] == ["finished", "exit 0"]
+    assert len(again[0]["losses"]) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_random_moments(seed, server, reference, tmp_path):
+    """A signal from outside, at any moment at all, again and again until the run is through."""
+    dice = random.Random(seed)
+    folder, workers, resumed = tmp_path / "run", dice.choice([0, 2]), 0
+    for _ in range(60):
+        there = (folder / "config.json").exists()
+        process = server.Process(target=attempt, args=(folder, Moment(), there, {"workers": workers}))
+        report = tmp_path / "run-0.json"
+        report.unlink(missing_ok=True)
+        process.start()
+        process.join(0.1 + 0.4 * dice.random())
+        if process.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, dice.choice([KILL, TERM, INT]))
+        process.join(60)
+        assert not process.is_alive()
+        assert saved_step(folder) >= resumed
+        resumed = saved_step(folder)
+        if report.exists() and json.loads(report.read_text())["end"] == "finished":
+            break
+    else:
+        assert run(server, folder, resume=True, workers=workers)[0]["end"] == "finished"
+    assert_same(folder, reference(1))
