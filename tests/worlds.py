@@ -9,11 +9,15 @@ import math
 from collections.abc import Iterator
 
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from tessella.nn import Table
 from tessella.process import Mixture, Process, absorbing, uniform
 from tessella.schedule import PRIOR, Cosine, Linear, Polynomial
+
+settings.register_profile("tessella", deadline=None, derandomize=True)  # a busy machine is no failure; the same examples always
+settings.load_profile("tessella")
 
 V, L = 3, 2  # tokens and length of the enumerated space
 
