@@ -14,7 +14,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import cattrs
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
-from cattrs.strategies import configure_tagged_union
 
 from . import __version__
 from .data import Data
@@ -178,14 +177,25 @@ def _converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
 
     @converter.register_structure_hook_factory(_is_union_of_dataclasses)
-    def structure(kind: Any, converter: cattrs.Converter) -> Any:
-        configure_tagged_union(kind, converter, tag_name="kind")
-        return converter.get_structure_hook(kind, cache_result=False)
+    def structure(kind: Any) -> Any:
+        classes = {c.__name__: c for c in get_args(kind) if dataclasses.is_dataclass(c)}
+
+        def read(value: Any, _: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            if value.get("kind") not in classes:
+                raise _Wrong(f"is of kind {_said(value.get('kind'))}; it must be {_either(tuple(classes))}")
+            return converter.structure({k: v for k, v in value.items() if k != "kind"}, classes[value["kind"]])
+
+        return read
 
     @converter.register_unstructure_hook_factory(_is_union_of_dataclasses)
-    def unstructure(kind: Any, converter: cattrs.Converter) -> Any:
-        configure_tagged_union(kind, converter, tag_name="kind")
-        return converter.get_unstructure_hook(kind, cache_result=False)
+    def unstructure(kind: Any) -> Any:
+        def write(value: Any) -> Any:
+            plain = converter.unstructure(value, type(value))
+            return {"kind": type(value).__name__, **plain} if dataclasses.is_dataclass(value) else plain
+
+        return write
 
     return converter
 

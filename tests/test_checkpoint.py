@@ -1,0 +1,389 @@
+import json
+import math
+import os
+import pickle
+import resource
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from tessella import Config, Data, InputError, Net, Train, files, load
+from tessella.checkpoint import Model, prune, tidy
+from tessella.config import FORMAT
+from tessella.data.tokenizer import Characters, Integers
+from tessella.methods import METHODS, build
+from tessella.methods.mdlm import MDLM
+
+TINY = Net(layers=1, hidden=16, heads=2, length=8, condition=8)
+
+
+def model(method: str = "mdlm", size: int = 5, net=TINY) -> Model:
+    torch.manual_seed(0)
+    config = Config(method, METHODS[method].Config(), Data(), net, Train(), "runs/a")
+    made = build(method, size, net, config.options)
+    for p in made.parameters():
+        torch.nn.init.normal_(p)
+    return Model(made, Integers(size), config, {"step": 12})
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    x, y = a.state_dict(), b.state_dict()
+    return x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    return model().save(tmp_path / "model")
+
+
+# ---------------------------------------------------------------------------------------------------- there and back
+@pytest.mark.parametrize("method", METHODS)
+def test_round_trip(method, tmp_path):
+    one = model(method)
+    one.save(tmp_path / "out")
+    two = load(tmp_path / "out")
+    assert same(one.method, two.method)
+    assert (two.config, two.about, two.tokenizer.fingerprint) == (one.config, one.about, one.tokenizer.fingerprint)
+    assert not two.method.training
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    x = torch.randint(0, 6, (2, 8))
+    torch.testing.assert_close(one.method.network.features(x, *_time(one)), two.method.network.features(x, *_time(two)))
+
+
+def _time(model: Model) -> tuple:
+    return (torch.tensor([0.3, 0.6]),) if type(model.method).timed(model.config.options) else ()
+
+
+def test_loading_leaves_the_random_numbers_alone(saved):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    load(saved)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_saving_twice_replaces(saved):
+    other = model()
+    torch.nn.init.zeros_(next(other.method.parameters()))
+    other.save(saved)
+    assert same(load(saved).method, other.method)
+
+
+def test_save_keeps_what_is_not_a_model(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds something that is not a model; choose another folder"):
+        model().save(tmp_path / "notes")
+    assert (tmp_path / "notes" / "a.txt").read_text() == "mine"
+
+
+def test_text_and_unit():
+    m = model(size=3)
+    assert m.unit == "nats/token"
+    m.tokenizer = Characters("abc")
+    assert m.unit == "bits/char"
+    assert m.text(torch.tensor([[0, 1, 3], [2, 2, 2]])) == ["ab·", "ccc"]
+    assert m.text(torch.tensor([0, 1, 2])) == ["abc"]
+
+
+class Own(MDLM):
+    name = "own"
+
+
+class Mine(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = torch.nn.Embedding(6, 4), torch.nn.Linear(4, 6)
+
+    def features(self, x, time=None, **kw):
+        return self.embed(x)
+
+    def head(self, h):
+        return self.out(h)
+
+
+def test_own_classes_are_handed_over(tmp_path):
+    config = Config("own", Own.Config(), Data(), TINY, Train(), "", "Mine")
+    one = Model(build(Own, 5, Mine(), length=8), Integers(5), config)
+    one.save(tmp_path / "out")
+    with pytest.raises(InputError, match="'own' is not a method of Tessella; hand its class over"):
+        load(tmp_path / "out", net=Mine())
+    with pytest.raises(InputError, match=r"trained with an own network \(Mine\); hand it over"):
+        load(tmp_path / "out", method=Own)
+    two = load(tmp_path / "out", method=Own, net=Mine())
+    assert type(two.method) is Own
+    assert same(one.method, two.method)
+
+
+# ---------------------------------------------------------------------------------------------------- what is refused
+def fails(path, **how) -> str:
+    with pytest.raises(InputError) as caught:
+        load(path, **how)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 8, 100, 0.5, -1])
+def test_truncated(saved, keep, monkeypatch):
+    monkeypatch.chdir(saved)
+    file = saved / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(keep * len(whole)) if isinstance(keep, float) else keep])
+    have = file.stat().st_size
+    need = f"{len(whole):,}" if have >= 8 + struct.unpack("<Q", whole[:8])[0] else ""
+    message = fails(saved)
+    assert message.startswith(f"'model.safetensors' is truncated ({have:,} of {need}")
+    assert message.endswith(" bytes); copy or download it again")
+
+
+def test_newer_format(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    tensors, meta = files.load_tensors(saved / "model.safetensors")
+    files.save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
+    assert fails(saved) == (
+        f"'model.safetensors' was written by format {FORMAT + 1}, this is Tessella 0.1 (format {FORMAT}); "
+        "upgrade: pip install -U tessella"
+    )
+
+
+def test_keys(saved):
+    tensors, meta = files.load_tensors(saved / "model.safetensors")
+    rest = {k: v for k, v in tensors.items() if ".mlp.0." not in k}
+    files.save_tensors(saved / "model.safetensors", rest, meta)
+    assert fails(saved) == (
+        "checkpoint does not fit: 2 keys missing (network.blocks.0.mlp.0.weight, network.blocks.0.mlp.0.bias), "
+        "0 unexpected; config says 1 layers"
+    )
+    files.save_tensors(saved / "model.safetensors", tensors | {"extra": torch.zeros(1)}, meta)
+    assert "0 keys missing, 1 unexpected (extra)" in fails(saved)
+    name = "network.embedding.weight"
+    files.save_tensors(saved / "model.safetensors", tensors | {name: torch.zeros(2, 3)}, meta)
+    assert f"checkpoint does not fit: {name} is 2 x 3, the model has 6 x 16" in fails(saved)
+
+
+def test_wrong_files(saved, tmp_path):
+    (saved / "model.safetensors").write_bytes(struct.pack("<Q", 20) + b"not a header at all....")
+    assert "is not a safetensors file" in fails(saved)
+    (saved / "model.safetensors").unlink()
+    assert fails(saved).startswith("no file at '")
+    (saved / "config.json").write_text("{")
+    assert "is not JSON" in fails(saved)
+    (saved / "config.json").write_text('{"model_type": "bert"}')
+    assert "is not the config of a Tessella model" in fails(saved)
+    (saved / "config.json").unlink()
+    assert "holds no config.json" in fails(saved)
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    assert fails(tmp_path / "runs" / "frist") == (
+        f"no run or model at '{tmp_path}/runs/frist'; nearest in that folder: 'first'"
+    )
+
+
+class Evil:
+    def __init__(self, marker):
+        self.marker = marker
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.marker}",)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5, "zip", "legacy", "inside"])
+def test_pickles_are_refused_and_not_run(protocol, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    nest = {"epoch": 3, "state_dict": {"w": torch.zeros(2)}, "callbacks": [Evil(tmp_path / "run")]}
+    path = tmp_path / "last.ckpt"
+    if isinstance(protocol, int):
+        path.write_bytes(pickle.dumps(nest, protocol))
+    elif protocol == "inside":  # a pickle under the name of a safetensors file
+        model().save(tmp_path / "m")
+        torch.save(nest, tmp_path / "m" / "model.safetensors")
+        path = tmp_path / "m" / "model.safetensors"
+        assert (
+            fails(tmp_path / "m")
+            == "'m/model.safetensors' asks to run 'posix.system' when loaded; refused, nothing was run"
+        )
+    else:
+        torch.save(nest, path, _use_new_zipfile_serialization=protocol == "zip")
+    name = str(path.relative_to(tmp_path))
+    assert fails(path) == f"'{name}' asks to run 'posix.system' when loaded; refused, nothing was run"
+    assert not (tmp_path / "run").exists()
+
+
+def test_harmless_pickle_is_refused_too(tmp_path):
+    torch.save({"w": torch.zeros(2)}, tmp_path / "w.pt")
+    assert "asks to run 'torch._utils._rebuild_tensor_v2' when loaded; refused" in fails(tmp_path / "w.pt")
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps([1, 2]))
+    assert "is a pickle; refused" in fails(tmp_path / "plain.pt")
+    assert "w.pt' asks to run" in fails(tmp_path) or "plain.pt' is a pickle" in fails(tmp_path)
+
+
+def test_hub_errors(monkeypatch):
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    def answer(problem):
+        def download(*args, **kw):
+            raise problem
+
+        monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+
+    monkeypatch.chdir("/")
+    answer(errors.LocalEntryNotFoundError("no connection."))
+    assert fails("nobody/nothing") == (
+        "no folder at 'nobody/nothing', and the Hugging Face hub cannot be reached (no connection); "
+        "check the connection, or give a folder"
+    )
+    answer(errors.HFValidationError("x"))
+    assert fails("nobody/nothing") == (
+        "no folder at 'nobody/nothing' and no such model on the Hugging Face hub; give a run, a saved folder or a hub id"
+    )
+
+
+def test_from_the_hub(saved, monkeypatch):
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **kw: str(saved))
+    assert load("somebody/model").about["step"] == 12
+
+
+# ---------------------------------------------------------------------------------------------------- a run's folders
+def test_which_checkpoint_of_a_run(tmp_path):
+    run, points = tmp_path / "run", tmp_path / "run" / "checkpoints"
+    points.mkdir(parents=True)
+    assert "holds no checkpoint yet; continue it with --resume" in fails(run)
+    for step in (3, 6, 9):
+        one = model()
+        one.about["step"] = step
+        one.save(points / f"step-{step:06d}")
+    files.point(points / "last", "step-000009")
+    assert load(run).about["step"] == 9
+    files.point(points / "best", "step-000003")
+    assert load(run).about["step"] == 3
+    assert load(run, checkpoint="last").about["step"] == 9
+    assert load(run, checkpoint="step-000006").about["step"] == 6
+    assert load(points / "last").about["step"] == 9
+    assert "has no checkpoint 'frist', only best, last, step-000003" in fails(run, checkpoint="frist")
+    assert "is not a run" in fails(points / "step-000006", checkpoint="last")
+    prune(points, 1)
+    assert sorted(p.name for p in points.iterdir()) == ["best", "last", "step-000003", "step-000009"]
+    tidy(points, 5, {"step": 3})
+    assert sorted(p.name for p in points.iterdir() if p.is_dir()) == ["best", "step-000003"]
+
+
+def test_pointer_without_symbolic_links(tmp_path, monkeypatch):
+    def refuse(*args, **kw):
+        raise OSError(1, "a privilege is missing")
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        files.point(tmp_path / "last", name)
+        assert (tmp_path / "last").is_file()
+        assert files.follow(tmp_path / "last") == tmp_path / name
+    assert files.follow(tmp_path / "none") is None
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+@pytest.mark.parametrize("stage", ["write", "sync", "rename", "end"])
+def test_folder_is_whole_or_as_before(stage, tmp_path, monkeypatch):
+    def write(text):
+        def fill(folder: Path):
+            (folder / "a").write_text(text)
+            (folder / "b").write_text(text)
+            if text == "new" and stage == "write":
+                raise KeyboardInterrupt
+
+        return fill
+
+    target = tmp_path / "x"
+    files.write_folder(target, write("old"))
+    count = []
+
+    def trouble(*args):
+        count.append(1)
+        if len(count) == {"sync": 2, "end": 4}.get(stage, 0):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "sync", trouble)
+    if stage == "rename":
+        rename = Path.rename
+
+        def broken(self, to):
+            if self.name.endswith(".part"):
+                raise KeyboardInterrupt
+            return rename(self, to)
+
+        monkeypatch.setattr(Path, "rename", broken)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_folder(target, write("new"))
+    monkeypatch.undo()
+    found = {p.read_text() for p in target.iterdir()}
+    assert found == ({"new"} if stage == "end" else {"old"})
+    files.sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+def test_sweep_puts_back_what_was_moved_away(tmp_path):
+    """Killed between the two renames of a replacement: the old folder has its name again."""
+    (tmp_path / ".x.123.old").mkdir()
+    (tmp_path / ".x.123.part").mkdir()
+    files.sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.fixture
+def small_disk():
+    """Files may not grow beyond 3 kB: the system's own error, at whatever write it comes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk(saved, tmp_path, request):
+    before = {p.name: p.read_bytes() for p in saved.iterdir()}
+    request.getfixturevalue("small_disk")
+    other = model()
+    for target in (saved, tmp_path / "new"):
+        with pytest.raises(
+            InputError, match=r"no space left while saving '.*' \(needs 0.0 MB, .* free\); free space and"
+        ):
+            other.save(target)
+    assert {p.name: p.read_bytes() for p in saved.iterdir()} == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_full_device_is_recognised():
+    with pytest.raises(OSError, match="No space left") as caught:
+        Path("/dev/full").write_text("x")
+    assert files.is_full(caught.value)
+
+
+def test_any_state_comes_back():
+    """Integer keys, tuples, nests, empty things, and a dict that looks like our own words."""
+    state = {
+        "state": {0: {"step": torch.tensor(5.0), "m": torch.arange(6).reshape(2, 3).bfloat16()}, 1: {}},
+        "groups": [{"betas": (0.9, 0.99), "lr": 1e-3, "none": None, "flag": True, "params": [0, 1]}],
+        "tensor": {"tensor": "x"}, "tuple": {"tuple": 1}, "items": {"items": []}, "empty": (), "nan": math.inf,
+    }  # fmt: skip
+    tensors: dict[str, torch.Tensor] = {}
+    plain = json.loads(json.dumps(files.pack(state, tensors)))
+    back = files.unpack(plain, tensors)
+    assert torch.equal(back["state"][0].pop("m"), state["state"][0].pop("m"))
+    assert back == state
+    assert isinstance(back["groups"][0]["betas"], tuple)
+    with pytest.raises(TypeError, match=r"groups\.0 is a set"):
+        files.pack({"groups": [{1}]}, {})
+
+
+def test_tensors_that_share_memory(tmp_path):
+    a = torch.arange(6.0).reshape(2, 3)
+    files.save_tensors(tmp_path / "t", {"a": a, "same": a, "turned": a.T})
+    back, _ = files.load_tensors(tmp_path / "t")
+    assert torch.equal(back["same"], a)
+    assert torch.equal(back["turned"], a.T)
