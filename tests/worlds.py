@@ -16,7 +16,8 @@ from tessella.nn import Table
 from tessella.process import Mixture, Process, absorbing, uniform
 from tessella.schedule import PRIOR, Cosine, Linear, Polynomial
 
-settings.register_profile("tessella", deadline=None, derandomize=True)  # a busy machine is no failure; the same examples always
+# a busy machine is no failure; the same examples always
+settings.register_profile("tessella", deadline=None, derandomize=True)
 settings.load_profile("tessella")
 
 V, L = 3, 2  # tokens and length of the enumerated space
