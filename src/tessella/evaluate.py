@@ -297,7 +297,8 @@ def evaluate_rows(
         "estimator": estimator,
         "time": _time(method),
         "draws": draws,
-        "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread",
+        "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread over "
+        + ("times" if getattr(method, "time_conditioned", True) or getattr(method, "steps", 0) else "numbers of masks"),
         "network": dtype,
         "bound": "float64",
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
@@ -360,11 +361,7 @@ def _device(method: Method) -> torch.device:
 
 def _time(method: Method) -> str:
     steps = getattr(method, "steps", 0)
-    if steps:
-        return f"{steps} steps (stratified)"
-    if not getattr(method, "time_conditioned", True):
-        return "whole of t in [0, 1] (stratified by the number of masks)"
-    return "whole of t in [0, 1] (stratified)"
+    return f"{steps} steps (stratified)" if steps else "whole of t in [0, 1] (stratified)"
 
 
 def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:

@@ -135,9 +135,9 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
             ("data", Data, field(default=Data())),
             ("net", Net, field(default=Net())),
             ("train", Train, field(default=Train())),
-            ("run", str, field(default="")),
-            ("resume", bool, field(default=False)),
-            ("overwrite", bool, field(default=False)),
+            ("run", Annotated[str, tyro.conf.arg(help="the folder where everything goes")], field(default="")),
+            ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
+            ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
         ],
         frozen=True,
     )

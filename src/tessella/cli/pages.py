@@ -16,7 +16,7 @@ HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? tessella demo takes about 4 minutes."""
 
-TRAIN = """usage: tessella train METHOD [options]     all of them: tessella train mdlm --help
+TRAIN = """usage: tessella train METHOD [options]   all of them: tessella train mdlm --help
   METHOD                 mdlm md4, or file.py:Class for your own
   --data.name pydocs     text, text8, ... (tessella list data)
   --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256

@@ -1,5 +1,7 @@
 """How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
 
+import textwrap
+
 from ..evaluate import PROTOCOL, Result
 from ..terminal import columns, count, counted, parameters, percent, pm
 
@@ -37,17 +39,13 @@ def describe(result: Result) -> list[str]:
     if result.draws > 1:
         lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
-        lines.append(
-            f"    {percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"
-        )
+        text = f"{percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"
+        lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
     else:
         lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
-    said = [f"{p.get('name', PROTOCOL)}: " + ", ".join(str(p[k]) for k in ("packing", "separators", "time") if k in p)]
-    numeric = [f"network {p['network']}", f"bound {p['bound']}"] if "network" in p else []
-    said.append(
-        ", ".join([*numeric, f"{p['weights']} weights" if "weights" in p else "", f"seed {result.seed}"]).replace(
-            ", ,", ","
-        )
-    )
-    lines += ["", f"  protocol  {said[0]},", f"            {said[1]}"]
+    said = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
+    said += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
+    said += [f"{p['weights']} weights"] if "weights" in p else []
+    text = f"{p.get('name', PROTOCOL)}: {', '.join([*said, f'seed {result.seed}'])}"
+    lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
     return lines

@@ -1,0 +1,482 @@
+"""The command line: what is typed, what comes on which stream, with which exit code."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import tyro
+
+import tessella
+from tessella import cli
+from tessella.cli import options, pages
+from tessella.errors import InputError
+
+TEXT = "the value of the object is returned by the function and it is the name of a class "
+SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
+KEYS = [
+    "tessella",
+    "command",
+    "arguments",
+    "result",
+    "interval",
+    "unit",
+    "kind",
+    "protocol",
+    "seed",
+    "versions",
+    "seconds",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a text, and what `tessella train` said while it made runs/a there."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "notes.txt").write_text(TEXT * 600)
+    cache = tmp_path_factory.mktemp("cache")
+    environ = os.environ | {"TESSELLA_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    command = f"train mdlm --run runs/a --data.name text --data.path notes.txt {SMALL} --train.steps 6 --train.validate-every 3"
+    done = subprocess.run(
+        [sys.executable, "-m", "tessella", *shlex.split(command), "--seed", "5", "--json", "train.json"],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder, done, environ
+
+
+@pytest.fixture
+def run(place, monkeypatch, capsys):
+    """Run a command in that folder: (code, stdout, stderr)."""
+    folder, _, environ = place
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TESSELLA_CACHE", environ["TESSELLA_CACHE"])
+
+    def call(command: str):
+        code = cli.main(shlex.split(command))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+# ---------------------------------------------------------------------------------------------------------- at once
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["trian", "mdlm"], ["train", "--help"], []])
+def test_help_is_quick(words):
+    """Processor time of the whole process, best of 3: wall time is another matter on a busy machine."""
+    code = "import os,sys,subprocess as s;s.run(sys.argv[1:],stdout=-3,stderr=-3);t=os.times();print(t[2]+t[3])"
+    times = [
+        float(subprocess.check_output([sys.executable, "-c", code, sys.executable, "-m", "tessella", *words]))
+        for _ in range(3)
+    ]
+    assert min(times) < 0.3
+
+
+def test_help_fits_80_columns_and_names_every_command(capsys):
+    for text in (pages.HELP, pages.TRAIN):
+        assert all(len(line) <= 80 for line in text.splitlines())
+    named = re.findall(r"^  (\w+)  ", pages.HELP, re.M)
+    assert sorted(named) == sorted(cli.COMMANDS)
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"tessella {tessella.__version__}\n"
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert cli.main([command, "--help"]) == 0
+    captured = capsys.readouterr()
+    assert f"tessella {command}" in captured.out
+    assert captured.err == ""
+
+
+def test_the_help_of_a_method_is_grouped(capsys):
+    assert cli.main(["train", "mdlm", "--help"]) == 0
+    out = capsys.readouterr().out
+    for flag in ("--schedule", "--data.name", "--net.layers", "--train.steps", "--resume", "--run"):
+        assert flag in out
+    assert [g for g in re.findall(r"(\w+) options\b", out) if g in ("data", "net", "train")] == [
+        "data",
+        "net",
+        "train",
+    ]
+
+
+def test_the_train_page_tells_the_defaults():
+    from tessella.config import Train
+
+    for section, cls in (("net", tessella.Net), ("train", Train), ("data", tessella.Data)):
+        default = cls()
+        for name, value in re.findall(rf"--{section}\.(\w+) ([\w.-]+)", pages.TRAIN.partition("example")[0]):
+            assert type(getattr(default, name))(value) == getattr(default, name)
+
+
+# ------------------------------------------------------------------------------------------------------------ options
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    layers: int = 6
+    share: float = 0.5
+    betas: tuple[float, float] = (0.9, 0.99)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    schedule: Literal["linear", "cosine"] = "linear"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    own: Annotated[Own, tyro.conf.arg(name="")] = Own()
+    net: Inner = Inner()
+    what: Annotated[str, tyro.conf.Positional] = ""
+    top_p: float = 1.0
+    limit: int | None = None
+    shift: int = 0
+    resume: bool = False
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", Outer()),
+        ("x --schedule cosine --net.layers=3", Outer(Own("cosine"), Inner(3), "x")),
+        ("--net.betas 0.5 1e-3 x --top-p 0.5", Outer(net=Inner(betas=(0.5, 1e-3)), what="x", top_p=0.5)),
+        ("--top_p 0.5 --limit 3 --resume", Outer(top_p=0.5, limit=3, resume=True)),
+        ("--limit none --no-resume", Outer()),
+    ],
+)
+def test_options_are_the_dataclasses(words, expected):
+    if words == "--limit none --no-resume":
+        words = "--limit None --no-resume"
+    assert options.parse(Outer, words.split(), "try", most=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--net.layer 3", "unknown option '--net.layer' for try; did you mean '--net.layers'?"),
+        ("--layers 3", "unknown option '--layers' for try; did you mean '--net.layers'?"),
+        ("--schedul cosine", "unknown option '--schedul' for try; did you mean '--schedule'?"),
+        ("--zzz", "unknown option '--zzz' for try; see tessella try --help"),
+        ("-n 3", "unknown option '-n' for try; flags are whole words (all: tessella try --help)"),
+        ("--schedule cosin", "--schedule is 'cosin'; did you mean 'cosine'? it must be linear or cosine"),
+        ("--net.layers 0", "--net.layers is 0; it must be 1 or more"),
+        ("--net.layers -2", "--net.layers is -2; it must be 1 or more"),
+        ("--net.layers 2.5", "--net.layers is '2.5'; it must be a whole number of 1 or more"),
+        ("--shift -1", "--shift is -1; it must be 0 or more"),
+        ("--net.share much", "--net.share is 'much'; it must be a number"),
+        ("--net.betas 0.5", "--net.betas needs 2 values; see tessella try --help"),
+        ("--net.layers", "--net.layers needs a value; see tessella try --help"),
+        ("--net.layers --resume", "--net.layers needs a value; see tessella try --help"),
+        ("--no-shift", "unknown option '--no-shift' for try; did you mean '--shift'?"),
+        ("--resume=yes", "--resume takes no value; write --resume or --no-resume"),
+        ("a b", "'b' is one argument too many for try; see tessella try --help"),
+    ],
+)
+def test_wrong_options(words, message):
+    with pytest.raises(InputError) as error:
+        options.parse(Outer, words.split(), "try", most=1)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize("place_of_it", [0, 1, 2, 3])
+def test_the_options_of_every_command_stand_anywhere(place_of_it):
+    words = ["list", "data", "--seed=1"]
+    for extra, expected in (
+        (["--json", "-"], ("-", False, "auto")),
+        (["--json=a.json"], ("a.json", False, "auto")),
+        (["--quiet"], (None, True, "auto")),
+        (["--color", "never"], (None, False, "never")),
+    ):
+        found, rest = cli.everywhere([*words[:place_of_it], *extra, *words[place_of_it:]])
+        assert (found.json, found.quiet, found.color) == expected
+        assert rest == words
+
+
+# -------------------------------------------------------------------------------------------------------------- lists
+
+
+@pytest.mark.parametrize("what", pages.LISTS)
+def test_lists(what, run):
+    code, out, err = run(f"list {what}")
+    rows = out.splitlines()
+    assert (code, err) == (0, "")
+    assert all(len(line) <= 100 for line in rows)
+    names = [line.split()[0] for line in rows[1:]]
+    from tessella.data import DATASETS
+
+    assert names == list({"methods": tessella.METHODS, "samplers": tessella.SAMPLERS, "data": DATASETS}[what])
+    code, out, _ = run(f"list {what} --json -")
+    assert [row["name"] for row in json.loads(out)["result"]] == names
+
+
+def test_list_methods_is_the_table_of_the_readme(run):
+    _, out, _ = run("list methods")
+    assert out.splitlines()[0].split("  ")[0] == "name"
+    assert re.search(r"^mdlm  MDLM, arXiv 2406.07524  absorbing  mean +bound$", out, re.M)
+
+
+# -------------------------------------------------------------------------------------------------------------- train
+
+
+def test_train_says_what_it_does(place):
+    folder, done, _ = place
+    out = done.stdout.splitlines()
+    assert out[0].startswith("trained 6 steps in ")
+    assert re.fullmatch(r"  validation ≤ \d\.\d{3} ± \d\.\d{3} bits/char \(95%\)   best of 2, at step 6", out[1])
+    assert out[2] == "  runs/a   checkpoints: last, best   metrics.csv   report.html"
+    err = done.stderr.splitlines()
+    assert err[0].startswith("mdlm  ")
+    assert err[2].startswith("run   runs/a: ")
+    assert re.fullmatch(r"  step 3   validation ≤ .* bits/char \(95%\)   best", next(x for x in err if "step 3 " in x))
+    assert err[-3:] == ["Try next:", "  tessella evaluate runs/a", "  tessella sample runs/a --watch"]
+    assert "\x1b" not in done.stderr
+    assert not [line for line in err if "arning" in line]  # of other libraries
+    record = json.loads((folder / "train.json").read_text())
+    assert list(record) == KEYS
+    assert record["seed"] == 5  # --seed is the run's
+    assert record["interval"]["low"] < record["result"]["validation"] < record["interval"]["high"]
+
+
+def test_resume_takes_the_rest_from_the_run(run):
+    code, _, err = run("train mdlm --run runs/a --resume")
+    assert code == 0  # finished: nothing to do
+    code, _, err = run("train mdlm --run runs/a --resume --train.steps 8")
+    assert code == 0
+    assert "resumed at step 6 of 8" in err
+    assert "changed: --train.steps 8 (was 6)" in err
+
+
+OWN = """
+import tessella
+from tessella.methods import MDLM
+class Mine(MDLM):
+    name = "mine"
+"""
+
+
+def test_an_own_method_from_a_file(run, place):
+    Path("mine.py").write_text(OWN)
+    code, _, err = run(
+        f"train mine.py:Mine --run runs/mine --data.name text --data.path notes.txt {SMALL} --train.steps 2 --quiet"
+    )
+    assert (code, err) == (0, "")
+    code, out, _ = run("sample runs/mine --method mine.py:Mine --steps 2")
+    assert (code, len(out)) == (0, 33)
+    code, _, err = run("sample runs/mine --method mine.py:Mien")
+    assert err == "error: no method class 'Mien' in 'mine.py'; did you mean 'Mine'? (there: Mine)\n"
+    code, _, err = run("sample runs/mine")
+    assert code == 2
+
+
+# ----------------------------------------------------------------------------------------------------------- evaluate
+
+
+def test_evaluate(run):
+    code, out, _ = run("evaluate runs/a --draws 2 --json r.json")
+    assert code == 0
+    lines = out.splitlines()
+    assert re.fullmatch(r"mdlm, \d\.\dk parameters, step \d+ \(EMA\)", lines[0])
+    assert re.fullmatch(r"text test: [\d,]+ characters in \d+ sequences of 32", lines[1])
+    assert lines[3].split() == ["term", "nats/sequence", "bits/char"]
+    assert [line.split()[0] for line in lines[4:8]] == ["diffusion", "reconstruction", "prior", "total"]
+    terms = [float(line.split()[2]) for line in lines[4:8]]
+    assert sum(terms[:3]) == pytest.approx(terms[3], abs=0.002)
+    number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
+    assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", lines[9])
+    assert re.fullmatch(r"    \d+ sequences x 2 draws; \d+\.\d% of the variance lies between the texts,", lines[10])
+    assert lines[-2:] == [
+        "  written   runs/a/evaluate-text-test.json",
+        "  again     tessella evaluate --from runs/a/evaluate-text-test.json",
+    ]
+    assert all(len(line) <= 80 for line in lines)
+    written = json.loads(Path("runs/a/evaluate-text-test.json").read_text())
+    assert list(written) == KEYS
+    assert json.loads(Path("r.json").read_text()) == written
+    assert written["interval"]["low"] < written["result"]["value"] < written["interval"]["high"]
+    assert {"packing", "separators", "time", "draws", "network", "bound", "weights", "seed"} <= set(written["protocol"])
+
+
+def test_evaluate_again(run):
+    run("evaluate runs/a --draws 2 --seed 3")
+    file = "runs/a/evaluate-text-test.json"
+    before = Path(file).read_text()
+    code, out, err = run(f"evaluate --from {file}")
+    assert code == 0
+    assert err.endswith(f"note: {file} holds the same number\n")
+    assert Path(file).read_text() == before
+    code, shown, _ = run(f"evaluate --from {file} --show")
+    assert shown == out
+    code, _, err = run(f"evaluate --from {file} --seed 4")
+    assert re.search(rf"note: {file} holds ≤ ", err)
+
+
+def test_json_alone_on_stdout(run):
+    code, out, err = run("evaluate runs/a --limit 4 --draws 2 --json - --quiet")
+    assert (code, err) == (0, "")
+    assert list(json.loads(out)) == KEYS
+
+
+# ----------------------------------------------------------------------------------------------------- sample, infill
+
+
+def test_sample(run):
+    code, out, err = run('sample runs/a --count 3 --steps 16 --prompt "the " --seed 2')
+    texts = out.splitlines()
+    assert code == 0
+    assert [len(text) for text in texts] == [32] * 3
+    assert all(text.startswith("the ") for text in texts)
+    first, second = err.splitlines()
+    assert re.fullmatch(
+        r"3 samples, 96 tokens, .* s, \d+( to \d+)? network calls each \(16 steps, \d+( to \d+)? idle\)", first
+    )
+    assert re.fullmatch(r"  .* tokens/s", second)
+    code, out, err = run('sample runs/a --count 3 --steps 16 --prompt "the " --seed 2 --out x.jsonl --json s.json')
+    assert out == ""
+    assert err.endswith("written  x.jsonl\n")
+    rows = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in rows] == texts
+    assert [list(row) for row in rows] == [["text", "tokens", "seed", "calls", "prompt"]] * 3
+    assert json.loads(Path("s.json").read_text())["result"]["samples"] == rows
+
+
+def test_watch_in_a_pipe_prints_the_frames(run):
+    _, plain, _ = run("sample runs/a --count 2 --steps 3 --seed 2")
+    code, out, err = run("sample runs/a --count 2 --steps 3 --seed 2 --watch")
+    assert (code, out) == (0, plain)  # the finished text only
+    assert re.findall(r"^sample \d of 2   step \d/3   t = \d\.\d\d$", err, re.M) == [
+        f"sample {n} of 2   step {k}/3   t = {t}"
+        for n in (1, 2)
+        for k, t in enumerate(("1.00", "0.67", "0.33", "0.00"))
+    ]
+    assert "\x1b" not in err
+    assert "32 of 32 revealed" in err
+
+
+def test_infill(run):
+    text = "the val__ of t__ object"
+    code, out, err = run(f'infill runs/a "{text}" --count 2')
+    assert code == 0
+    assert all(re.fullmatch(text.replace("_", "."), line) for line in out.splitlines())
+    assert len(out.splitlines()) == 2
+    assert err.startswith("2 samples, 46 tokens, ")
+
+
+def test_quiet(run):
+    for command in ("sample runs/a --steps 2", "sample runs/a --steps 2 --watch", "evaluate runs/a --limit 4"):
+        code, out, err = run(f"{command} --quiet")
+        assert (code, err) == (0, "")
+        assert out
+
+
+# ----------------------------------------------------------------------------------------------------- report, verify
+
+
+def test_report(run):
+    code, out, err = run("report runs/a --out page.html")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"page\.html, .* [kM]B\n", out)
+    assert Path("page.html").read_text().startswith("<!doctype html>") or "<html" in Path("page.html").read_text()[:200]
+
+
+def test_verify(run):
+    code, out, _ = run("verify mdlm --only process.semigroup --json v.json")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("1 of 1 hold")
+    assert json.loads(Path("v.json").read_text())["result"]["ok"] is True
+
+
+def test_verify_fails_with_code_1(run, monkeypatch):
+    from tessella import verify
+
+    report = verify.verify("mdlm", only="process.semigroup")
+    rows = tuple(dataclasses.replace(row, ok=False) for row in report.rows)
+    monkeypatch.setattr(verify, "verify", lambda *_, **__: dataclasses.replace(report, rows=rows))
+    code, out, _ = run("verify mdlm")
+    assert code == 1
+    assert "FAIL" in out
+
+
+# ------------------------------------------------------------------------------------------------------ how it ends
+
+
+def start(place, command):
+    folder, _, environ = place
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tessella", *shlex.split(command)], cwd=folder, env=environ, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    process.stderr.readline()  # it is at work
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals(place, number, code):
+    process = start(place, "sample runs/a --steps 20000 --watch")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert out == ""
+    assert err.splitlines()[-1] == "stopped"
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_has_seen_enough(place):
+    folder, _, environ = place
+    command = f"{shlex.quote(sys.executable)} -m tessella list data | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=folder, env=environ, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("name ")
+
+
+def test_a_terminal_shows_something_within_a_second(place):
+    pty = pytest.importorskip("pty")
+    folder, _, environ = place
+    mine, theirs = pty.openpty()
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tessella", "sample", "runs/a", "--watch", "--steps", "4"], cwd=folder,
+        env=environ | {"TERM": "xterm-256color"}, stderr=theirs, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = os.read(mine, 1024)
+    first = time.perf_counter() - began
+    try:
+        while block := os.read(mine, 65536):
+            seen += block
+    except OSError:  # the other end is closed
+        pass
+    out, _ = process.communicate(timeout=60)
+    os.close(mine)
+    assert process.returncode == 0
+    assert first < 3  # 1 s by itself; tests run beside each other
+    assert b"loading" in seen
+    assert b"step 4/4" in seen
+    assert len(out.decode()) == 33
+
+
+def test_out_of_memory_says_what_to_lower(run, monkeypatch):
+    import torch
+
+    def collect(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
+
+    monkeypatch.setattr("tessella.generate.collect", collect)
+    code, _, err = run("sample runs/a")
+    assert code == 1
+    assert err.startswith("error: out of memory; lower ")
+    assert len(err.splitlines()) == 1
