@@ -1,0 +1,534 @@
+import csv
+import functools
+import json
+import math
+import operator
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import tessella
+from tessella import Data, InputError, Net, Train, files, load
+from tessella.ema import EMA
+from tessella.guard import Diverged, rate
+from tessella.methods.mdlm import MDLM
+from tessella.stream import Dice, Stream
+from tessella.train import Silent, describe, train
+
+NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
+
+
+def tokens(rows: int = 120, vocabulary: int = 7) -> torch.Tensor:
+    return torch.randint(0, vocabulary, (rows, 8), generator=torch.Generator().manual_seed(5))
+
+
+def data() -> Data:
+    return Data.of(tokens(), vocabulary=7)
+
+
+def settings(**more) -> Train:
+    usual = {
+        "steps": 4, "batch": 4, "rate": 1e-2, "warmup": 0, "validate_every": 2, "validate_rows": 4, "log_every": 1,
+        "samples": 1, "sample_steps": 3, "tensorboard": False, "device": "cpu",
+    }  # fmt: skip
+    return Train(**(usual | more))
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.notes: list[str] = []
+        self.steps: list[tuple] = []
+        self.validations: list[tuple] = []
+
+    def note(self, text):
+        self.notes += text.splitlines()
+
+    def step(self, *what):
+        self.steps.append(what)
+
+    def validated(self, *what):
+        self.validations.append(what)
+
+
+def go(folder, *, progress=None, method="mdlm", **more):
+    how = {k: more.pop(k) for k in ("resume", "overwrite", "options", "net", "data") if k in more}
+    how = {"data": data(), "net": NET} | how
+    return train(method, train=settings(**more), run=folder, progress=progress, **how)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+# ---------------------------------------------------------------------------------------------------- order and randomness
+@pytest.mark.parametrize("n", [3, 8, 13, 100])
+def test_each_epoch_has_each_row_once(n):
+    stream = [i for part in Stream(n, 0, 6, 0, 40, accumulate=2) for i in part]
+    assert len(stream) == 240
+    for epoch in range(240 // n):
+        assert sorted(stream[epoch * n : (epoch + 1) * n]) == list(range(n))
+    if n > 8:
+        assert stream[:n] != stream[n : 2 * n]
+        assert stream != [i for part in Stream(n, 1, 6, 0, 40, accumulate=2) for i in part]
+
+
+@pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (2, 1), (1, 2), (3, 2)])
+def test_parts_are_the_step(accumulate, world):
+    """However a step is split, it has the same rows in the same order; and it can begin anywhere."""
+    whole = list(Stream(50, 0, 12, 0, 9))
+    for start in (0, 5):
+        each = [list(Stream(50, 0, 12, start, 9, accumulate, rank, world)) for rank in range(world)]
+        assert all(len(e) == len(Stream(50, 0, 12, start, 9, accumulate)) for e in each)
+        for step in range(start, 9):
+            first = (step - start) * accumulate
+            parts = [each[rank][first + micro] for micro in range(accumulate) for rank in range(world)]
+            assert functools.reduce(operator.iadd, parts, []) == whole[step]
+
+
+def test_parts_draw_what_the_whole_draws():
+    from tessella.method import Batch
+    from tessella.methods import build
+
+    method = build("mdlm", 7, NET)
+    batch = tokens(8)
+    whole = method.loss(Batch(batch), Dice(3, 1, torch.device("cpu")).throw(5, 0))
+    dice = Dice(3, 4, torch.device("cpu"))
+    parts = [method.loss(Batch(batch[2 * p : 2 * p + 2]), dice.throw(5, p)) for p in range(4)]
+    torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-6, atol=1e-6)
+    other = method.loss(Batch(batch), Dice(3, 1, torch.device("cpu")).throw(6, 0))
+    assert not torch.allclose(other, whole)
+
+
+def test_rate():
+    t = Train(steps=110, warmup=10, rate=2.0)
+    assert [rate(t, s) for s in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
+    assert rate(t, 60) == pytest.approx(1.0)  # half of the cosine
+    assert rate(t, 110) == pytest.approx(0.0, abs=1e-12)
+    assert rate(t, 200) == pytest.approx(0.0, abs=1e-12)
+    constant = replace(t, decay="constant")
+    assert {rate(constant, s) for s in range(10, 300, 7)} == {2.0}
+
+
+# ---------------------------------------------------------------------------------------------------- averaging
+def test_average_is_the_recursion():
+    torch.manual_seed(0)
+    module = torch.nn.Linear(3, 2)
+    module.bias.requires_grad_(False)
+    ema, expected = EMA(module, 0.9), module.weight.detach().clone()
+    for step in range(1, 200):
+        with torch.no_grad():
+            module.weight.normal_()
+        ema.update(step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * module.weight
+    torch.testing.assert_close(ema.average["weight"], expected)
+    assert list(ema.average) == ["weight"]
+
+
+def test_swapping_is_undone_whatever_happens():
+    module = torch.nn.Linear(3, 2)
+    ema = EMA(module, 0.5)
+    with torch.no_grad():
+        module.weight.normal_()
+    before, where = module.weight.detach().clone(), module.weight.data_ptr()
+    with pytest.raises(KeyboardInterrupt), ema.swapped():
+        assert torch.equal(module.weight, ema.average["weight"])
+        raise KeyboardInterrupt
+    assert torch.equal(module.weight, before)
+    assert module.weight.data_ptr() == where
+    with EMA(module, 0.0).swapped():
+        assert torch.equal(module.weight, before)
+
+
+def test_what_is_kept_is_the_average(tmp_path):
+    """model.safetensors holds the average, training.safetensors the weights; without EMA they are one."""
+    for ema in (0.9, 0.0):
+        folder = tmp_path / str(ema)
+        go(folder, ema=ema)
+        last = files.follow(folder / "checkpoints" / "last")
+        assert last is not None
+        average, _ = files.load_tensors(last / "model.safetensors")
+        state, _ = files.load_tensors(last / "training.safetensors")
+        weights = {k.removeprefix("weights."): v for k, v in state.items() if k.startswith("weights.")}
+        assert bool(weights) == bool(ema)
+        assert not any(torch.equal(average[k], w) for k, w in weights.items())
+
+
+# ---------------------------------------------------------------------------------------------------- a run
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder, notes = tmp_path_factory.mktemp("runs") / "a", Notes()
+    return train("mdlm", data=data(), net=NET, train=settings(tensorboard=True), run=folder, progress=notes), notes
+
+
+def test_run_folder(finished):
+    run, notes = finished
+    names = {p.name for p in run.folder.iterdir() if not p.name.startswith("events")}
+    assert names == {"config.json", "metrics.csv", "checkpoints", "samples", "log.txt"}
+    assert list(run.folder.glob("events.out.tfevents.*"))
+    points = sorted(p.name for p in (run.folder / "checkpoints").iterdir())
+    assert {"best", "last", "step-000004"} <= set(points)
+    sample = json.loads((run.folder / "samples" / "step-000004.jsonl").read_text())
+    assert list(sample) == ["text", "tokens", "seed", "calls", "prompt"]
+    assert len(sample["tokens"]) == 8
+    plain = json.loads((run.folder / "config.json").read_text())
+    assert plain["about"]["data"]["sha256"]
+    assert plain["about"]["versions"]["torch"] == torch.__version__.partition("+")[0] or torch.__version__
+    assert [s[0] for s in notes.steps] == [1, 2, 3, 4]
+    assert [v[0] for v in notes.validations] == [2, 4]
+    assert notes.notes[0].startswith("mdlm ")
+    assert notes.notes[2].endswith(": validates every 2 steps, saves every 30 minutes")
+
+
+def test_metrics(finished):
+    run, _notes = finished
+    table = rows(run.folder)
+    assert [r["step"] for r in table] == ["1", "2", "3", "4"]
+    assert {r["unit"] for r in table} == {"nats/token"}
+    assert [bool(r["validation"]) for r in table] == [False, True, False, True]
+    assert [int(r["tokens"]) for r in table] == [32, 64, 96, 128]
+    assert [float(r["rate"]) for r in table] == [rate(run.config.train, s) for s in range(4)]
+    assert float(table[0]["loss"]) == pytest.approx(math.log(7), abs=0.5)
+    best = min((r for r in table if r["validation"]), key=lambda r: float(r["validation"]))
+    assert (run.best_step, run.validation.value) == (int(best["step"]), float(best["validation"]))
+    assert float(best["validation_low"]) < run.validation.value < float(best["validation_high"])
+
+
+def test_summary(finished):
+    run, _ = finished
+    first, second, third = describe(run)
+    assert first.startswith("trained 4 steps in ")
+    assert second == f"  validation {run.validation}   best of 2, at step {run.best_step}"
+    assert "checkpoints: last, best" in third
+
+
+def test_model_of_a_run(finished):
+    run, _ = finished
+    model = load(run.folder)
+    assert model.about["step"] == run.best_step
+    assert model.config == run.config
+    assert run.model.unit == "nats/token"
+
+
+def test_validation_is_evaluation(finished):
+    """What the run says of its last checkpoint is what `evaluate_rows` says of it."""
+    from tessella.data import prepare
+    from tessella.evaluate import evaluate_rows
+
+    run, _ = finished
+    model = load(run.folder, checkpoint="last")
+    rows_ = prepare(data(), 8).validation
+    result = evaluate_rows(model.method, rows_, draws=1, seed=0, limit=4)
+    assert result.value == pytest.approx(float(rows(run.folder)[-1]["validation"]), rel=1e-6)
+
+
+def test_nothing_is_random_but_the_seed(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        torch.manual_seed(hash(name) % 1000)
+        go(tmp_path / name, seed=seed)
+    losses = {n: [r["loss"] for r in rows(tmp_path / n)] for n in "abc"}
+    assert losses["a"] == losses["b"] != losses["c"]
+
+
+def test_parts_train_like_the_whole(tmp_path):
+    go(tmp_path / "a", accumulate=1)
+    go(tmp_path / "b", accumulate=4)
+    a, b = ([float(r["loss"]) for r in rows(tmp_path / n)] for n in "ab")
+    assert a == pytest.approx(b, abs=1e-6)
+
+
+def test_rows_stand_for_steps(tmp_path):
+    """A row is the mean since the row before; it also survives an interruption in between."""
+    go(tmp_path / "each", steps=6, validate_every=0)
+    go(tmp_path / "some", steps=6, validate_every=0, log_every=4)
+    each, some = rows(tmp_path / "each"), rows(tmp_path / "some")
+    assert [r["step"] for r in some] == ["4", "6"]
+    assert float(some[0]["loss"]) == pytest.approx(sum(float(r["loss"]) for r in each[:4]) / 4)
+    assert float(some[1]["loss"]) == pytest.approx(sum(float(r["loss"]) for r in each[4:]) / 2)
+
+
+class Flat(MDLM):
+    """A loss that is not a bound."""
+
+    name = "flat"
+    loss_is_bound = False
+
+    def loss(self, batch, generator=None):
+        return 0.5 * super().loss(batch, generator)
+
+
+def test_loss_that_is_no_bound_has_no_unit(tmp_path):
+    notes = Notes()
+    go(tmp_path / "a", method=Flat, progress=notes, steps=2)
+    assert {s[2] for s in notes.steps} == {None}
+    assert {r["unit"] for r in rows(tmp_path / "a")} == {""}
+    assert load(tmp_path / "a", method=Flat).method.name == "flat"
+
+
+def test_bits_per_character(tmp_path):
+    """Characters are told in bits: log2 V before anything is learnt."""
+    text = tmp_path / "a.txt"
+    text.write_text("".join("abcd"[i % 4] for i in torch.randint(0, 4, (4000,)).tolist()))
+    source = Data("text", path=str(text), cache=str(tmp_path / "cache"))
+    run = go(tmp_path / "run", data=source, rate=1e-6, steps=2)
+    assert rows(run.folder)[0]["unit"] == "bits/char"
+    assert float(rows(run.folder)[0]["loss"]) == pytest.approx(2.0, abs=0.3)
+    assert run.validation.unit == "bits/char"
+
+
+def test_padding_does_not_count(tmp_path):
+    """One document a row: losses are per token that counts."""
+    text = tmp_path / "a.txt"
+    text.write_text("\n".join(["ab", "ba", "abab"] * 60))
+    source = Data("text", path=str(text), cache=str(tmp_path / "cache"), pack="document")
+    run = go(tmp_path / "run", data=source, rate=1e-6, steps=2, batch=32)
+    per_character = float(rows(run.folder)[0]["loss"])
+    assert per_character == pytest.approx(math.log2(run.model.tokenizer.size), abs=0.5)
+
+
+@pytest.mark.parametrize("choice", [{"precision": "bfloat16"}, {"decay": "constant"}, {"clip": 0.0}])
+def test_choices(choice, tmp_path):
+    run = go(tmp_path / "a", **choice)
+    assert math.isfinite(run.validation.value)
+
+
+@pytest.mark.long
+def test_compiled(tmp_path):
+    run = go(tmp_path / "a", compile=True)
+    plain = go(tmp_path / "b")
+    assert run.validation.value == pytest.approx(plain.validation.value, abs=1e-3)
+
+
+class Mine(torch.nn.Module):
+    length = 8
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8)
+
+    def features(self, x, time=None, **kw):
+        return self.embed(x)
+
+    def head(self, h):
+        return self.out(h)
+
+
+def test_own_network(tmp_path):
+    run = go(tmp_path / "a", net=Mine())
+    assert load(run.folder, net=Mine()).config.network == "Mine"
+    again = train("mdlm", data=data(), net=Mine(), train=settings(steps=6), run=run.folder, resume=True)
+    assert again.steps == 6
+    with pytest.raises(InputError, match="the run has an own network \\(Mine\\); hand it over"):
+        train("mdlm", data=data(), run=run.folder, resume=True)
+
+
+def test_keeps_the_last_and_the_best(tmp_path):
+    run = go(tmp_path / "a", steps=9, save_every=1, validate_every=1, keep=2)
+    there = {p.name for p in (run.folder / "checkpoints").iterdir()}
+    assert there == {"best", "last", "step-000008", "step-000009", f"step-{run.best_step:06d}"}
+
+
+def test_saves_by_the_minute(tmp_path, monkeypatch):
+    saved = []
+    point = files.point
+    monkeypatch.setattr(files, "point", lambda link, name: (saved.append((link.name, name)), point(link, name)))
+    go(tmp_path / "a", validate_every=0, save_minutes=1e-9)
+    assert [name for link, name in saved if link == "last"] == [f"step-00000{i}" for i in (1, 2, 3, 4)]
+
+
+def test_callable_module(tmp_path):
+    run = tessella.train("mdlm", data=data(), net=NET, train=settings(steps=1), run=tmp_path / "a")
+    assert run.steps == 1
+
+
+# ---------------------------------------------------------------------------------------------------- going on
+def test_only_some_choices_may_change(finished, tmp_path):
+    run, _ = finished
+    with pytest.raises(InputError) as caught:
+        train("mdlm", data=data(), net=replace(NET, layers=2), run=run.folder, resume=True)
+    assert str(caught.value) == "--resume with --net.layers 2, but the run has 1; drop the flag, or use a new --run"
+    for wrong in ({"batch": 8}, {"seed": 3}, {"ema": 0.5}, {"betas": (0.5, 0.5)}):
+        with pytest.raises(InputError, match=r"^--resume with --train\."):
+            train("mdlm", data=data(), train=settings(**wrong), run=run.folder, resume=True)
+    with pytest.raises(InputError, match="--resume with --schedule cosine, but the run has loglinear"):
+        train("mdlm", data=data(), options=MDLM.Config(schedule="cosine"), run=run.folder, resume=True)
+    with pytest.raises(InputError, match="--resume with method md4, but the run has mdlm"):
+        train("md4", data=data(), run=run.folder, resume=True)
+    with pytest.raises(InputError, match="the data has changed since the run began"):
+        train("mdlm", data=Data.of(tokens() * 0, vocabulary=7), run=run.folder, resume=True)
+
+
+def test_changes_are_recorded(tmp_path):
+    go(tmp_path / "a")
+    notes = Notes()
+    more = settings(steps=6, rate=1e-3, log_every=2, tensorboard=False)
+    run = train("mdlm", data=data(), train=more, run=tmp_path / "a", resume=True, progress=notes)
+    assert run.steps == 6
+    assert run.config.train == more
+    plain = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert plain["about"]["changes"] == [
+        {"step": 4, "train.steps": [4, 6], "train.rate": [1e-2, 1e-3], "train.log_every": [1, 2]}
+    ]
+    assert plain["train"]["steps"] == 6
+    assert "  changed: --train.rate 0.001 (was 0.01)" in notes.notes
+    assert not any("same numbers as unbroken" in n for n in notes.notes)
+    assert float(rows(tmp_path / "a")[-1]["rate"]) == rate(more, 5)
+
+
+def test_going_on_with_a_finished_run_does_nothing(finished):
+    run, _ = finished
+    before = {p: p.stat().st_mtime_ns for p in run.folder.rglob("*") if p.is_file()}
+    again = train("mdlm", data=data(), run=run.folder, resume=True)
+    assert (again.validation.value, again.best_step, again.steps) == (run.validation.value, run.best_step, 4)
+    assert {p: p.stat().st_mtime_ns for p in run.folder.rglob("*") if p.is_file()} == before
+
+
+# ---------------------------------------------------------------------------------------------------- wrong input
+def refused(folder, **how) -> str:
+    """The sentence; and nothing was written."""
+    before = sorted(folder.parent.rglob("*"))
+    with pytest.raises(InputError) as caught:
+        go(folder, **how)
+    assert sorted(folder.parent.rglob("*")) == before
+    return str(caught.value)
+
+
+def test_folder_in_use(finished, tmp_path, monkeypatch):
+    run, _ = finished
+    monkeypatch.chdir(run.folder.parent)
+    message = "'a' holds a run at step 4; add --resume to continue it or --overwrite to replace it"
+    assert refused(run.folder) == message
+    assert "both given" in refused(run.folder, resume=True, overwrite=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    assert refused(tmp_path / "mine").endswith("holds something that is not a run; choose another --run")
+    assert refused(tmp_path / "mine", overwrite=True).endswith(
+        "holds something that is not a run; choose another --run"
+    )
+    assert refused(tmp_path / "mine" / "thesis.tex").endswith("is a file; give --run a folder")
+    assert refused(tmp_path / "none", resume=True).endswith("to resume; drop --resume to start one")
+
+
+def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
+    go(tmp_path / "a", steps=3)
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    (tmp_path / "a" / "report.html").write_text("old")
+    go(tmp_path / "a", steps=2, overwrite=True)
+    assert [r["step"] for r in rows(tmp_path / "a")] == ["1", "2"]
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "a" / "report.html").exists()
+    assert not (tmp_path / "a" / "checkpoints" / "step-000003").exists()
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: tessella list methods)"),
+        ({"batch": 5, "accumulate": 2},
+         "--train.batch 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),
+        ({"strategy": "fsdp"}, "--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp"),
+        ({"net": Net(layers=1, hidden=16, heads=2, length=16)},
+         "the tokens come in rows of 8, the network takes 16; use --net.length 8"),
+    ],
+)  # fmt: skip
+def test_wrong_input(how, message, tmp_path):
+    assert refused(tmp_path / "a", **how) == message
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu(tmp_path):
+    assert "this machine has no GPU that torch can use" in refused(tmp_path / "a", device="cuda")
+
+
+def test_wandb_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert refused(tmp_path / "a", wandb="project") == "--train.wandb needs 'wandb'; pip install 'tessella[wandb]'"
+
+
+# ---------------------------------------------------------------------------------------------------- when it goes wrong
+class Breaks(MDLM):
+    """A loss that grows, and is not finite at the third step."""
+
+    name = "breaks"
+    wrong, growth, calls = math.nan, 1.0, 0
+
+    def loss(self, batch, generator=None):
+        type(self).calls += 1
+        return super().loss(batch, generator) * (self.wrong if self.calls == 3 else self.growth**self.calls)
+
+
+@pytest.mark.parametrize(("wrong", "word", "growth"), [(math.nan, "NaN", 1.0), (math.inf, "infinite", 30.0)])
+def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Breaks.calls, Breaks.wrong, Breaks.growth = 0, wrong, growth
+    with pytest.raises(Diverged) as caught:
+        go(Path("runs/a"), method=Breaks, clip=0.0, precision="bfloat16")
+    first, safe, head, rate_, clip, precision, on = str(caught.value).splitlines()
+    assert first.startswith(f"loss is {word} at step 3; last finite loss ")
+    assert first.endswith(" nats/token at 2")
+    assert safe == "  last good checkpoint: runs/a/checkpoints/step-000002 (kept)"
+    assert head == "  likely causes, likeliest first"
+    assert ("gradient norm rose" in rate_) == (growth > 1)
+    assert rate_.split()[-4:] == ["--train.rate", "0.003", "(now", "0.01)"]
+    assert clip.split() == ["no", "clipping", "--train.clip", "1"]
+    assert precision.split() == ["bfloat16", "at", "hidden", "16", "--train.precision", "float32"]
+    assert len({line.index("--train") for line in (rate_, clip, precision)}) == 1
+    assert on == "  go on: tessella train breaks --run runs/a --resume --train.rate 0.003"
+    assert Path("runs/a/checkpoints/last").resolve().name == "step-000002"
+    Breaks.calls, Breaks.growth = 10, 1.0
+    calmer = settings(clip=0.0, precision="bfloat16", rate=0.003)
+    assert train(Breaks, data=data(), train=calmer, run="runs/a", resume=True).steps == 4
+
+
+class Full(Silent):
+    """The disk is full from a step on: files may not grow beyond 4 kB."""
+
+    def __init__(self, at: int):
+        self.at = at
+
+    def step(self, step, loss, unit, tokens_per_second):
+        if step == self.at:
+            _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
+
+
+def test_disk_full_while_saving(tmp_path, monkeypatch):
+    """The system's own error; the last checkpoint is whole, nothing half is left, and the run goes on."""
+    monkeypatch.chdir(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(InputError) as caught:
+            go(Path("a"), progress=Full(3), save_every=2, validate_every=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    message = str(caught.value)
+    assert message.startswith("no space left while saving step 4 (needs 0.1 MB, ")
+    assert message.endswith(" free); step 2 is intact, free space and --resume")
+    assert sorted(p.name for p in Path("a/checkpoints").iterdir()) == ["last", "step-000002"]
+    assert load("a").about["step"] == 2
+    notes = Notes()
+    run = train("mdlm", data=data(), run="a", resume=True, progress=notes)
+    assert any(n.startswith("resumed at step 2 of 4") for n in notes.notes)
+    assert run.steps == 4
+
+
+def test_libraries_are_held_back(tmp_path, capfd):
+    import warnings
+
+    class Warns(MDLM):
+        name = "warns"
+
+        def loss(self, batch, generator=None):
+            warnings.warn("a library says so", UserWarning, stacklevel=1)
+            return super().loss(batch, generator)
+
+    go(tmp_path / "a", method=Warns, steps=1)
+    out, err = capfd.readouterr()
+    assert out == err == ""
+    assert "a library says so" in (tmp_path / "a" / "log.txt").read_text()
