@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 128  # rows whose logits exist at one time
+CHUNK = 128  # rows whose logits exist at one time in float32
+CHUNK_GPU = 1024  # the same where launching a kernel costs more than memory
 LARGE = 1 << 22  # N * K from which the logits are taken in chunks
 
 
@@ -79,44 +80,50 @@ class _Chunked(torch.autograd.Function):
 
 
 def _sweep(h, W, b, target, weight, exclude, compute, needed):
-    """nll (N,), unweighted, and the gradients of sum(weight * nll) for h, W, b where `needed`, else None."""
+    """nll (N,), unweighted, and the gradients of sum(weight * nll) for h, W, b where `needed`, else None.
+
+    With p the softmax and y the one-hot target, G = p - y: dh = w (G W), dW = G' (w h), db = G' w.
+    """
     N, K = len(h), len(W)
     full = torch.promote_types(compute, torch.float32)
+    low = compute != full
+    empty = torch.empty if N else torch.zeros
     nll = torch.empty(N, dtype=full, device=h.device)
     dh = torch.empty_like(h, dtype=full) if needed[0] else None
-    dW = torch.zeros_like(W, dtype=full) if needed[1] else None
+    dW = empty(W.shape, dtype=full, device=h.device) if needed[1] else None
     db = torch.zeros_like(b, dtype=full) if needed[2] and b is not None else None
-    h_, W_ = h.to(compute), W.to(compute)
-    logits = torch.empty(min(N, CHUNK), K, dtype=full, device=h.device)
-    for start in range(0, N, CHUNK):
-        i = slice(start, min(start + CHUNK, N))
-        z, y = logits[: i.stop - start], target[i, None]
-        if compute == full:
-            torch.mm(h_[i], W_.T, out=z)
+    w = torch.ones_like(nll) if weight is None else weight.to(full)
+    h_, wh, W_ = h.to(compute), (w[:, None] * h).to(compute), W.to(compute)
+    rows = CHUNK if h.device.type == "cpu" else CHUNK_GPU
+    group = 4 * rows if low else rows  # bfloat16 products are rounded once a group, and added in float32
+    logits = torch.empty(min(N, group), K, dtype=compute, device=h.device)
+    scratch = torch.empty(min(N, rows), K, dtype=full, device=h.device) if low else logits
+    product = torch.empty(W.shape, dtype=compute, device=h.device) if low and dW is not None else None
+    for start in range(0, N, group):
+        i = slice(start, min(start + group, N))
+        G = logits[: i.stop - start]
+        if b is None:
+            torch.mm(h_[i], W_.T, out=G)
         else:
-            z.copy_(h_[i] @ W_.T)
-        if b is not None:
-            z += b
+            torch.addmm(b.to(compute), h_[i], W_.T, out=G)
         if exclude is not None:
-            z[:, exclude] = -torch.inf
-        top = z.amax(-1, keepdim=True)
-        picked = z.gather(1, y) - top
-        z.sub_(top).exp_()
-        total = z.sum(-1, keepdim=True)
-        nll[i] = (total.log() - picked)[:, 0]
-        if not any(needed):
-            continue
-        scale = 1 / total if weight is None else weight[i, None] / total
-        z *= scale
-        z.scatter_add_(1, y, -(torch.ones_like(scale) if weight is None else weight[i, None].to(full)))
-        g = z.to(compute)
+            G[:, exclude] = -torch.inf
+        for part, j in zip(G.split(rows), range(start, i.stop, rows)):
+            j = slice(j, j + len(part))
+            p = scratch[: len(part)].copy_(part) if low else part
+            top, picked = p.amax(-1), p.gather(1, target[j, None])[:, 0]
+            torch.softmax(p, -1, out=p)
+            nll[j] = top - p.amax(-1).log() - picked  # the largest p is 1 / sum exp(z - top)
+            p.scatter_add_(1, target[j, None], -torch.ones_like(p[:, :1]))
+            if db is not None:
+                db.addmv_(p.T, w[j])
+            if low:
+                part.copy_(p)
         if dh is not None:
-            dh[i] = g @ W_
-        if dW is not None:
-            if compute == full:
-                dW.addmm_(g.T, h_[i])
-            else:
-                dW += g.T @ h_[i]
-        if db is not None:
-            db += z.sum(0)
+            dh[i] = (G @ W_) * w[i, None]
+        if product is not None:
+            torch.mm(G.T, wh[i], out=product)
+            dW.add_(product) if start else dW.copy_(product)
+        elif dW is not None:
+            dW.addmm_(G.T, wh[i], beta=1 if start else 0)
     return nll, dh, dW, db

@@ -1,0 +1,93 @@
+"""Paired timing: the variants take turns in one process, so that a busy machine slows all of them alike."""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def alternate(
+    variants: dict[str, Callable[[], object]], rounds: int, warm: int = 1, clock: str = "wall"
+) -> dict[str, list[float]]:
+    """Seconds of each call, in rounds that go through all variants in turn."""
+    now = CLOCKS[clock]
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for i in range(warm + rounds):
+        for name, call in variants.items():
+            start = now()
+            call()
+            if i >= warm:
+                seconds[name].append(now() - start)
+    return seconds
+
+
+def compare(seconds: dict[str, list[float]], slow: str, fast: str) -> dict[str, float]:
+    """How many times faster `fast` is: the median over rounds of the ratio within a round, and its quartiles."""
+    ratios = [a / b for a, b in zip(seconds[slow], seconds[fast])]
+    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return {"times": statistics.median(ratios), "low": low, "high": high}
+
+
+def peak(script: str, variant: str, threads: int) -> float:
+    """MiB that one variant needs at its peak, beyond the interpreter with its libraries: measured in its own process."""
+    command = [sys.executable, script, "--peak", variant, "--threads", str(threads)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def resident() -> float:
+    """The largest resident size of this process so far, MiB.
+
+    Read from /proc: getrusage's ru_maxrss also remembers the process that started this one (Linux keeps it across exec).
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def machine() -> dict[str, object]:
+    """What the numbers were measured on."""
+    model = platform.processor()
+    if Path("/proc/cpuinfo").exists():
+        names = [
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ]
+        model = names[0] if names else model
+    return {
+        "processor": model,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def options(description: str, rounds: int) -> argparse.ArgumentParser:
+    """The flags that all benchmarks have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=rounds, help="how often each variant is timed")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="wall", help="cpu: processor time, for a busy machine (with --threads 1)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
+    return parser
+
+
+def show(rows: list[tuple], head: tuple) -> None:
+    """A table with right-aligned numbers."""
+    table = [head, *rows]
+    widths = [max(len(str(row[i])) for row in table) for i in range(len(head))]
+    for row in table:
+        cells = [str(c).ljust(w) if i == 0 else str(c).rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
+        print("  ".join(cells))

@@ -1,0 +1,117 @@
+"""Sampling, Tessella's against the published way: the same law, and the time that one batch takes.
+
+python benchmarks/sampling.py [--rounds N] [--threads N] [--json FILE]
+"""
+
+import json
+from collections import Counter
+
+import measure
+import reference
+import torch
+
+from tessella.methods import build
+from tessella.nn import Net
+from tessella.samplers import Ancestral, run
+
+NET = Net(layers=6, hidden=256, heads=8, length=256)
+CASES = {  # states with the mask, batch, steps, whether the published sampler caches
+    "V = 50,258, T = 16": (50_258, 1, 16, False),
+    "V = 28, T = 1000, batch 16": (28, 16, 1000, True),
+}
+
+
+def pair(states: int, net: Net = NET):
+    """A time-free MDLM with a head that is not zero, and the published network with the same function."""
+    torch.manual_seed(0)
+    method = build("mdlm", states - 1, net).eval()
+    torch.nn.init.normal_(method.network.head.weight, std=3 * net.hidden**-0.5)
+    theirs = reference.Network(states, net.hidden, net.layers, net.heads).eval()
+    theirs.take(method.network)
+    return method, theirs
+
+
+def ours(method, batch: int, steps: int, seed: int):
+    """Tokens, and the network calls of each row."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.inference_mode():
+        *_, state = run(Ancestral(), method, (batch, *method.shape), steps, generator=generator)
+    return state.x, state.calls
+
+
+def published(method, network, batch: int, steps: int, seed: int, cache: bool):
+    """The same along the same schedule: the probability of a mask at each of the times, from 1 to 0."""
+    alpha = method.process.schedule.alpha(torch.linspace(1, 0, steps + 1, dtype=torch.float64))[:, 0]
+    masked = (1 - alpha).float()
+    masked[0], masked[-1] = 1.0, 0.0
+    torch.manual_seed(seed)
+    return reference.sample(network, (batch, *method.shape), masked, method.process.mask, cache)
+
+
+def same_law(rows: int = 20_000) -> tuple[float, float]:
+    """Two tokens of three, T = 3: the distance between the laws of many draws of both, and what chance alone gives."""
+    small = Net(layers=1, hidden=16, heads=2, length=2)
+    method, network = pair(4, small)
+
+    def law(x):
+        count = Counter(map(tuple, x.tolist()))
+        return torch.tensor([count[i, j] / len(x) for i in range(3) for j in range(3)], dtype=torch.float64)
+
+    mine = [law(ours(method, rows, 3, seed)[0]) for seed in (0, 1)]
+    theirs = law(published(method, network, rows, 3, 2, cache=False)[0])
+    distance = lambda p, q: float((p - q).abs().sum() / 2)  # noqa: E731
+    return distance(mine[0], theirs), distance(*mine)
+
+
+def main() -> None:
+    options = measure.options(__doc__.splitlines()[0], rounds=5).parse_args()
+    torch.set_num_threads(options.threads)
+    if options.peak:
+        case, way = options.peak.split("/")
+        states, batch, steps, cache = CASES[case]
+        base = measure.resident()
+        method, network = pair(states)
+        ours(method, batch, steps, 0) if way == "tessella" else published(method, network, batch, steps, 0, cache)
+        print(json.dumps(measure.resident() - base))
+        return
+    distance, chance = same_law()
+    out = {"machine": measure.machine(), "distance between laws": distance, "distance by chance": chance, "cases": {}}
+    rows = []
+    for case, (states, batch, steps, cache) in CASES.items():
+        method, network = pair(states)
+        calls = {}
+
+        def mine(method=method, batch=batch, steps=steps, calls=calls):
+            calls["tessella"] = ours(method, batch, steps, 0)[1].double().mean().item()
+
+        def theirs(method=method, network=network, batch=batch, steps=steps, cache=cache, calls=calls):
+            calls["published"] = published(method, network, batch, steps, 0, cache)[1]
+
+        rounds, warm = (options.rounds, 1) if steps < 100 else (max(1, options.rounds // 2), 0)
+        seconds = measure.alternate({"published": theirs, "tessella": mine}, rounds, warm, options.clock)
+        faster = measure.compare(seconds, "published", "tessella")
+        result = {
+            **{f"{way} seconds": sorted(s)[len(s) // 2] for way, s in seconds.items()},
+            **{f"{way} calls per row": n for way, n in calls.items()},
+            "faster": faster,
+            **{f"{way} MiB": measure.peak(__file__, f"{case}/{way}", options.threads) for way in seconds},
+        }
+        out["cases"][case] = result
+        rows.append(
+            (
+                case,
+                *(f"{result[f'{way} seconds']:.2f} s" for way in seconds),
+                f"{faster['times']:.2f}x",
+                f"{faster['low']:.2f}-{faster['high']:.2f}",
+                *(f"{result[f'{way} calls per row']:,.0f}" for way in seconds),
+                *(f"{result[f'{way} MiB']:,.0f} MiB" for way in seconds),
+            )
+        )
+    measure.show(rows, ("sampling", "published", "tessella", "faster", "quartiles", "calls", "calls", "peak", "peak"))
+    print(f"laws of 20,000 draws each: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})")
+    if options.json:
+        options.json.write_text(json.dumps(out, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
