@@ -136,9 +136,14 @@ def test_swapping_is_undone_whatever_happens():
     with torch.no_grad():
         module.weight.normal_()
     before, where = module.weight.detach().clone(), module.weight.data_ptr()
-    with pytest.raises(KeyboardInterrupt), ema.swapped():
-        assert torch.equal(module.weight, ema.average["weight"])
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with ema.swapped():
+            assert torch.equal(module.weight, ema.average["weight"])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert torch.equal(module.weight, before)
     assert module.weight.data_ptr() == where
     with EMA(module, 0.0).swapped():

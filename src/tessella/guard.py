@@ -364,7 +364,8 @@ class Guard(Callback):
         lower = f"--train.rate {t.rate / 4:.1g}"
         norms = [n for n in self.norms if n > 0]
         rise = norms[-1] / norms[0] if len(norms) > 1 else 1.0
-        steep = f"gradient norm rose {rise:.0f}-fold in {counted(len(norms) - 1, 'step')}" if rise >= 4 else "the rate is too high"
+        over = counted(len(norms) - 1, "step")
+        steep = f"gradient norm rose {rise:.0f}-fold in {over}" if rise >= 4 else "the rate is too high"
         causes.append((steep, lower, f"(now {t.rate:.1g})"))
         if not t.clip:
             causes.append(("no clipping", "--train.clip 1", ""))
