@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         options, argv = everywhere(argv)
-        terminal = Terminal(quiet=options.quiet, color=options.color, json=options.json)
+        alone = int(os.environ.get("LOCAL_RANK") or 0) == 0  # of several processes that train, the first one speaks
+        terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
         with _quiet_libraries(), _terminable():
             return dispatch(argv, terminal)
     except InputError as error:
@@ -118,9 +119,10 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)
-    from . import commands
+    from . import commands, training
 
-    return getattr(commands, "list_" if first == "list" else first)(rest, terminal, time.monotonic())
+    run = training.train if first == "train" else getattr(commands, "list_" if first == "list" else first)
+    return run(rest, terminal, time.monotonic())
 
 
 def _check_list(rest: Sequence[str]) -> None:
