@@ -410,7 +410,7 @@ def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | N
     number = frame.first + row + 1
     of = f"sample {count(number)} of {count(frame.count)}   "
     calls = int(frame.calls[row])
-    revealed = int((~frame.masked & ~frame.fixed).sum())
+    revealed = int((~frame.masked & ~frame.fixed)[:, :length].sum())
     speed = f"  {scaled(revealed / frame.seconds)} tokens/s" if frame.seconds and frame.step else ""
     return Picture(
         f"{of}step {frame.step}/{frame.steps}   t = {frame.t:.2f}" if head is None else head,
