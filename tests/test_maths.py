@@ -134,10 +134,11 @@ def test_categorical_is_the_inverse_cdf_and_never_draws_zero(weights, u):
         assert low - Fraction(1, 10**14) <= Fraction(v) <= high + Fraction(1, 10**14)
 
 
-def test_zero_at_the_end_is_not_drawn_although_u_times_total_rounds_up():
+def test_zero_at_the_end_is_not_drawn_even_where_u_times_total_rounds_up_to_total():
     p = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float32) / 3
     assert drawn(p, 1 - 2**-53) == 2
     assert drawn(torch.tensor([0.0, 0.0, 1.0], dtype=torch.float32), 0.0) == 2
+    assert drawn(torch.tensor([0.0, 5e-324, 0.0], dtype=D), 0.9) == 1  # it does so for the smallest number only
 
 
 def test_exact_in_the_tail_of_a_large_vocabulary_where_float32_gumbel_draws_nothing():
