@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 

@@ -7,6 +7,7 @@ step. Attention is torch's scaled_dot_product_attention (the repositories call f
 With the weights of a time-free `tessella.nn.DiT` the network computes the same function: see `Network.take`.
 """
 
+import itertools
 import math
 
 import torch
@@ -177,7 +178,7 @@ def sample(network: nn.Module, shape: tuple[int, int], masked: Tensor, mask: int
     """
     x = torch.full(shape, mask)
     p_x0, calls = None, 0
-    for m_t, m_s in zip(masked[:-1], masked[1:]):
+    for m_t, m_s in itertools.pairwise(masked):
         if p_x0 is None or not cache:
             p_x0, calls = log_mean(network, x, mask).exp(), calls + 1
         q = p_x0 * (m_t - m_s)

@@ -6,10 +6,10 @@ python benchmarks/sampling.py [--rounds N] [--threads N] [--json FILE]
 import json
 from collections import Counter
 
-import measure
-import reference
 import torch
 
+import measure
+import reference
 from tessella.methods import build
 from tessella.nn import Net
 from tessella.samplers import Ancestral, run

@@ -7,11 +7,11 @@ import gc
 import json
 from contextlib import nullcontext
 
-import measure
-import reference
 import torch
 from torch import nn
 
+import measure
+import reference
 from tessella.ema import EMA
 from tessella.method import Batch
 from tessella.methods import build

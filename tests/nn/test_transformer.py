@@ -196,3 +196,14 @@ def test_wrong_inputs_are_said():
         DiT(size, 5)(x[:, :8], torch.zeros(1))
     with pytest.raises(InputError, match="conditioned"):
         DiT(size, 5, time=True)(x[:, :8])
+
+
+@pytest.mark.parametrize("time", [False, True])
+def test_compiles_without_graph_breaks(time):
+    torch.manual_seed(0)
+    net = DiT(Net(layers=2, hidden=32, heads=2, length=8, conv=3), states=5, time=time)
+    x, t = torch.randint(5, (2, 8)), torch.rand(2) if time else None
+    compiled = torch.compile(net.features, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, t), net.features(x, t))
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(compiled(x, t), net.features(x, t))
