@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tessella import Data, Net, Train, checkpoint, files
+from tessella import Data, Net, Train, checkpoint, files, plan
 from tessella.methods.mdlm import MDLM
 from tessella.train import Silent, train
 
@@ -134,6 +134,8 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
         Rows.__getitem__ = lambda rows, i: (_strike(moment, Fragile.calls, "row"), get(rows, i))[1]
     notes, end = Notes(), "finished"
     more = dict(more)
+    if more.get("strategy") == "fsdp":  # refused on the CPU, where it only serves this test
+        plan.devices = lambda config: 2
     net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=more.pop("dropout", 0.1))
     try:
         train(
@@ -352,6 +354,21 @@ def test_two_processes_have_the_gradient_of_one(server, tmp_path):
         assert moments[name].keys() == moments["once"].keys()
         for key, gradient in moments["once"].items():
             torch.testing.assert_close(moments[name][key], gradient, rtol=0, atol=1e-6)
+
+
+def test_sharded(server, reference, tmp_path):
+    """FSDP: the numbers of two whole copies, and the same again when it is stopped and goes on."""
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run(server, whole, world=2, strategy="fsdp")
+    first = run(server, folder, Moment("loss", 5, TERM, (1,)), world=2, strategy="fsdp")
+    assert first[0]["end"] == "exit 143", first
+    assert saved_step(folder) == 5
+    assert run(server, folder, resume=True, world=2, strategy="fsdp")[0]["end"] == "finished"
+    assert_same(folder, whole)
+    a, b = (files.load_tensors(f / "checkpoints" / "last" / "model.safetensors")[0] for f in (whole, reference(2)))
+    assert a.keys() == b.keys()
+    for key in a:
+        torch.testing.assert_close(a[key], b[key], rtol=0, atol=1e-5)
 
 
 SCRIPT = """

@@ -5,6 +5,7 @@ import math
 import operator
 import resource
 import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import torch
 import tessella
 from tessella import Data, InputError, Net, Train, files, load
 from tessella.ema import EMA
-from tessella.guard import Diverged, rate
+from tessella.guard import Diverged
 from tessella.methods.mdlm import MDLM
+from tessella.plan import rate
 from tessella.stream import Dice, Stream
 from tessella.train import Silent, describe, train
 
@@ -454,6 +456,37 @@ def test_wandb_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert refused(tmp_path / "a", wandb="project") == "--train.wandb needs 'wandb'; pip install 'tessella[wandb]'"
+
+
+def test_logs(tmp_path, monkeypatch):
+    """The numbers of metrics.csv also go to TensorBoard and to Weights & Biases; a run that goes on is the same run there."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    calls = []
+
+    class Session:
+        def log(self, numbers, step):
+            calls.append((step, numbers["loss"]))
+
+        def finish(self):
+            calls.append("finish")
+
+    def init(**how):
+        calls.append((how["project"], how["id"]))
+        return Session()
+
+    fake = types.ModuleType("wandb")
+    fake.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
+    fake.init, fake.util = init, types.SimpleNamespace(generate_id=lambda: "id1")  # pyright: ignore
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    go(tmp_path / "a", steps=2, wandb="project", tensorboard=True)
+    losses = [float(r["loss"]) for r in rows(tmp_path / "a")]
+    assert calls == [("project", "id1"), (1, losses[0]), (2, losses[1]), "finish"]
+    go(tmp_path / "a", steps=3, wandb="project", tensorboard=True, resume=True)
+    assert calls[4] == ("project", "id1")
+    events = EventAccumulator(str(tmp_path / "a")).Reload()
+    assert [e.step for e in events.Scalars("loss")] == [1, 2, 3]
+    assert [e.value for e in events.Scalars("loss")][:2] == pytest.approx(losses)
 
 
 # ---------------------------------------------------------------------------------------------------- when it goes wrong

@@ -178,7 +178,9 @@ def _converter() -> cattrs.Converter:
 
     @converter.register_structure_hook_factory(_is_union_of_dataclasses)
     def structure(kind: Any) -> Any:
-        classes = {c.__name__: c for c in get_args(kind) if dataclasses.is_dataclass(c)}
+        classes: dict[str, Any] = {
+            c.__name__: c for c in get_args(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)
+        }
 
         def read(value: Any, _: Any) -> Any:
             if not isinstance(value, Mapping):

@@ -24,8 +24,9 @@ from . import files
 from .checkpoint import nbytes, no_space, step_of, write_model
 from .config import Config
 from .errors import InputError
-from .guard import Guard, cuda, precision, rate
+from .guard import Guard
 from .method import Batch, Method
+from .plan import cuda, precision, rate
 from .signals import worker
 from .stream import Dice, Stream
 
@@ -160,12 +161,14 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 def shard(method: Method, mesh: Any) -> None:
     """Shard a method over the devices, block by block; its entries gather what lies outside the blocks."""
-    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
-    for module in method.modules():
-        if isinstance(module, torch.nn.ModuleList):
-            for block in module:
-                fully_shard(block, mesh=mesh)
+    if isinstance(method, FSDPModule):
+        return  # Lightning calls configure_model more than once
+    lists = [name for name, module in method.named_modules() if isinstance(module, torch.nn.ModuleList)]
+    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    for block in [block for name in outermost for block in method.get_submodule(name).children()]:
+        fully_shard(block, mesh=mesh)
     fully_shard(method, mesh=mesh, reshard_after_forward=False)
     for entry in ("loss", "terms", "predict"):
         register_fsdp_forward_method(method, entry)

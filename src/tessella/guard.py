@@ -21,6 +21,7 @@ from .evaluate import Result, evaluate_rows
 from .generate import collect, watch
 from .journal import Journal, log, write_samples
 from .method import Method
+from .plan import precision, rate
 from .signals import Interrupted, Quit, Signals
 from .terminal import counted
 
@@ -29,29 +30,6 @@ SMOOTH = 100  # steps that the loss and the speed of the progress bar are averag
 
 class Diverged(RuntimeError):
     """The loss or the gradient is not finite. `str()` says at which step, what is safe, and the likely causes."""
-
-
-def rate(train: Any, step: int) -> float:
-    """The learning rate of step `step` (from 0)."""
-    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
-    if train.decay == "constant":
-        return train.rate * warm
-    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
-    return train.rate * warm * (1 + math.cos(math.pi * share)) / 2
-
-
-def cuda(config: Config) -> bool:
-    """Whether the run is on GPUs."""
-    device = config.train.device
-    return device == "cuda" or (device == "auto" and torch.cuda.is_available())
-
-
-def precision(config: Config) -> str:
-    """ "float32" or "bfloat16": what "auto" means here. (bfloat16 pays from hidden 256 up: see docs/performance.md.)"""
-    chosen = config.train.precision
-    if chosen != "auto":
-        return chosen
-    return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.hidden >= 256 else "float32"
 
 
 class Guard(Callback):

@@ -1,0 +1,214 @@
+"""What a run will be: its choices, checked against the run that is there, the machine and the data; and how they are said."""
+
+import dataclasses
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import journal
+from .checkpoint import versions
+from .config import Config, Train
+from .data import Corpus, Data, require_same
+from .errors import InputError
+from .method import Method
+from .nn.transformer import Net
+from .terminal import count, counted, parameters, path
+
+NUMBERS = {"steps", "rate", "clip", "precision"}  # what --resume may change, beside when and where things are written:
+WRITING = {
+    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
+    "keep", "log_every", "tensorboard", "wandb", "workers",
+}  # fmt: skip
+
+
+def rate(train: Any, step: int) -> float:
+    """The learning rate of step `step` (from 0)."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    if train.decay == "constant":
+        return train.rate * warm
+    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
+    return train.rate * warm * (1 + math.cos(math.pi * share)) / 2
+
+
+def cuda(config: Config) -> bool:
+    """Whether the run is on GPUs."""
+    device = config.train.device
+    return device == "cuda" or (device == "auto" and torch.cuda.is_available())
+
+
+def precision(config: Config) -> str:
+    """What "auto" means here: float32, or bfloat16, which pays on a GPU from hidden 256 up."""
+    chosen = config.train.precision
+    if chosen != "auto":
+        return chosen
+    return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.hidden >= 256 else "float32"
+
+
+def choose(saved: Config | None, name, method, data, net, train, options, folder) -> Config:
+    """What was asked for; what was not comes from the run that is resumed, or is the default."""
+    own = type(net).__name__ if isinstance(net, nn.Module) else ""
+    if isinstance(net, nn.Module):
+        net = Net(length=int(getattr(net, "length", Net().length)))
+    if saved is None:
+        options = method.Config() if options is None else options
+        return Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
+    if saved.network and not own:
+        raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
+    return replace(
+        saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
+        train=train or saved.train, run=str(folder), network=own,
+    )  # fmt: skip
+
+
+def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
+    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
+    changes: dict[str, list[Any]] = {}
+    for section in ("options", "data", "net", "train"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for entry in dataclasses.fields(before):
+            a, b = getattr(before, entry.name), getattr(now, entry.name, None)
+            if a == b:
+                continue
+            flag = entry.name if section == "options" else f"{section}.{entry.name}"
+            if section != "train" or entry.name not in NUMBERS | WRITING:
+                raise InputError(
+                    f"--resume with --{flag} {_said(b)}, but the run has {_said(a)}; drop the flag, or use a new --run"
+                )
+            changes[flag] = [a, b]
+    if saved.network != config.network:
+        raise InputError(
+            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
+            "hand over the same one, or use a new --run"
+        )
+    return changes
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(_said, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def devices(config: Config) -> int:
+    """How many processes; InputError for what this machine has not."""
+    t = config.train
+    gpus = torch.cuda.device_count()
+    gpu = t.device == "cuda" or (t.device == "auto" and gpus > 0)
+    if t.device == "cuda" and not gpus:
+        raise InputError(
+            "--train.device is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
+        )
+    if t.strategy == "fsdp" and not gpu:
+        raise InputError("--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp")
+    if gpu and t.devices > gpus:
+        raise InputError(
+            f"--train.devices is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
+        )
+    return t.devices or (gpus if gpu else 1)
+
+
+def split_batch(t: Train, devices: int) -> None:
+    """InputError unless a step's sequences split into equal parts."""
+    parts = devices * t.accumulate
+    if t.batch % parts:
+        near = max(parts, t.batch // parts * parts)
+        raise InputError(
+            f"--train.batch {t.batch} does not split into {parts} equal parts ({counted(devices, 'device')} x "
+            f"{t.accumulate} accumulated); use {near} or {near + parts}"
+        )
+
+
+def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
+    """On --resume: the data must be what it was."""
+    before = about.get("data") or {}
+    if not before:
+        return
+    tokenizer = before.get("tokenizer") or {}
+    if tokenizer.get("fingerprint") not in (None, corpus.tokenizer.fingerprint):
+        if (tokenizer["name"], tokenizer["size"]) == (corpus.tokenizer.name, corpus.tokenizer.size):
+            raise InputError(
+                f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
+                "give the data that the run began with, or use a new --run"
+            )
+        require_same(_Named(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+    now = corpus.about.get("sha256")
+    if before.get("sha256") not in (None, now):
+        raise InputError(
+            f"the data has changed since the run began (sha256 {str(before['sha256'])[:8]}, now {str(now)[:8]}); "
+            "give the same data, or use a new --run"
+        )
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    size: int
+    fingerprint: str
+
+
+def about_run(
+    about: dict[str, Any], corpus: Corpus, method: Method, changes: dict[str, Any], step: int
+) -> dict[str, Any]:
+    """What config.json says beside the choices."""
+    now = {
+        "parameters": sum(p.numel() for p in method.parameters()),
+        "vocabulary": corpus.tokenizer.size,
+        "data": corpus.about,
+        "versions": versions(),
+        "command": journal.command(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "changes": [],
+    }
+    about = now | {k: v for k, v in about.items() if k not in ("versions", "step")}
+    if changes:
+        about["changes"] = [*about["changes"], {"step": step, **changes}]
+    return about
+
+
+# ---------------------------------------------------------------------------------------------------- what is said
+def heading(config: Config, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
+    """The three lines with which a run begins: the model, the data, the folder."""
+    t, n = config.train, config.net
+    kind = "GPU" if cuda(config) else "CPU"
+    where = counted(devices, kind, f"{kind}s") if kind == "GPU" or devices > 1 else kind
+    what = f"an own network ({config.network})" if config.network else f"{counted(n.layers, 'layer')}"
+    ema = "EMA" if t.ema else "no EMA"
+    wide = max(len(config.method), len(config.data.name), 3) + 2
+    rows = [
+        (config.method, f"{parameters(about['parameters'])}, {what}, length {n.length}, {precision(config)}, {where}, {ema}, "
+                        f"seed {t.seed}"),
+        (config.data.name, f"{corpus.tokenizer.name}, {count(corpus.tokenizer.size)} + mask; "
+                           f"train {count(corpus.train.tokens_total)}   validation {count(corpus.validation.tokens_total)}"),
+        ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<{wide}}{text}" for name, text in rows)
+
+
+def _every(steps: int) -> str:
+    return f"every {counted(steps, 'step')}" if steps > 1 else "every step" if steps else "at the end"
+
+
+def _saves(t: Train) -> str:
+    minutes = f"every {t.save_minutes:g} minutes" if t.save_minutes else ""
+    steps = _every(t.save_every) if t.save_every else ""
+    return " and ".join(x for x in (steps, minutes) if x) or "at validations"
+
+
+def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]]) -> str:
+    """Where a run goes on, and with what it does so."""
+    t = config.train
+    epoch, position = divmod(step * t.batch, rows)
+    lines = [
+        f"resumed at step {count(step)} of {count(t.steps)} "
+        f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
+    ]
+    for flag, (before, now) in changes.items():
+        lines.append(f"  changed: --{flag} {_said(now)} (was {_said(before)})")
+    if not {f.removeprefix("train.") for f in changes} & NUMBERS:
+        lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
+    return "\n".join(lines)
