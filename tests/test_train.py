@@ -1,5 +1,6 @@
 import csv
 import functools
+import importlib.machinery
 import json
 import math
 import operator
@@ -554,6 +555,30 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
     run = train("mdlm", data=data(), run="a", resume=True, progress=notes)
     assert any(n.startswith("resumed at step 2 of 4") for n in notes.notes)
     assert run.steps == 4
+
+
+@pytest.mark.parametrize("name", ["row", "write_samples", "point"])
+def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
+    """metrics.csv, samples, the pointers: the same one line, and what was saved before is whole."""
+    from tessella import guard, journal
+
+    place = {"row": journal.Journal, "write_samples": guard, "point": files}[name]
+    plain, calls = getattr(place, name), []
+
+    def full(*args):
+        calls.append(1)
+        if len(calls) == 3 + (name == "point"):  # a best checkpoint has two pointers
+            raise OSError(28, "No space left on device")
+        return plain(*args)
+
+    monkeypatch.setattr(place, name, full)
+    with pytest.raises(InputError) as caught:
+        go(tmp_path / "a", save_every=2, validate_every=1)
+    assert str(caught.value).startswith("no space left while ")
+    step = load(tmp_path / "a", checkpoint="last").about["step"]
+    assert f"step {step} is intact, free space and --resume" in str(caught.value)
+    monkeypatch.undo()
+    assert go(tmp_path / "a", save_every=2, validate_every=1, resume=True).steps == 4
 
 
 def test_libraries_are_held_back(tmp_path, capfd):

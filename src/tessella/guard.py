@@ -12,7 +12,7 @@ from lightning import Callback
 from torch import Tensor
 
 from . import files
-from .checkpoint import no_space, prune, tidy, unit
+from .checkpoint import no_space, prune, step_of, tidy, unit
 from .config import Config
 from .data import Corpus
 from .ema import EMA
@@ -185,7 +185,17 @@ class Guard(Callback):
         return self.seconds + (time.monotonic() - self.began)
 
     def settle(self, trainer: Any, module: Any) -> None:
-        """What follows a step: validation, a row, a checkpoint, the end."""
+        """What follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
+        try:
+            self._settle(trainer, module)
+        except OSError as problem:
+            last = files.follow(self.checkpoints / "last")
+            then = (
+                f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
+            )
+            raise no_space(problem, self.folder, f"writing what step {self.step:,} gave", 1e5, then) from problem
+
+    def _settle(self, trainer: Any, module: Any) -> None:
         t = self.train
         last = self.step >= t.steps
         result, better = None, False
@@ -306,13 +316,9 @@ class Guard(Callback):
             return
         name = f"step-{self.step:06d}"
         trainer.strategy.checkpoint_io.save_checkpoint(state, self.checkpoints / name)
-        try:
-            files.point(self.checkpoints / "last", name)
-            if better:
-                files.point(self.checkpoints / "best", name)
-        except OSError as problem:
-            then = "free space and --resume"
-            raise no_space(problem, self.checkpoints, f"saving step {self.step:,}", 4096, then) from problem
+        files.point(self.checkpoints / "last", name)
+        if better:
+            files.point(self.checkpoints / "best", name)
         self.saved, self.saved_at = self.step, time.monotonic()
         prune(self.checkpoints, self.train.keep)
 

@@ -56,7 +56,8 @@ class Journal:
             self.run.log(numbers, step=step)
 
     def close(self) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):  # a full disk, which has been told of
+            self.file.close()
         if self.events is not None:
             self.events.close()
         if self.run is not None:
