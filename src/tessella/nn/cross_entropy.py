@@ -98,7 +98,7 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
     group = 4 * rows if low else rows  # bfloat16 products are rounded once a group, and added in float32
     logits = torch.empty(min(N, group), K, dtype=compute, device=h.device)
     scratch = torch.empty(min(N, rows), K, dtype=full, device=h.device) if low else logits
-    product = torch.empty(W.shape, dtype=compute, device=h.device) if low and dW is not None else None
+    product = torch.empty(W.shape if low and needed[1] else 0, dtype=compute, device=h.device)
     for start in range(0, N, group):
         i = slice(start, min(start + group, N))
         G = logits[: i.stop - start]
@@ -121,9 +121,9 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
                 part.copy_(p)
         if dh is not None:
             dh[i] = (G @ W_) * w[i, None]
-        if product is not None:
+        if dW is not None and not low:
+            dW.addmm_(G.T, wh[i], beta=1 if start else 0)
+        elif dW is not None:
             torch.mm(G.T, wh[i], out=product)
             dW.add_(product) if start else dW.copy_(product)
-        elif dW is not None:
-            dW.addmm_(G.T, wh[i], beta=1 if start else 0)
     return nll, dh, dW, db

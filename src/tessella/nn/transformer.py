@@ -118,7 +118,6 @@ class ShortConv(nn.Module):
     def __init__(self, hidden: int, kernel: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(kernel, hidden))
-        nn.init.normal_(self.weight, std=2 * kernel**-0.5)
 
     def forward(self, x: Tensor, segments: Tensor | None) -> Tensor:
         reach, L = len(self.weight) // 2, x.shape[1]
@@ -136,17 +135,17 @@ class ShortConv(nn.Module):
 class Block(nn.Module):
     """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
 
-    The convolution is a branch of its own and starts large and random, so that from the first step a position knows its
-    neighbours and their order. That is what breaks the plateau on which a small model otherwise sits: on a-z prose (hidden
-    128, 4 blocks, 400 steps) 2.96 bits per character, against 3.94 without it, 3.76 with the branch started at zero and
-    3.84 with it inside the attention branch.
+    The convolution is a branch of its own, on the residual stream itself, and starts large and random, so that from the
+    first step a position knows its neighbours and their order. That breaks the plateau on which a small model otherwise
+    sits. On a-z prose (hidden 128, 4 blocks, kernel 7, 400 steps at rate 4e-3) it gives 2.95 bits per character, against
+    2.96 behind a layer norm of its own, 3.76 when it starts at zero, 3.84 inside the attention branch, 3.94 without.
     """
 
     def __init__(self, net: Net, time: bool, bias: bool):
         super().__init__()
         D = net.hidden
         self.heads, self.dropout = net.heads, net.dropout
-        self.conv = nn.ModuleList((nn.LayerNorm(D, bias=bias), ShortConv(D, net.conv))) if net.conv else ()
+        self.conv = ShortConv(D, net.conv) if net.conv else None
         self.norm1 = nn.LayerNorm(D, bias=bias)
         self.qkv = nn.Linear(D, 3 * D, bias=False)
         self.out = nn.Linear(D, D, bias=False)
@@ -165,9 +164,8 @@ class Block(nn.Module):
     def forward(self, x, rotary, time, segments=None, attend=None) -> Tensor:
         """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); attend: (B, 1, L, L) bool or None."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
-        if self.conv:
-            norm, conv = self.conv
-            x = x + conv(norm(x), segments)
+        if self.conv is not None:
+            x = x + self.conv(x, segments)
         h = modulate(self.norm1(x), shift1, scale1)
         x = add(x, gate1, F.dropout(self.attention(h, rotary, attend), self.dropout, self.training))
         h = modulate(self.norm2(x), shift2, scale2)
@@ -195,9 +193,12 @@ class DiT(nn.Module):
         self.initialise()
 
     def initialise(self) -> None:
-        """Head and adaLN start at zero, so that the first prediction is uniform; the branches add variance 1 in all."""
+        """Head and adaLN start at zero, so that the first prediction is uniform. The branches add variance 1 in all; the
+        convolutions multiply it by e^4 at most, however many there are."""
         for name, p in self.named_parameters():
-            if p.ndim == 2 and not name.startswith("head") and "modulation" not in name and "conv" not in name:
+            if name.endswith("conv.weight"):
+                nn.init.normal_(p, std=2 / math.sqrt(len(p) * self.net.layers))
+            elif p.ndim == 2 and not name.startswith("head") and "modulation" not in name:
                 last = name.endswith(("out.weight", "mlp.2.weight"))  # of a residual branch
                 std = 1.0 if name.startswith("embedding") else p.shape[1] ** -0.5
                 nn.init.normal_(p, std=std / math.sqrt(2 * self.net.layers) if last else std)
