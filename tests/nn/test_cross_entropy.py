@@ -114,6 +114,15 @@ def test_twice_backward_and_frozen_head():
     torch.testing.assert_close(dh, first[0] * 300)
 
 
+def test_evaluation_makes_no_gradients(monkeypatch):
+    h, W, b, target, w = inputs(exclude=3)
+    asked, sweep = [], ce._sweep
+    monkeypatch.setattr(ce, "_sweep", lambda *a: asked.append(a[-1]) or sweep(*a))
+    with torch.no_grad():
+        torch.testing.assert_close(ce.chunked(h, W, b, target, w, 3), plain(h, W, b, target, w, 3))
+    assert asked == [(False, False, False)]
+
+
 def test_extreme_logits_are_finite():
     h, W, b, target, _ = inputs(dtype=torch.float32)
     out = ce.chunked(1e4 * h, W, b, target)

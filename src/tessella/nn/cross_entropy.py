@@ -50,7 +50,11 @@ def chunked(
     kind, compute = h.device.type, torch.promote_types(h.dtype, W.dtype)
     if torch.is_autocast_enabled(kind):
         compute = torch.get_autocast_dtype(kind)
-    return _Chunked.apply(h, W, b, target, weight, exclude, compute)
+    if torch.is_grad_enabled():
+        return _Chunked.apply(h, W, b, target, weight, exclude, compute)
+    with torch.autocast(kind, enabled=False):
+        nll = _sweep(h, W, b, target, None, exclude, compute, (False, False, False))[0]
+    return nll if weight is None else nll * weight
 
 
 class _Chunked(torch.autograd.Function):
@@ -114,6 +118,8 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
             top, picked = p.amax(-1), p.gather(1, target[j, None])[:, 0]
             torch.softmax(p, -1, out=p)
             nll[j] = top - p.amax(-1).log() - picked  # the largest p is 1 / sum exp(z - top)
+            if not any(needed):
+                continue
             p.scatter_add_(1, target[j, None], -torch.ones_like(p[:, :1]))
             if db is not None:
                 db.addmv_(p.T, w[j])
