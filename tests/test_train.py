@@ -396,6 +396,27 @@ def test_going_on_with_a_finished_run_does_nothing(finished):
     assert {p: p.stat().st_mtime_ns for p in run.folder.rglob("*") if p.is_file()} == before
 
 
+def test_damaged_checkpoint_is_not_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    go(Path("a"), steps=2)
+    for name in ("model.safetensors", "training.safetensors"):
+        file = Path("a/checkpoints/last", name)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-9])
+        with pytest.raises(InputError) as caught:
+            go(Path("a"), resume=True)
+        shown = f"'a/checkpoints/step-000002/{name}'"
+        assert str(caught.value).startswith(f"{shown} is truncated ({len(whole) - 9:,} of {len(whole):,} bytes)")
+        file.write_bytes(whole)
+    tensors, meta = files.load_tensors(Path("a/checkpoints/last/model.safetensors"))
+    del tensors["network.head.bias"]
+    files.save_tensors(Path("a/checkpoints/last/model.safetensors"), tensors, meta)
+    with pytest.raises(
+        InputError, match=r"checkpoint does not fit: 1 key missing \(network\.head\.bias\), 0 unexpected"
+    ):
+        go(Path("a"), resume=True)
+
+
 # ---------------------------------------------------------------------------------------------------- wrong input
 def refused(folder, **how) -> str:
     """The sentence; and nothing was written."""

@@ -7,12 +7,13 @@ A checkpoint of a run is such a folder too, with the state of the training besid
 is resumed are the same files.
 """
 
+import contextlib
 import json
 import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -146,26 +147,32 @@ def save(model: Model, folder: str | Path) -> Path:
     if (folder / "checkpoints").exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
     tensors = model.method.state_dict()
-    try:
+    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), "free space and save again"):
         return write_folder(folder, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
-    except OSError as problem:
-        raise no_space(
-            problem, folder, f"saving '{shown(folder)}'", nbytes(tensors), "free space and save again"
-        ) from problem
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
-def no_space(problem: OSError, path: Path, doing: str, needs: float, then: str) -> Exception:
-    """The InputError for a full disk (UX table, row 25); any other problem as it is."""
-    if not is_full(problem):
-        return problem
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    free = size(shutil.disk_usage(path).free)
-    return InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then}")
+@contextlib.contextmanager
+def room(path: Path, doing: str, needs: float, then: str) -> Iterator[None]:
+    """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
+    try:
+        yield
+    except OSError as problem:
+        if not is_full(problem):
+            raise
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        free = size(shutil.disk_usage(path).free)
+        raise InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then}") from problem
+
+
+def intact(checkpoints: Path) -> str:
+    """What a full disk has left of a run, and what to do then."""
+    last = follow(checkpoints / "last")
+    return f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
 
 
 # ---------------------------------------------------------------------------------------------------- a run's checkpoints

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from . import files
-from .checkpoint import nbytes, no_space, step_of, write_model
+from .checkpoint import intact, nbytes, room, write_model
 from .config import Config
 from .errors import InputError
 from .guard import Guard
@@ -120,16 +120,8 @@ class Writer(CheckpointIO):
             files.save_tensors(folder / "training.safetensors", tensors)
             (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
 
-        try:
+        with room(Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), intact(Path(path).parent)):
             files.write_folder(path, write)
-        except OSError as problem:
-            last = files.follow(Path(path).parent / "last")
-            then = (
-                f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
-            )
-            raise no_space(
-                problem, Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), then
-            ) from problem
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         model, _ = files.load_tensors(Path(path) / "model.safetensors")

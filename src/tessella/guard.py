@@ -12,7 +12,7 @@ from lightning import Callback
 from torch import Tensor
 
 from . import files
-from .checkpoint import no_space, prune, step_of, tidy, unit
+from .checkpoint import intact, prune, room, tidy, unit
 from .config import Config
 from .data import Corpus
 from .ema import EMA
@@ -186,14 +186,8 @@ class Guard(Callback):
 
     def settle(self, trainer: Any, module: Any) -> None:
         """What follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
-        try:
+        with room(self.folder, f"writing what step {self.step:,} gave", 1e5, intact(self.checkpoints)):
             self._settle(trainer, module)
-        except OSError as problem:
-            last = files.follow(self.checkpoints / "last")
-            then = (
-                f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
-            )
-            raise no_space(problem, self.folder, f"writing what step {self.step:,} gave", 1e5, then) from problem
 
     def _settle(self, trainer: Any, module: Any) -> None:
         t = self.train

@@ -163,6 +163,9 @@ def train(
         torch.manual_seed(mix(config.train.seed, 0))
         network = net if isinstance(net, nn.Module) else config.net
         fresh = build(method, corpus.tokenizer.size, network, config.options, config.net.length)
+    if last:  # what does not fit, or is truncated, is said before anything starts
+        checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        files.header(last / "training.safetensors")
     about = plan.about_run(about, corpus, fresh, changes, step)
     if not rank:
         if overwrite:
@@ -276,12 +279,8 @@ def _settled(last: Path) -> bool:
 
 def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
     text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False) + "\n"
-    try:
+    with checkpoints.room(folder, "starting the run", len(text), "free space and start again"):
         files.write_file(folder / "config.json", text)
-    except OSError as problem:
-        raise checkpoints.no_space(
-            problem, folder, "starting the run", len(text), "free space and start again"
-        ) from problem
 
 
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
