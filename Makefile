@@ -9,8 +9,8 @@ PIP ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolation -c constraints.txt $(PIP)
 
-# A thread that waits for another sleeps instead of spinning. On a machine with other work on its cores a training step
-# is four times faster so; on an idle one it makes no difference that a person would see.
+# A thread that waits for another sleeps instead of spinning: with other work on the cores (load 5 on 2 cores) a training
+# step of the demo took 0.24 to 0.29 s so, and 0.66 to 1.13 s without.
 export OMP_WAIT_POLICY ?= passive
 
 .PHONY: help demo test test-long lint format docs clean
