@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,7 @@ def save(model: Model, folder: str | Path) -> Path:
     if (folder / "checkpoints").exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
     tensors = model.method.state_dict()
-    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), "free space and save again"):
+    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
         return write_folder(folder, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
 
 
@@ -156,7 +156,7 @@ def nbytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 @contextlib.contextmanager
-def room(path: Path, doing: str, needs: float, then: str) -> Iterator[None]:
+def room(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Iterator[None]:
     """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
     try:
         yield
@@ -166,7 +166,7 @@ def room(path: Path, doing: str, needs: float, then: str) -> Iterator[None]:
         while not path.exists() and path != path.parent:
             path = path.parent
         free = size(shutil.disk_usage(path).free)
-        raise InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then}") from problem
+        raise InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then()}") from problem
 
 
 def intact(checkpoints: Path) -> str:

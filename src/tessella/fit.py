@@ -120,7 +120,9 @@ class Writer(CheckpointIO):
             files.save_tensors(folder / "training.safetensors", tensors)
             (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
 
-        with room(Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), intact(Path(path).parent)):
+        with room(
+            Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), lambda: intact(Path(path).parent)
+        ):
             files.write_folder(path, write)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class Guard(Callback):
 
     def settle(self, trainer: Any, module: Any) -> None:
         """What follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
-        with room(self.folder, f"writing what step {self.step:,} gave", 1e5, intact(self.checkpoints)):
+        with room(self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)):
             self._settle(trainer, module)
 
     def _settle(self, trainer: Any, module: Any) -> None:

@@ -279,7 +279,7 @@ def _settled(last: Path) -> bool:
 
 def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
     text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False) + "\n"
-    with checkpoints.room(folder, "starting the run", len(text), "free space and start again"):
+    with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
         files.write_file(folder / "config.json", text)
 
 
