@@ -37,19 +37,31 @@ def compare(seconds: dict[str, list[float]], slow: str, fast: str) -> dict[str, 
     return {"times": statistics.median(ratios), "low": low, "high": high}
 
 
-def peak(script: str, variant: str, threads: int) -> float:
-    """MiB that one variant needs at its peak, beyond the interpreter with its libraries: measured in its own process."""
+def peak(script: str, variant: str, threads: int) -> dict[str, float]:
+    """What the script prints about the memory of one variant, measured in a process of its own."""
     command = [sys.executable, script, "--peak", variant, "--threads", str(threads)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def resident() -> float:
-    """The largest resident size of this process so far, MiB.
+class Memory:
+    """MiB of resident memory: now, and the largest since `mark` (Linux).
 
-    Read from /proc: getrusage's ru_maxrss also remembers the process that started this one (Linux keeps it across exec).
+    Not getrusage's ru_maxrss, which also remembers the process that started this one.
     """
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+    def now(self) -> float:
+        return self._read("VmRSS")
+
+    def mark(self) -> float:
+        """Forget the largest so far; returns what is resident now."""
+        Path("/proc/self/clear_refs").write_text("5")
+        return self.now()
+
+    def largest(self) -> float:
+        return self._read("VmHWM")
+
+    def _read(self, name: str) -> float:
+        return int(Path("/proc/self/status").read_text().split(f"{name}:")[1].split()[0]) / 1024
 
 
 def machine() -> dict[str, object]:

@@ -4,6 +4,7 @@ python benchmarks/sampling.py [--rounds N] [--threads N] [--json FILE]
 """
 
 import json
+import statistics
 from collections import Counter
 
 import torch
@@ -69,10 +70,11 @@ def main() -> None:
     if options.peak:
         case, way = options.peak.split("/")
         states, batch, steps, cache = CASES[case]
-        base = measure.resident()
+        memory = measure.Memory()
         method, network = pair(states)
+        state = memory.mark()
         ours(method, batch, steps, 0) if way == "tessella" else published(method, network, batch, steps, 0, cache)
-        print(json.dumps(measure.resident() - base))
+        print(json.dumps({"sampling": memory.largest() - state}))
         return
     distance, chance = same_law()
     out = {"machine": measure.machine(), "distance between laws": distance, "distance by chance": chance, "cases": {}}
@@ -91,10 +93,10 @@ def main() -> None:
         seconds = measure.alternate({"published": theirs, "tessella": mine}, rounds, warm, options.clock)
         faster = measure.compare(seconds, "published", "tessella")
         result = {
-            **{f"{way} seconds": sorted(s)[len(s) // 2] for way, s in seconds.items()},
+            **{f"{way} seconds": statistics.median(s) for way, s in seconds.items()},
             **{f"{way} calls per row": n for way, n in calls.items()},
             "faster": faster,
-            **{f"{way} MiB": measure.peak(__file__, f"{case}/{way}", options.threads) for way in seconds},
+            **{f"{way} MiB": measure.peak(__file__, f"{case}/{way}", options.threads)["sampling"] for way in seconds},
         }
         out["cases"][case] = result
         rows.append(

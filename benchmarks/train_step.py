@@ -5,7 +5,9 @@ python benchmarks/train_step.py [--rounds N] [--threads N] [--json FILE]
 
 import gc
 import json
+import statistics
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import nn
@@ -27,12 +29,12 @@ def tokens(states: int, batch: int) -> torch.Tensor:
 
 
 def published(states: int, batch: int, precisions=tuple(PRECISIONS)):
-    """precision -> a call that makes one step; all on one model."""
+    """precision -> a call that makes one step on x_0 (B, L); all on one model."""
     net = reference.Network(states, NET.hidden, NET.layers, NET.heads)
     optimizer = torch.optim.AdamW(net.parameters(), lr=3e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
-    ema, x_0 = reference.EMA(net.parameters()), tokens(states, batch)
+    ema, data = reference.EMA(net.parameters()), tokens(states, batch)
 
-    def step(precision: str):
+    def step(precision: str, x_0=data):
         optimizer.zero_grad()
         with PRECISIONS[precision]():
             loss = reference.loss(net, x_0, states - 1)
@@ -41,28 +43,27 @@ def published(states: int, batch: int, precisions=tuple(PRECISIONS)):
         optimizer.step()
         ema.update(net.parameters())
 
-    return {p: lambda p=p: step(p) for p in precisions}
+    return {p: partial(step, p) for p in precisions}
 
 
 def tessella(states: int, batch: int, precisions=tuple(PRECISIONS)):
     """The same with Tessella's method, as its trainer steps."""
     method = build("mdlm", states - 1, NET)
     optimizer = torch.optim.AdamW(method.parameters(), lr=3e-4, weight_decay=0, fused=True)
-    ema, data = EMA(method, 0.9999), Batch(tokens(states, batch))
-    count = 0
+    ema, data, count = EMA(method, 0.9999), tokens(states, batch), 0
 
-    def step(precision: str):
+    def step(precision: str, x_0=data):
         nonlocal count
         count += 1
         optimizer.zero_grad()
         with PRECISIONS[precision]():
-            loss = method.loss(data).mean() / NET.length
+            loss = method.loss(Batch(x_0)).mean() / NET.length
         loss.backward()
         nn.utils.clip_grad_norm_(method.parameters(), 1.0)
         optimizer.step()
         ema.update(count)
 
-    return {p: lambda p=p: step(p) for p in precisions}
+    return {p: partial(step, p) for p in precisions}
 
 
 WAYS = {"published": published, "tessella": tessella}
@@ -73,11 +74,14 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if options.peak:
         size, way, precision = options.peak.split("/")
-        base = measure.resident()
+        memory = measure.Memory()
+        empty = memory.now()
         step = WAYS[way](*SIZES[size], (precision,))[precision]
+        step(x_0=tokens(SIZES[size][0], 1)[:, :4])  # a step on almost nothing: the optimizer's state is there now
+        state = memory.mark()
         for _ in range(3):
             step()
-        print(json.dumps(measure.resident() - base))
+        print(json.dumps({"all": memory.largest() - empty, "step": memory.largest() - state}))
         return
     rows, out = [], {"machine": measure.machine(), "sizes": {}}
     for size, (states, batch) in SIZES.items():
@@ -87,15 +91,16 @@ def main() -> None:
         gc.collect()
         for precision in PRECISIONS:
             ours, same = f"tessella {precision}", f"published {precision}"
+            memory = {way: measure.peak(__file__, f"{size}/{way}/{precision}", options.threads) for way in WAYS}
             result = {
-                "published seconds": sorted(seconds[same])[len(seconds[same]) // 2],
-                "tessella seconds": sorted(seconds[ours])[len(seconds[ours]) // 2],
+                "published seconds": statistics.median(seconds[same]),
+                "tessella seconds": statistics.median(seconds[ours]),
                 "faster": measure.compare(seconds, same, ours),
                 "faster than published float32": measure.compare(seconds, "published float32", ours),
-                "published MiB": measure.peak(__file__, f"{size}/published/{precision}", options.threads),
-                "tessella MiB": measure.peak(__file__, f"{size}/tessella/{precision}", options.threads),
+                "MiB": memory,
+                "memory": memory["tessella"]["all"] / memory["published"]["all"],
+                "memory of the step": memory["tessella"]["step"] / memory["published"]["step"],
             }
-            result["memory"] = result["tessella MiB"] / result["published MiB"]
             out["sizes"].setdefault(size, {})[precision] = result
             rows.append(
                 (
@@ -105,12 +110,14 @@ def main() -> None:
                     f"{result['faster']['times']:.2f}x",
                     f"{result['faster']['low']:.2f}-{result['faster']['high']:.2f}",
                     f"{result['faster than published float32']['times']:.2f}x",
-                    f"{result['published MiB']:,.0f} MiB",
-                    f"{result['tessella MiB']:,.0f} MiB",
+                    f"{memory['published']['all']:,.0f} MiB",
+                    f"{memory['tessella']['all']:,.0f} MiB",
                     f"{result['memory']:.2f}",
+                    f"{result['memory of the step']:.2f}",
                 )
             )
-    head = ("training step", "published", "tessella", "faster", "quartiles", "than float32", "peak", "peak", "ratio")
+    head = ("training step", "published", "tessella", "faster", "quartiles", "than float32")
+    head += ("published", "tessella", "memory", "of the step")
     measure.show(rows, head)
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")
