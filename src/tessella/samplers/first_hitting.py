@@ -38,7 +38,9 @@ class FirstHitting:
                 f"sampler 'first_hitting' needs absorbing noise and a mean; with {method.name} use ancestral"
             )
         if process.schedule.alpha(0.5).shape[-1] > 1:
-            raise InputError(f"sampler 'first_hitting' needs one alpha for all tokens; with {method.name} use ancestral")
+            raise InputError(
+                f"sampler 'first_hitting' needs one alpha for all tokens; with {method.name} use ancestral"
+            )
         state = start(method, shape, fixed, generator)
         return replace(state, memory=torch.ones(shape[0], dtype=torch.float64, device=state.x.device))
 
