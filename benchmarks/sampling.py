@@ -89,7 +89,7 @@ def main() -> None:
         def theirs(method=method, network=network, batch=batch, steps=steps, cache=cache, calls=calls):
             calls["published"] = published(method, network, batch, steps, 0, cache)[1]
 
-        rounds, warm = (options.rounds, 1) if steps < 100 else (max(1, options.rounds // 2), 0)
+        rounds, warm = (options.rounds, 1) if steps < 100 else (max(1, options.rounds // 5), 0)
         seconds = measure.alternate({"published": theirs, "tessella": mine}, rounds, warm, options.clock)
         faster = measure.compare(seconds, "published", "tessella")
         result = {
