@@ -202,7 +202,8 @@ class Masked(Method):
     ):
         super().__init__()
         self.network, self.vocabulary, self.shape, self.config = network, vocabulary, tuple(shape), config
-        self.process = absorbing(vocabulary + 1, schedule, mask)
+        self.mask = vocabulary if mask is None else mask
+        self.process = absorbing(vocabulary + 1, schedule, self.mask)
         self.time_conditioned, self.steps = timed, steps
 
     @classmethod
@@ -232,23 +233,23 @@ class Masked(Method):
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
         logits = self._no_mask(self.network.head(h))  # zero masking probability; carry-over is Mean's support
-        supported = at is not None and bool((x_t == self.process.mask).all())
+        supported = at is not None and bool((x_t == self.mask).all())
         return Mean(self.process, logits.softmax(-1), x_t, t, supported)
 
     def _no_mask(self, logits: Tensor) -> Tensor:
         """The logits, at least float32, with no mass on the mask."""
-        masks = torch.arange(logits.shape[-1], device=logits.device) == self.process.mask
+        masks = torch.arange(logits.shape[-1], device=logits.device) == self.mask
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).masked_fill(masks, -torch.inf)
 
     def cross_entropy(
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
     ) -> Tensor:
         """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
-        masked = x_t == self.process.mask
+        masked = x_t == self.mask
         h = self._features(x_t, t, batch)[masked]
         row = masked.nonzero()[:, 0]
         each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
-        ce = cross_entropy(self.network, h, batch.tokens[masked], weight=each, exclude=self.process.mask)
+        ce = cross_entropy(self.network, h, batch.tokens[masked], weight=each, exclude=self.mask)
         return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
 
     # ---------------------------------------------------------------------------------- the closed forms
@@ -330,7 +331,7 @@ class Masked(Method):
             n, order = batch.mask.sum(-1), order.masked_fill(~batch.mask, 2.0)  # given positions come last
         k = 1 + (maths.stratified(len(batch), generator, device) * n).long().clamp_max(n - 1)
         k = torch.where(n > 0, k, 0)
-        x_t = batch.tokens.masked_fill(order.argsort(-1).argsort(-1) < k[:, None], self.process.mask)
+        x_t = batch.tokens.masked_fill(order.argsort(-1).argsort(-1) < k[:, None], self.mask)
         weight = None
         if weigh:
             diffusion, reconstruction = self._count_weights(n, k)
@@ -349,7 +350,7 @@ class Masked(Method):
     # ---------------------------------------------------------------------------------- the jumps at the ends
     def _prior(self, batch: Batch) -> Tensor:
         """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
-        x, mask = batch.tokens, self.process.mask
+        x, mask = batch.tokens, self.mask
         alpha_1 = self.process.schedule.alpha_1
         if alpha_1 == 0.0:
             return torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -367,7 +368,7 @@ class Masked(Method):
         if self.process.schedule.alpha_0 == 1.0:
             return value
         x_t = self.corrupt(batch, 0.0, generator)
-        rows = (x_t == self.process.mask).any(-1).nonzero()[:, 0]
+        rows = (x_t == self.mask).any(-1).nonzero()[:, 0]
         if len(rows) == 0:
             return value
         take = lambda f: None if f is None else f[rows]  # noqa: E731

@@ -65,11 +65,11 @@ def _schedule(config: MD4.Config) -> Schedule:
         raise unknown("schedule", config.schedule, SCHEDULES, "tessella train md4 --help")
     if not 0.0 <= config.eps < 0.5:
         raise InputError(f"--eps is {config.eps}; alpha runs from 1 - eps to eps, so it must be in [0, 0.5)")
-    ends = {"alpha_1": config.eps, "alpha_0": 1 - config.eps}
+    ends = (config.eps, 1 - config.eps)
     if config.schedule == "linear":
-        return Linear(**ends)
+        return Linear(*ends)
     if config.schedule == "cosine":
-        return Cosine(**ends)
+        return Cosine(*ends)
     if config.exponent <= 0:
         raise InputError(f"--exponent is {config.exponent}; it must be above 0")
-    return Polynomial(config.exponent, **ends)
+    return Polynomial(config.exponent, *ends)

@@ -13,6 +13,7 @@ ask, and accept the drawn k with probability u_k / max u (thinning).
 """
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,7 +35,10 @@ class Ancestral:
         choose: choose-then-ask where it is exact; False always asks at every position.
     """
 
-    error, order, needs, calls = "none", "1", "reverse kernel: not csm", "up to steps"
+    error: ClassVar[str] = "none"
+    order: ClassVar[str] = "1"
+    needs: ClassVar[str] = "reverse kernel: not csm"
+    calls: ClassVar[str] = "up to steps"
 
     def __init__(self, grid: str = "uniform", temperature: float = 1.0, top_p: float = 1.0, choose: bool = True):
         if grid not in ("uniform", "cosine"):

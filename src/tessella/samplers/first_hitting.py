@@ -6,6 +6,7 @@ exact time: the law is that of the continuous-time model, as with infinitely man
 """
 
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +22,10 @@ from .sampler import State, clean_where_fixed, fill, start
 class FirstHitting:
     """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row."""
 
-    error, order, needs, calls = "none at any number", "-", "absorbing, one schedule", "one per token"
+    error: ClassVar[str] = "none at any number"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing, one schedule"
+    calls: ClassVar[str] = "one per token"
 
     def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
         self.temperature, self.top_p = temperature, top_p
