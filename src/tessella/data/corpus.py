@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -150,6 +151,10 @@ def prepare(
     return Corpus(tokenizer, ready, about)
 
 
+def _installed(name: str) -> bool:
+    return name in sys.modules or importlib.util.find_spec(name) is not None
+
+
 def _check(data: Data) -> None:
     if data.name not in DATASETS:
         raise unknown("data set", data.name, DATASETS, "tessella list data")
@@ -160,7 +165,7 @@ def _check(data: Data) -> None:
     if data.name == "pydocs" and data.path:
         raise InputError(f"--data.path '{data.path}' is not read by --data.name pydocs; use --data.name text")
     entry = DATASETS[data.name]
-    if entry.hub and not entry.files and not data.path and importlib.util.find_spec("datasets") is None:
+    if entry.hub and not entry.files and not data.path and not _installed("datasets"):
         raise InputError(f"--data.name {data.name} needs 'datasets'; pip install 'tessella[data]'")
     for name, value in (("validation", data.validation), ("test", data.test)):
         if value is not None and (value < 0 or (value > 1 and value != int(value))):
