@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # torch comes after the first line is on the screen
     from .evaluate import Result
     from .nn import Net
 
-STEPS = 3000
+STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
 DRAWS = 16  # of each test text
 SAMPLE_STEPS = 64
