@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 128  # rows whose logits exist at one time in float32
+CHUNK = 128  # rows whose softmax is taken at one time; two to four of them exist together
 CHUNK_GPU = 1024  # the same where launching a kernel costs more than memory
 LARGE = 1 << 22  # N * K from which the logits are taken in chunks
 
@@ -99,9 +99,9 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
     w = torch.ones_like(nll) if weight is None else weight.to(full)
     h_, wh, W_ = h.to(compute), (w[:, None] * h).to(compute), W.to(compute)
     rows = CHUNK if h.device.type == "cpu" else CHUNK_GPU
-    group = 4 * rows if low else rows  # bfloat16 products are rounded once a group, and added in float32
+    group = 4 * rows if low else 2 * rows  # dW is read and written once a group (in bfloat16 also rounded: so fewer)
     logits = torch.empty(min(N, group), K, dtype=compute, device=h.device)
-    scratch = torch.empty(min(N, rows), K, dtype=full, device=h.device) if low else logits
+    scratch = torch.empty(min(N, rows) if low else 0, K, dtype=full, device=h.device)
     product = torch.empty(W.shape if low and needed[1] else 0, dtype=compute, device=h.device)
     for start in range(0, N, group):
         i = slice(start, min(start + group, N))
