@@ -152,7 +152,9 @@ def prepare(
 
 
 def _installed(name: str) -> bool:
-    return name in sys.modules or importlib.util.find_spec(name) is not None
+    if name in sys.modules:
+        return sys.modules[name] is not None  # None: it is forbidden
+    return importlib.util.find_spec(name) is not None
 
 
 def _check(data: Data) -> None:
