@@ -20,16 +20,7 @@ from torch import Tensor
 
 from ..errors import unknown
 from ..method import Masked
-from ..schedule import Cosine, CosinePower, Geometric, Linear, LinearSigma, Polynomial, Schedule
-
-SCHEDULES: dict[str, type[Schedule]] = {
-    "loglinear": Linear,
-    "cosine": Cosine,
-    "cosine-power": CosinePower,
-    "polynomial": Polynomial,
-    "geometric": Geometric,
-    "linear-sigma": LinearSigma,
-}
+from ..schedule import SCHEDULES
 
 
 class MDLM(Masked):
