@@ -11,7 +11,7 @@ from tessella.method import Batch, Method
 from tessella.methods import MD4, MDLM
 from tessella.nn import Net
 from tessella.prediction import LeaveOneOut, Mean, posterior
-from tessella.process import uniform
+from tessella.process import absorbing, uniform
 from tessella.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, numbers, orders, table
 
@@ -276,7 +276,7 @@ def test_what_networks_are_told():
 
 # ---------------------------------------------------------------------------------- the generic method
 class Plain(Method):
-    """Any process, a table read as one of the parameterizations: nothing but `predict`."""
+    """Any process, a table read as one of the parameterizations: nothing but `read`."""
 
     name = "plain"
 
@@ -285,9 +285,30 @@ class Plain(Method):
         self.process, self.kind, self.network = process, kind, table(process.K, L)
         self.shape, self.vocabulary = (L,), process.K
 
+    def read(self, logits, x_t, t):
+        return self.kind(self.process, logits.softmax(-1), x_t, t)
+
+
+class Whole(Plain):
+    """The same, with `predict` given whole and no `read`."""
+
+    read = Method.read
+
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
-        t = torch.as_tensor(t, dtype=D).expand(x_t.shape)
-        return self.kind(self.process, self.network(x_t).softmax(-1), x_t, t)
+        at = torch.ones_like(x_t, dtype=torch.bool) if at is None else at
+        t = torch.as_tensor(t, dtype=D).expand(x_t.shape)[at]
+        return self.kind(self.process, self.network(x_t)[at].softmax(-1), x_t[at], t)
+
+
+@torch.no_grad()
+def test_a_method_may_give_predict_whole():
+    for process in (uniform(V, Linear(0.1, 0.95)), absorbing(V + 1, Linear())):
+        plain, whole = Plain(process, LeaveOneOut), Whole(process, LeaveOneOut)
+        whole.network.load_state_dict(plain.network.state_dict())
+        x_0 = X_0.repeat(40, 1)
+        a, b = (m.terms(Batch(x_0), torch.Generator().manual_seed(5)) for m in (plain, whole))
+        for name in TERMS:
+            close(a[name], b[name])
 
 
 @pytest.mark.parametrize("process", [uniform(V, Linear(0.1, 0.95)), CTMC(generator_matrix(V))], ids=["uniform", "ctmc"])
@@ -321,13 +342,17 @@ def test_the_generic_terms_count_no_padding():
 
 @torch.no_grad()
 def test_masked_closed_forms_are_the_generic_terms():
-    """The same method, its terms by `Method.terms` (random x_t of an absorbing process, three jumps) and by its own."""
+    """The weighted cross-entropy against the generic bound at the same noisy tokens, and draws of the terms."""
     method = timed("cosine")
     N, x_0 = 20_000, X_0[5:6]
-    draws = Method.terms(method, Batch(x_0.expand(N, L)), torch.Generator().manual_seed(2))
-    expected = exact.continuous_terms(method, x_0)
+    batch, generator = Batch(x_0.expand(N, L)), torch.Generator().manual_seed(2)
+    draws, expected = method.terms(batch, generator), exact.continuous_terms(method, x_0)
     for name in TERMS:
         assert five_sigma(draws[name], expected[name]), name
+    t, s = numbers(N, seed=3), torch.full((N,), CLEAN, dtype=D)
+    x_t = method.corrupt(batch, t[:, None], generator)
+    close(method.diffusion(batch, x_t, t), Method.diffusion(method, batch, x_t, t))
+    close(method.step(batch, x_t, t, s), Method.step(method, batch, x_t, t, s))
 
 
 # ---------------------------------------------------------------------------------- how methods are made

@@ -89,7 +89,7 @@ class Denoiser(Method):
         if at is not None:
             ratio, x_t, t = ratio[at], x_t[at], t[at]
         if self.predicts == "score":
-            v = self.process.push(ratio, CLEAN, t)
+            v = self.process.push(ratio, CLEAN, t.clamp(max=1.0))  # at PRIOR a Score is that of t = 1
             return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
         kind = Mean if self.predicts == "mean" else LeaveOneOut
         return kind(self.process, maths.normalise(ratio), x_t, t)

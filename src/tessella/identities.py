@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from . import bound, exact, maths, methods
-from .method import Batch, Masked, Method
+from .masked import Masked
+from .method import Batch, Method
 from .nn.table import Table
 from .prediction import as_leave_one_out, as_mean, as_score, reverse, reverse_rate, score, truth
 from .process import Process, absorbing, uniform

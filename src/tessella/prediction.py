@@ -94,6 +94,9 @@ class Score:
 
     Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
     Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
+
+    At PRIOR nothing can be un-pushed: p_t is the prior there and its score says nothing. v is then the score at t = 1, where
+    the schedule ends, and the jump from PRIOR is read through the clean posterior that it gives.
     """
 
     process: Process
@@ -102,7 +105,11 @@ class Score:
     t: Tensor
 
     def ratio(self, s):
-        return self.process.unpush(self.v.to(self.process.prior), s, self.t)
+        v, end = self.v.to(self.process.prior), self.t.clamp(max=1.0)
+        if not (self.t > end).any():
+            return self.process.unpush(v, s, self.t)
+        clean = self.process.likelihood(self.x_t, CLEAN, end) * self.process.unpush(v, CLEAN, end)
+        return Mean(self.process, maths.normalise(clean.clamp_min(0.0)), self.x_t, self.t).ratio(s)
 
 
 # ---------------------------------------------------------------------------------- what follows from a ratio

@@ -6,7 +6,7 @@ from torch import nn
 
 from ..errors import unknown
 from ..method import Method
-from ..nn.transformer import DiT, Net
+from ..nn.transformer import Net
 from .md4 import MD4
 from .mdlm import MDLM
 
@@ -43,7 +43,7 @@ def build(
     if not isinstance(net, nn.Module):
         net = net or Net()
         length = length or net.length
-        net = DiT(net, cls.states(vocabulary, config), time=cls.timed(config))
+        net = cls.build_network(net, vocabulary, config)
     if length is None:
         raise ValueError("an own network does not say its length; give length=")
     return cls(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]

@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import InputError, unknown
-from ..method import Masked
+from ..masked import Masked
 from ..schedule import Cosine, Linear, Polynomial, Schedule
 
 SCHEDULES = ("linear", "cosine", "polynomial")

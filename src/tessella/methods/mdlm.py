@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import unknown
-from ..method import Masked
+from ..masked import Masked
 from ..schedule import SCHEDULES
 
 

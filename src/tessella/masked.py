@@ -1,0 +1,157 @@
+"""The family that reads its network as p(x_0 | x_t) under absorbing noise with one alpha for all tokens: MDLM, MD4, RADD.
+
+Its bound is a weighted cross-entropy at the masked positions.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import maths
+from .maths import Randomness
+from .method import Batch, Method
+from .nn.cross_entropy import cross_entropy
+from .prediction import Mean
+from .process import absorbing
+from .schedule import PRIOR, Schedule
+
+
+class Masked(Method):
+    """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
+
+    At a mask the generic bounds become weighted cross-entropies (MDLM eq. 10, MD4 eq. 4):
+
+        continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
+        a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too
+
+    A network that does not see the time admits a better draw. Given how many positions are masked, which ones is uniform,
+    so k is drawn first, stratified over 1..L, and exactly k positions are masked; the weight of k is the integral of the
+    weight against the law of k (a weight 1/t would have infinite variance):
+
+        (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
+
+    Args:
+        schedule: one alpha for all tokens.
+        mask: the mask's state; the last one, V, unless said.
+    The others are those of `Method`.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Any,
+        schedule: Schedule,
+        timed: bool,
+        steps: int = 0,
+        mask: int | None = None,
+    ):
+        mask = vocabulary if mask is None else mask
+        super().__init__(network, vocabulary, shape, config, absorbing(vocabulary + 1, schedule, mask), timed, steps)
+        self.mask = mask
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
+
+    def read(self, logits, x_t, t):
+        # zero masking probability here; carry-over is Mean's support, and holds already where all are masks
+        return Mean(self.process, self._no_mask(logits).softmax(-1), x_t, t, supported=bool((x_t == self.mask).all()))
+
+    def _no_mask(self, logits: Tensor) -> Tensor:
+        """The logits with no mass on the mask."""
+        masks = torch.arange(logits.shape[-1], device=logits.device) == self.mask
+        return logits.masked_fill(masks, -torch.inf)
+
+    def cross_entropy(
+        self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
+    ) -> Tensor:
+        """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+        masked = x_t == self.mask
+        h = self._features(x_t, t, batch)[masked]
+        row = masked.nonzero()[:, 0]
+        each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
+        ce = cross_entropy(self.network, h, batch.tokens[masked], weight=each, exclude=self.mask)
+        return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
+
+    # ---------------------------------------------------------------------------------- the closed forms
+    def diffusion(self, batch, x_t, t):
+        return self.cross_entropy(batch, x_t, t[:, None], self.process.schedule.weight(t)[:, 0])
+
+    def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
+        """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
+        alpha_t, alpha_s = self.process.schedule.alpha(t)[..., 0], self.process.schedule.alpha(s)[..., 0]
+        return (alpha_s - alpha_t) / (1 - alpha_t)
+
+    def step(self, batch, x_t, t, s):
+        return self.cross_entropy(batch, x_t, t[:, None], self.reveal(t, s))
+
+    def terms(self, batch, generator=None):
+        if self.steps or self.time_conditioned:
+            return super().terms(batch, generator)
+        n, k, ce = self._by_count(batch, generator)
+        diffusion, reconstruction = self._count_weights(n, k)
+        return {
+            "diffusion": n * diffusion * ce,
+            "reconstruction": n * reconstruction * ce,
+            "prior": self._prior(batch, generator),
+        }
+
+    def loss(self, batch, generator=None):
+        if self.time_conditioned or self.steps:
+            return self.bound(batch, generator)
+        # All three terms are weights on the cross-entropy with k masks: the jump from PRIOR is one more weight on k = n.
+        return self._by_count(batch, generator, weigh=True)[2]
+
+    def estimators(self):
+        if self.time_conditioned:
+            return {}
+        return {"any_order": self._any_order}
+
+    def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """E over orders of the autoregressive -log p (RADD, section 3.3): alpha from exactly 1 to exactly 0. (B,) nats."""
+        n, k, ce = self._by_count(batch, generator)
+        return n / k * ce
+
+    # ---------------------------------------------------------------------------------- exactly k masks
+    def _by_count(self, batch: Batch, generator: Randomness, weigh: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw k in 1..n for each row, stratified; mask exactly k of its n positions; sum the cross-entropy there."""
+        device = batch.tokens.device
+        order = maths.uniform(batch.tokens.shape, generator, device)
+        if batch.mask is None:
+            n = torch.full((len(batch),), batch.tokens.shape[1], device=device)
+        else:
+            n, order = batch.mask.sum(-1), order.masked_fill(~batch.mask, 2.0)  # given positions come last
+        k = 1 + (maths.stratified(len(batch), generator, device) * n).long().clamp_max(n - 1)
+        k = torch.where(n > 0, k, 0)
+        x_t = batch.tokens.masked_fill(order.argsort(-1).argsort(-1) < k[:, None], self.mask)
+        weight = None
+        if weigh:
+            diffusion, reconstruction = self._count_weights(n, k)
+            prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
+            weight = n * (diffusion + reconstruction + prior)
+        return n, k.clamp_min(1), self.cross_entropy(batch, x_t, None, weight)
+
+    def _count_weights(self, n: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (B,) float64."""
+        schedule = self.process.schedule
+        m_0, m_1 = 1 - schedule.alpha_0, 1 - schedule.alpha_1
+        k = k.clamp_min(1)
+        diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
+        return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)
+
+    def _prior(self, batch, generator=None):
+        """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
+        x, mask = batch.tokens, self.mask
+        alpha_1 = self.process.schedule.alpha_1
+        if alpha_1 == 0.0:
+            return torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        if batch.mask is not None or batch.segments is not None or batch.condition is not None:
+            x_t = x.masked_fill(batch.mask, mask) if batch.mask is not None else torch.full_like(x, mask)
+            return alpha_1 * self.cross_entropy(batch, x_t, PRIOR)
+        h = self._features(torch.full_like(x[:1], mask), PRIOR)[0]
+        logits = self._no_mask(self._logits(h))  # one row serves all: (L, K)
+        given = logits.expand(len(x), -1, -1).gather(-1, x[..., None])[..., 0]
+        return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
