@@ -218,3 +218,24 @@ def test_truth_is_q_of_x_s_given_both_ends(name):
                 bayes = Q_0s[x_0] * Q_st[:, x_t] / Q_0t[x_0, x_t]
                 pred = truth(P, torch.tensor(x_0), torch.tensor(x_t), torch.tensor(t, dtype=D))
                 close(reverse(pred, s), bayes, rtol=1e-9, atol=1e-12)
+
+
+def test_a_score_at_prior_is_that_of_t_1_and_gives_the_same_first_jump():
+    """At PRIOR p_t is the prior and its score says nothing of the data; given positions stand beside, at CLEAN."""
+    P = absorbing(V + 1, Linear(0.2))
+    X = exact.states(P.K, L)
+    for x_t, time in (
+        (X[-1:], torch.full((1, L), PRIOR, dtype=D)),
+        (torch.tensor([[1, V]]), torch.tensor([[CLEAN, PRIOR]], dtype=D)),
+    ):
+        for s in (1.0, 0.4, CLEAN):
+            mean, _, score_ = three(P, x_t, time).values()
+            close(
+                kernel(score_, torch.full_like(time, s).minimum(time)),
+                kernel(mean, torch.full_like(time, s).minimum(time)),
+            )
+    # a wrong score, too, gives a law: that of its normalised posterior
+    wrong = Score(P, numbers(1, L, P.K, seed=4), X[-1:], torch.full((1, L), PRIOR, dtype=D))
+    jump = kernel(wrong, 1.0)
+    close(jump[..., :V].sum(-1), torch.full((1, L), 0.2, dtype=D))
+    close(jump[..., :V], 0.2 * wrong.v[..., :V] / wrong.v[..., :V].sum(-1, keepdim=True))
