@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Nine systems on text8, one network and one budget: 4 layers of hidden 128, 128 characters, 3,000 steps of 16 sequences.
+#
+#   benchmarks/text8.sh [FOLDER] [RUN ...]      e.g. benchmarks/text8.sh runs/text8 mdlm sedd-uniform
+#
+# TEXT8 names the file to read: text8 itself, or a prefix of it (the published results in docs/results.md are for
+# the first 6,877,825 characters, cut 6.0M / 0.4M / rest). Each run takes 8 to 15 minutes on one core. Then
+#
+#   python benchmarks/table.py FOLDER/*/evaluate-text8-test.json      prints the table
+set -euo pipefail
+folder=${1:-runs/text8}
+shift || true
+data=(--data.name text8 --data.path "${TEXT8:?set TEXT8 to the file}" --data.validation 400000 --data.test 477825)
+net=(--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7)
+budget=(--train.steps 3000 --train.batch 16 --train.rate 2e-3 --train.ema 0.998 --train.device cpu)
+
+declare -A choices=(
+  [d3pm-absorbing]="d3pm --process absorbing" [d3pm-uniform]="d3pm --process uniform"
+  [sedd-absorbing]="sedd --process absorbing" [sedd-uniform]="sedd --process uniform"
+  [radd]=radd [mdlm]=mdlm [md4]=md4 [genmd4]=genmd4 [udlm]=udlm
+)
+for run in "${@:-mdlm md4 radd genmd4 sedd-absorbing d3pm-absorbing sedd-uniform d3pm-uniform udlm}"; do
+  for name in $run; do # shellcheck disable=SC2086
+    tessella train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
+    tessella evaluate "$folder/$name"
+  done
+done
