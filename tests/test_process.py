@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tessella import exact
 from tessella.prediction import reverse_rate
 from tessella.process import Mixture, Process, absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Linear, Polynomial
+from tessella.schedule import CLEAN, PRIOR, Linear, Polynomial, Tabulated
 from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, mixtures, numbers, per_token, processes
 
 D = torch.float64
@@ -125,12 +125,71 @@ def test_each_position_may_have_its_own_time(name):
         close(P.rate_from(x, u), torch.stack([P.rate_from(x[i], u[i]) for i in range(5)]))
 
 
+@pytest.mark.parametrize("name", MIXTURES)
+def test_divergence_from_the_prior(name):
+    P = MIXTURES[name]
+    x = torch.arange(P.K)
+    for t in (CLEAN, 0.0, 0.3, 1.0, PRIOR):
+        close(P.divergence(x, t), Process.divergence(P, x, t), rtol=0, atol=1e-12)
+        close(P.divergence(x, at(t).expand(P.K)), Process.divergence(P, x, t), rtol=0, atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------- discrete time
+TABLE = at(1.0, 0.93, 0.8, 0.33, 0.1, 0.02)
+TABULATED = {
+    "absorbing": absorbing(V + 1, Tabulated(TABLE)),
+    "absorbing, to 0": absorbing(V + 1, Tabulated(torch.cat((TABLE, at(0.0))))),
+    "uniform": uniform(V, Tabulated(TABLE)),
+    "any prior": Mixture(at(0.2, 0.5, 0.3), Tabulated(TABLE)),
+}
+
+
+@pytest.mark.parametrize("name", TABULATED)
+def test_a_tabulated_mixture_is_the_product_of_its_steps(name):
+    """Q_{s,t} is the product of D3PM's matrices (1 - beta_i) I + beta_i 1 prior', beta_i = 1 - alpha_i / alpha_{i-1}."""
+    P = TABULATED[name]
+    alpha = P.schedule.table  # pyright: ignore
+    T = len(alpha) - 1
+    times = at(CLEAN, *(i / T for i in range(T + 1)), PRIOR)
+    # clean data is t = 0; at the prior all is lost, unless nothing was left to lose
+    beta = [0.0, *(1 - alpha[1:] / alpha[:-1]).tolist(), float(alpha[-1] > 0)]
+    one = [(1 - b) * torch.eye(P.K, dtype=D) + b * P.prior.expand(P.K, P.K) for b in beta]
+    for i, j in itertools.combinations(range(len(times)), 2):
+        whole = one[i] if j == i + 1 else torch.linalg.multi_dot(one[i:j])
+        close(P.matrix(times[i], times[j]), whole, rtol=0, atol=1e-12)
+        v, x = numbers(P.K, P.K) + 0.1, torch.arange(P.K)
+        close(P.push(v, times[i], times[j]), v @ whole, rtol=0, atol=1e-12)
+        close(P.likelihood(x, times[i], times[j]), whole.T, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TABULATED)
+def test_a_tabulated_mixture_has_no_rate_and_no_time_between(name):
+    P = TABULATED[name]
+    for f in (P.rate, lambda t: P.rate_into(torch.zeros((), dtype=torch.long), t)):
+        with pytest.raises(ValueError, match="discrete time"):
+            f(1 / P.schedule.T)
+    with pytest.raises(ValueError, match="not on the grid"):
+        P.matrix(CLEAN, 0.5 / P.schedule.T)
+
+
 # ---------------------------------------------------------------------------------- draws
 class Even:
     """Uniforms (n + 1/2) / N along the first axis: what is drawn N times has its law to within 1/N."""
 
     def uniform(self, shape, device):
         return ((torch.arange(shape[0]) + 0.5).double() / shape[0]).reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
+
+
+def test_draws_at_many_states_hold_no_law_for_each_position():
+    """50,258 states, 4,096 positions: 1.6 GB as laws in float64."""
+    P, x = uniform(50_258, Tabulated(TABLE)), torch.zeros(4, 1024, dtype=torch.long)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        x_t = P.sample(x, 0.6, torch.Generator().manual_seed(0))
+        P.sample_prior((4, 1024))
+        P.divergence(x, 1.0)
+    assert max(e.cpu_memory_usage for e in seen.events()) < 2**22
+    assert abs(float((x_t == 0).double().mean()) - 0.33) < 0.05
+    assert len(x_t.unique()) > 2500
 
 
 @pytest.mark.parametrize("name", ALL)

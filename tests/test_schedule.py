@@ -18,6 +18,7 @@ from tessella.schedule import (
     LinearSigma,
     Polynomial,
     Schedule,
+    Tabulated,
 )
 from worlds import per_token
 
@@ -172,6 +173,33 @@ def test_learnable_exponents_start_where_they_are_told_and_have_gradients():
     (g,) = torch.autograd.grad(schedule.alpha(torch.tensor(0.5, dtype=D)).sum(), schedule.raw)
     expected = -(1 - 1e-3) * 0.5**w * math.log(0.5) * torch.sigmoid(schedule.raw.detach())
     torch.testing.assert_close(g, expected)
+
+
+def test_a_table_of_alpha():
+    """D3PM: alpha_i at t = i/T, its own names for the two ends, and nothing in between."""
+    alpha = torch.tensor([1.0, 0.9, 0.6, 0.2, 0.0], dtype=D)
+    schedule = Tabulated(alpha)
+    t = torch.arange(5, dtype=D) / 4
+    assert (schedule.T, schedule.alpha_0, schedule.alpha_1) == (4, 1.0, 0.0)
+    assert torch.equal(schedule.alpha(t)[:, 0], alpha)
+    assert torch.equal(schedule.alpha(t.float())[:, 0], alpha)
+    assert schedule.alpha(t.reshape(5, 1)).shape == (5, 1, 1)
+    assert torch.equal(schedule.alpha(torch.tensor([CLEAN, 0.5, PRIOR])).squeeze(), per_token(1.0, 0.6, 0.0))
+    assert float(schedule.alpha(0.25)) == 0.9
+    torch.testing.assert_close(schedule.sigma(t)[:, 0], -alpha.log())
+    torch.testing.assert_close(schedule.log_snr(t)[1:4, 0], torch.logit(alpha[1:4]))
+    assert Tabulated(alpha.float()).table.dtype == D  # cumulative products keep their digits
+    third = Tabulated(torch.linspace(1, 0, 1001, dtype=D))  # i/1000 is no float, yet on the grid
+    torch.testing.assert_close(third.alpha(torch.linspace(1, 0, 1001))[:, 0], third.table.flip(0), rtol=0, atol=0)
+    for wrong in (0.3, 0.125, 0.99):
+        with pytest.raises(ValueError, match="T = 4 steps"):
+            schedule.alpha(wrong)
+    for f in (schedule.beta, schedule.weight, schedule.inverse):
+        with pytest.raises(ValueError, match="discrete time"):
+            f(0.5)
+    for wrong in ([1.0], [0.9, 0.5], [1.0, 1.0], [1.0, 0.5, 0.6], [1.0, -0.1]):
+        with pytest.raises(ValueError, match="must decrease"):
+            Tabulated(per_token(*wrong))
 
 
 def test_impossible_schedules_are_said():

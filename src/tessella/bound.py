@@ -14,7 +14,6 @@ from torch import Tensor
 from . import maths
 from .prediction import Prediction, kernel, score
 from .process import Process
-from .schedule import CLEAN
 
 
 def discrete(target: Prediction, pred: Prediction, s: Tensor | float) -> Tensor:
@@ -34,4 +33,4 @@ def continuous(target: Prediction, pred: Prediction) -> Tensor:
 
 def prior(process: Process, x_0: Tensor, t: Tensor | float) -> Tensor:
     """KL( q(x_t | x_0) || prior ), (*)."""
-    return maths.kl(process.push(process.one_hot(x_0), CLEAN, t), process.prior)
+    return process.divergence(x_0, t)

@@ -17,6 +17,24 @@ from .process import absorbing
 from .schedule import PRIOR, Schedule
 
 
+def at_masks(
+    method: Method, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
+) -> Tensor:
+    """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+    masked = x_t == method.process.mask
+    h = method._features(x_t, t, batch)[masked]
+    row = masked.nonzero()[:, 0]
+    each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
+    ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask)
+    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
+
+
+def reveal(schedule: Schedule, t: Tensor | float, s: Tensor | float) -> Tensor:
+    """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
+    alpha_t, alpha_s = schedule.alpha(t)[..., 0], schedule.alpha(s)[..., 0]
+    return (alpha_s - alpha_t) / (1 - alpha_t)
+
+
 class Masked(Method):
     """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
 
@@ -69,12 +87,7 @@ class Masked(Method):
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
     ) -> Tensor:
         """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
-        masked = x_t == self.mask
-        h = self._features(x_t, t, batch)[masked]
-        row = masked.nonzero()[:, 0]
-        each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
-        ce = cross_entropy(self.network, h, batch.tokens[masked], weight=each, exclude=self.mask)
-        return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
+        return at_masks(self, batch, x_t, t, weight)
 
     # ---------------------------------------------------------------------------------- the closed forms
     def diffusion(self, batch, x_t, t):
@@ -82,8 +95,7 @@ class Masked(Method):
 
     def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
-        alpha_t, alpha_s = self.process.schedule.alpha(t)[..., 0], self.process.schedule.alpha(s)[..., 0]
-        return (alpha_s - alpha_t) / (1 - alpha_t)
+        return reveal(self.process.schedule, t, s)
 
     def step(self, batch, x_t, t, s):
         return self.cross_entropy(batch, x_t, t[:, None], self.reveal(t, s))

@@ -126,10 +126,29 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     if hasattr(generator, "categorical"):
         return generator.categorical(p, at)  # pyright: ignore
     u = _uniform_at(p.shape[:-1], generator, p.device, at)
+    return _invert(p, u[..., None])[..., 0]
+
+
+def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Randomness = None) -> Tensor:
+    """x (*), each entry with `probability` (*) a draw from `law` (K,) instead: (*) long. One uniform an entry, no (*, K).
+
+    Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
+    """
+    p = torch.as_tensor(probability, dtype=torch.float64, device=x.device).expand(x.shape)
+    if hasattr(generator, "categorical"):  # every outcome is to be enumerated
+        kept = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
+        return categorical((1 - p)[..., None] * kept + p[..., None] * law, generator)
+    u = uniform(x.shape, generator, x.device)
+    drawn = u < p
+    return torch.where(drawn, _invert(law, u / torch.where(drawn, p, 1.0)), x)
+
+
+def _invert(p: Tensor, u: Tensor) -> Tensor:
+    """The inverse CDF of weights p (*, K) at u (*, n); of one law (K,) at u of any shape."""
     cumulative = p.cumsum(-1, dtype=torch.float64)
     total = cumulative[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
-    return torch.searchsorted(cumulative, torch.minimum(u[..., None] * total, below), right=True)[..., 0]
+    return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
 
 
 def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:

@@ -177,8 +177,14 @@ class Method(nn.Module):
         """The discrete bound of the step from t to s (B,) given x_t, summed over the sequence: (B,) nats."""
         return self._cost(batch, x_t, t, s)
 
-    def _cost(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
-        """`cost` at the positions that count and can move, summed over each row, in chunks that are never held together."""
+    def _cost(
+        self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None, each: Callable[..., Tensor] | None = None
+    ) -> Tensor:
+        """`cost` at the positions that count and can move, summed over each row, in chunks that are never held together.
+
+        Something else of the logits, with the arguments of `cost`, where `each` is given.
+        """
+        each = each or self.cost
         at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
         row = at.nonzero()[:, 0]
         x_0, noisy, time, later = batch.tokens[at], x_t[at], t[row], None if s is None else s[row]
@@ -186,15 +192,15 @@ class Method(nn.Module):
         if type(self).read is Method.read:  # a method that gives `predict` whole
             pred = self.predict(x_t, t[:, None], at=at, condition=batch.condition, segments=batch.segments)
             target = truth(self.process, x_0, noisy, time)
-            each = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
-            return total.index_add(0, row, each.double())
+            value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
+            return total.index_add(0, row, value.double())
 
         def f(logits: Tensor, i: slice) -> Tensor:
-            return self.cost(logits, x_0[i], noisy[i], time[i], None if later is None else later[i]).double()
+            return each(logits, x_0[i], noisy[i], time[i], None if later is None else later[i]).double()
 
         h = self._features(x_t, t[:, None], batch)[at]
-        each = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
-        return total.index_add(0, row, each)
+        value = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
+        return total.index_add(0, row, value)
 
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
@@ -266,11 +272,16 @@ class Method(nn.Module):
         times[0], times[-1] = self.process.start, CLEAN
         return times
 
-    def _step_terms(self, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
-        T, device, jumps = self.steps, batch.tokens.device, self.process.start == PRIOR
-        i = (maths.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)  # grid[i] -> grid[i + 1]
+    def _draw_step(self, batch: Batch, generator: Randomness) -> tuple[Tensor, Tensor, Tensor]:
+        """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
+        T, device = self.steps, batch.tokens.device
+        i = (maths.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
         times = self.grid(T).to(device)
-        t, s = times[i], times[i + 1]
+        return i, times[i], times[i + 1]
+
+    def _step_terms(self, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
+        T, jumps = self.steps, self.process.start == PRIOR
+        i, t, s = self._draw_step(batch, generator)
         value = T * self.step(batch, self.corrupt(batch, t[:, None], generator), t, s)
         last, first = i == T - 1, (i == 0) & (T > 1) & jumps
         prior = value.masked_fill(~first, 0.0) if jumps else self._prior(batch, generator)

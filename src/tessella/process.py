@@ -85,11 +85,15 @@ class Process(nn.Module):
         """x_t ~ q(. | x_0), (*) -> (*)."""
         return maths.categorical(self.push(self.one_hot(x_0), CLEAN, t), generator)
 
+    def divergence(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """KL( q(x_t | x_0) || prior ), (*) -> (*) nats."""
+        return maths.kl(self.push(self.one_hot(x_0), CLEAN, t), self.prior)
+
     def sample_prior(self, shape: tuple[int, ...], generator: Randomness = None) -> Tensor:
         """x ~ prior at every position."""
         if self.mask is not None:
             return torch.full(shape, self.mask, device=self.prior.device)
-        return maths.categorical(self.prior.expand(*shape, self.K), generator)
+        return maths.replace(torch.zeros(shape, dtype=torch.long, device=self.prior.device), 1.0, self.prior, generator)
 
     def movable(self, x_t: Tensor) -> Tensor:
         """Where the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks. Else everywhere."""
@@ -110,7 +114,7 @@ class Mixture(Process):
 
     def __init__(self, prior: Tensor, schedule: Schedule, mask: int | None = None, clean: Tensor | None = None):
         super().__init__(prior, schedule, mask, clean)
-        if schedule.alpha(0.5).shape[-1] > 1 and bool((prior > 0).sum() > 1):
+        if schedule.alpha(1.0).shape[-1] > 1 and bool((prior > 0).sum() > 1):
             raise ValueError("one alpha for each state needs a prior that is a single state, such as the mask")
 
     def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -155,11 +159,20 @@ class Mixture(Process):
         return (b * self.prior).scatter(-1, x_t[..., None], 0.0)
 
     def sample(self, x_0, t, generator=None):
+        alpha = self._kept(x_0, t)
         if self.mask is None:
-            return super().sample(x_0, t, generator)
-        alpha = self.schedule.alpha(t).to(self.prior)
-        alpha = alpha.expand(*alpha.shape[:-1], self.K).expand(*x_0.shape, self.K).gather(-1, x_0[..., None])[..., 0]
+            return maths.replace(x_0, 1 - alpha, self.prior, generator)
         return torch.where(maths.bernoulli(1 - alpha, generator), self.mask, x_0)
+
+    def _kept(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """alpha_t of the tokens x_0, (*) -> (*)."""
+        alpha = self.schedule.alpha(t).to(self.prior)
+        return alpha.expand(*alpha.shape[:-1], self.K).expand(*x_0.shape, self.K).gather(-1, x_0[..., None])[..., 0]
+
+    def divergence(self, x_0, t):
+        # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two
+        alpha, prior = self._kept(x_0, t), self.prior[x_0]
+        return maths.kl(*(torch.stack([p, 1 - p], -1) for p in (alpha + (1 - alpha) * prior, prior)))
 
 
 def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
