@@ -1,0 +1,116 @@
+"""SEDD: Discrete diffusion modeling by estimating the ratios of the data distribution (Lou et al. 2024, arXiv 2310.16834).
+
+    q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 4.1, 5.1)
+    network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), told sigma         (section 3)
+    scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it  (published code)
+    bound            E_t sum_y R_t(y, x_t) [ v_y - u_y + u_y log(u_y / v_y) ], u the score given x_0  (theorem 3.6)
+
+With the process known this becomes, per unit of time and position,
+
+    absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],  M = sum_y v_y,  m = (e^sigma - 1) M
+    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u,  with r = 1 + K/(e^sigma - 1)
+                            u = 1/r at x_t = x_0;  else u = 1, but r at y = x_0
+
+so the absorbing one is the weighted cross-entropy of v normalised and the entropy of its total, which is 1/(e^sigma - 1).
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| absorbing, uniform | loglinear, geometric | Score | continuous | analytic (= ancestral), euler |
+
+Where it leaks: `loss` is the paper's, the diffusion term alone; `bound` adds the ends: the jump from the prior, and for geometric
+noise, which starts at alpha = exp(-sigma_min) < 1, the last denoising step. Any v > 0 is a score, but not of a law: sampling clips its
+kernel (see `Score`), and a last step clipped at x_0 makes the bound infinite. Published times start at 1e-3, ours at 0. The
+published float32 form cancels at small sigma under uniform noise; d does not. A given position of an infilling is exact for absorbing
+noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import maths
+from ..errors import InputError, unknown
+from ..method import Method
+from ..prediction import Score
+from ..process import absorbing, uniform
+from ..schedule import SCHEDULES
+
+PROCESSES = ("absorbing", "uniform")
+NOISES = ("loglinear", "geometric")
+
+
+class SEDD(Method):
+    """Score entropy for absorbing or uniform noise; see the module for the equations."""
+
+    name = "sedd"
+    predicts = "score"
+    loss_is_bound = False
+
+    @dataclass(frozen=True)
+    class Config:
+        """SEDD's own choices."""
+
+        process: str = "absorbing"
+        """absorbing or uniform"""
+        schedule: str = "loglinear"
+        """sigma(t): loglinear or geometric"""
+        scale_by_sigma: bool | None = None
+        """divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default"""
+
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+        config = config or self.Config()
+        for kind, name, known in (("process", config.process, PROCESSES), ("schedule", config.schedule, NOISES)):
+            if name not in known:
+                raise unknown(kind, name, known, "tessella train sedd --help")
+        absorbs, schedule = config.process == "absorbing", SCHEDULES[config.schedule]()
+        if config.scale_by_sigma and not absorbs:
+            raise InputError(
+                "--scale-by-sigma needs --process absorbing; the scores of uniform noise have no such scale"
+            )
+        process = (absorbing if absorbs else uniform)(self.states(vocabulary, config), schedule)
+        super().__init__(network, vocabulary, shape, config, process, timed=True)
+        self.scaled = absorbs if config.scale_by_sigma is None else config.scale_by_sigma
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + (config.process == "absorbing")
+
+    def network_time(self, t):
+        return self.process.schedule.sigma(t)[..., 0].float()
+
+    def read(self, logits, x_t, t):
+        if self.scaled:
+            odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
+            odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
+            logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
+        return Score(self.process, logits.exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None:
+            return super().cost(logits, x_0, x_t, t, s)
+        return (self._uniform if self.process.mask is None else self._absorbing)(logits, x_0, x_t, t)
+
+    def _absorbing(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        schedule, logits = self.process.schedule, logits[:, : self.vocabulary]
+        total = logits.logsumexp(-1).double()
+        scale = -math.log(self.vocabulary) if self.scaled else schedule.sigma(t)[:, 0].expm1().log()
+        log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
+        value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)
+        return torch.where(x_t == self.process.mask, value, 0.0)
+
+    def _uniform(self, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        K, schedule = self.process.K, self.process.schedule
+        log_r = torch.log1p(K / schedule.sigma(t)[:, 0].expm1())
+        kept = x_t == x_0
+        log_u = torch.where(kept, -log_r, 0.0)  # for all y but x_0
+        d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
+        at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
+        jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
+        return schedule.beta(t)[:, 0] / K * (log_u.exp() * (d.expm1() - d).sum(-1).double() + jump)
+
+    def loss(self, batch, generator=None):
+        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
+        return self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t)
