@@ -7,10 +7,19 @@ from torch import nn
 from ..errors import unknown
 from ..method import Method
 from ..nn.transformer import Net
+from .d3pm import D3PM
 from .md4 import MD4
 from .mdlm import MDLM
+from .sedd import SEDD
+from .udlm import UDLM
 
-METHODS: dict[str, type[Method]] = {"mdlm": MDLM, "md4": MD4}
+METHODS: dict[str, type[Method]] = {
+    "d3pm": D3PM,
+    "mdlm": MDLM,
+    "md4": MD4,
+    "sedd": SEDD,
+    "udlm": UDLM,
+}
 
 
 def find(method: str | type[Method]) -> type[Method]:
