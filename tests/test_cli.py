@@ -215,8 +215,10 @@ def test_lists(what, run):
     assert all(len(line) <= 100 for line in rows)
     names = [line.split()[0] for line in rows[1:]]
     from tessella.data import DATASETS
+    from tessella.samplers import ALIASES
 
-    assert names == list({"methods": tessella.METHODS, "samplers": tessella.SAMPLERS, "data": DATASETS}[what])
+    samplers = {**tessella.SAMPLERS, **ALIASES}
+    assert names == list({"methods": tessella.METHODS, "samplers": samplers, "data": DATASETS}[what])
     code, out, _ = run(f"list {what} --json -")
     assert [row["name"] for row in json.loads(out)["result"]] == names
 

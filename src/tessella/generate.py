@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import InputError, unknown
-from .samplers import SAMPLERS, State, run
+from . import samplers
+from .errors import InputError
+from .samplers import State, run
 from .terminal import Mark, Picture, Terminal, Watch, count, counted, duration, rate, scaled
 
 BATCH = 16  # texts drawn at once
@@ -116,7 +117,7 @@ def watch(
     model: Any,
     *,
     count: int = 1,
-    steps: int = 64,
+    steps: int | None = None,
     sampler: Any = "ancestral",
     prompt: str | None = None,
     seed: int = 0,
@@ -125,34 +126,38 @@ def watch(
     length: int | None = None,
     batch: int = BATCH,
     fixed: Sequence[int] | Tensor | None = None,
+    **options: Any,
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
 
     Args:
         model: a `Model`, or the path or id of one.
-        steps: steps of the sampler; some samplers have their own number.
-        sampler: a name in SAMPLERS, or a sampler.
+        steps: steps of the sampler, 64 by default (in discrete time the nearest divisor of T); some have their own number.
+        sampler: a name in SAMPLERS or an alias of one, or a sampler.
         prompt: what each text begins with.
         temperature, top_p: act on the clean posterior.
         length: tokens of a text; the model's own length by default.
         batch: texts at once; they do not depend on it.
         fixed: (L,) instead of a prompt: the token where it is given, -1 where it is free.
+        options: those of the named sampler: `watch(model, sampler="confidence", confidence="margin")`.
 
     Raises:
-        InputError: unknown sampler, a number out of its range, a prompt that is too long or not in the vocabulary.
+        InputError: unknown sampler, one that the method does not admit, an option that it does not take, a number out of
+            its range, a prompt that is too long or not in the vocabulary.
     """
-    check(count=count, steps=steps, batch=batch)
+    check(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
     length = _length(model, length)
     if fixed is None and prompt:
         fixed = _prompt(tokenizer, prompt, length)
-    how = _sampler(sampler, temperature, top_p)
+    how = _sampler(sampler, temperature, top_p, options)
+    samplers.check(how, method)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
     return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, _times(how, method, steps))
 
 
-def _times(how: Any, method: Any, steps: int) -> list[float]:
+def _times(how: Any, method: Any, steps: int | None) -> list[float]:
     """The time of each frame, from 1 to 0; a sampler whose times are a mere counter is shown as if they were even."""
     times = [float(t) for t in how.times(method, steps).flatten()]
     if any(1 < t < math.inf for t in times):
@@ -210,16 +215,35 @@ def _prompt(tokenizer: Any, prompt: str, length: int) -> list[int]:
     return tokens
 
 
-def _sampler(sampler: Any, temperature: float, top_p: float) -> Any:
+def _sampler(sampler: Any, temperature: float, top_p: float, chosen: dict[str, Any]) -> Any:
     if not temperature >= 0:
         raise InputError(f"--temperature is {temperature:g}; it must be 0 or more")
     if not 0 < top_p <= 1:
         raise InputError(f"--top-p is {top_p:g}; it must be above 0 and at most 1")
     if not isinstance(sampler, str):
+        if chosen:
+            raise InputError(f"{_flag(next(iter(chosen)))} goes with a sampler's name; this one is made already")
         return sampler
-    if sampler not in SAMPLERS:
-        raise unknown("sampler", sampler, SAMPLERS, "tessella list samplers")
-    return SAMPLERS[sampler](temperature=temperature, top_p=top_p)
+    cls = samplers.find(sampler)
+    own = samplers.options(cls)
+    for name in chosen:
+        if name not in own:
+            if not any(name in samplers.options(other) for other in samplers.SAMPLERS.values()):
+                raise TypeError(f"watch() got an unexpected keyword argument '{name}'")
+            takes = f"its options: {', '.join(map(_flag, own))}" if own else "it has no options of its own"
+            raise InputError(f"sampler '{sampler}' takes no {_flag(name)}; {takes}")
+    return cls(temperature=temperature, top_p=top_p, **chosen)  # pyright: ignore[reportCallIssue]
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def approximate(model: Any) -> str | None:
+    """What to say where tokens are given to a process for which keeping them is not exact; None where it is."""
+    if getattr(model.method.process, "mask", None) is not None:
+        return None
+    return "given tokens are kept, which is approximate for this noise: the rest is not drawn from the exact conditional law"
 
 
 @dataclass(frozen=True)
@@ -354,13 +378,21 @@ def _added(tokenizer: Any, before: list[int], tokens: list[int]) -> str:
 
 
 def infill(
-    model: Any, text: str, *, count: int = 1, steps: int = 64, seed: int = 0, mask_token: str | None = None, **how: Any
+    model: Any,
+    text: str,
+    *,
+    count: int = 1,
+    steps: int | None = None,
+    seed: int = 0,
+    mask_token: str | None = None,
+    **how: Any,
 ) -> list[str]:
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
 
     `infill(model, "the quick _____ fox")`: a run of `_` is as many characters; for tokenizers that are not by characters
     each `mask_token` is one missing token. The text is the beginning of one of the model's own length whose rest is free:
-    the law is the model's conditional law given the text. The other arguments are those of `watch`.
+    the law is the model's conditional law given the text (approximately, if its noise is not absorbing). The other arguments
+    are those of `watch`.
     """
     return fill(model, text, count=count, steps=steps, seed=seed, mask_token=mask_token, **how)[1].texts
 

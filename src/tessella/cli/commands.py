@@ -225,15 +225,42 @@ def _print(terminal: Terminal, result: "Result") -> None:
 
 # --------------------------------------------------------------------------------------------------- sample, infill
 @dataclass(frozen=True)
+class Options:
+    """Those of one sampler or another; a sampler's own default stands where none is given."""
+
+    grid: str | None = None
+    """ancestral, euler: uniform, cosine or log-snr"""
+    per_step: int | None = None
+    """any_order, fixed_order: tokens a step"""
+    order: str | None = None
+    """fixed_order: forward, backward, or positions such as 2,0,1"""
+    confidence: str | None = None
+    """confidence: probability, margin or entropy"""
+    threshold: float | None = None
+    """confidence: reveal all that are so sure"""
+    remasking: str | None = None
+    """remasking: cap, rescale, conf or loop"""
+    eta: float | None = None
+    """remasking: how much"""
+    t_on: float | None = None
+    """remasking, loop: where it begins"""
+    t_off: float | None = None
+    """remasking, loop: where it ends"""
+    alpha_on: float | None = None
+    """remasking, loop: the share of tokens within it"""
+
+
+@dataclass(frozen=True)
 class Drawing:
     run: Run = ""
     """a run, a saved folder or a hub id"""
     count: int = 1
     """how many texts"""
-    steps: int = 64
-    """steps of the sampler"""
+    steps: int | None = None
+    """steps of the sampler: 64, in discrete time the nearest divisor of T"""
     sampler: str = "ancestral"
     """tessella list samplers"""
+    options: Annotated[Options, tyro.conf.arg(name="")] = field(default_factory=Options)
     seed: int = 0
     """a text depends on it and on its own number alone"""
     temperature: float = 1.0
@@ -293,6 +320,7 @@ def _draw(chosen: Any, command: str, terminal: Terminal, began: float) -> int:
         "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
         "temperature": chosen.temperature, "top_p": chosen.top_p, "batch": 1 if chosen.watch else chosen.batch,
     }  # fmt: skip
+    how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
     prompt, length = getattr(chosen, "prompt", None), None
     if command == "infill":
         prompt = chosen.text
@@ -300,6 +328,8 @@ def _draw(chosen: Any, command: str, terminal: Terminal, began: float) -> int:
         frames, length = generate.watch(model, fixed=given.fixed, **how), len(given.fixed)
     else:
         given, frames = None, generate.watch(model, prompt=prompt, length=chosen.length, **how)
+    if (said := generate.approximate(model)) and prompt:
+        terminal.note(said)
     drawn = _see(frames, chosen, command, length, terminal)
     if given is not None:
         drawn = generate.filled(given, drawn, model.tokenizer)
@@ -317,7 +347,8 @@ def _draw(chosen: Any, command: str, terminal: Terminal, began: float) -> int:
     terminal.say(str(drawn))
     if out is not None:
         terminal.say(f"written  {path(out)}")
-    arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen)}
+    arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
+    arguments |= dataclasses.asdict(chosen.options)
     result = {"samples": lines, "steps": drawn.steps, "sampling_seconds": drawn.seconds}
     write_json(terminal, command, arguments, result, began, seed=chosen.seed)
     return 0
@@ -443,7 +474,10 @@ def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("reading"):
         rows: Any = getattr(pages, chosen.what)()
     header = [*rows[0]]
-    for line in columns([header, *([row[name] for name in header] for row in rows)], "<" * len(header)):
+    whole = [row for row in rows if row.keys() == rows[0].keys()]
+    for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):
         terminal.result(line)
+    for row in rows[len(whole) :]:  # other names
+        terminal.result(f"{row['name']:<{max(len(r['name']) for r in rows) + 2}}= {row['same as']}")
     write_json(terminal, "list", dataclasses.asdict(chosen), rows, began)
     return 0

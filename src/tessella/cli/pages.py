@@ -65,16 +65,17 @@ def methods() -> list[dict[str, str]]:
 
 
 def samplers() -> list[dict[str, str]]:
-    """A row for each sampler, from what its class says."""
-    from ..samplers import SAMPLERS
+    """A row for each sampler, from what its class says; then the other names that some of them have."""
+    from ..samplers import ALIASES, SAMPLERS
 
-    return [
+    rows = [
         {
             "name": name, "error with many calls": cls.error, "order": cls.order, "needs": cls.needs,
             "network calls": cls.calls,
         }
         for name, cls in SAMPLERS.items()
     ]  # fmt: skip
+    return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]
 
 
 def data() -> list[dict[str, str]]:

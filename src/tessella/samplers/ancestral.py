@@ -1,15 +1,20 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
-One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step.
+One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. For every prediction and
+every process. Its law is the T-step model's; as T grows that approaches the law of continuous time with order 1 in 1/T.
 
 **Choose, then ask.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
 it has probability (alpha_s - alpha_t)/(1 - alpha_t), and what it becomes is drawn from the clean posterior. So the
 positions are drawn first; the network is called only for rows in which something moves, and its head is computed only at
 those positions. The law is that of the plain kernel; the cost is at most one call for each revealed position, which is what
-the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time.
+the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
+sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning.
 
-Where the schedule gives each token its own alpha (GenMD4), token k is revealed with probability u_k: choose with the largest u_k,
-ask, and accept the drawn k with probability u_k / max u (thinning).
+**Grids.** `uniform` in t; `cosine`, t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, section 4.2);
+`log-snr`, even in log(alpha / (1 - alpha)), from t = 1 to t = 0 or, where that end is infinite, to the uniform grid's neighbour
+of it. The last is for uniform noise read as a score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the
+network by about alpha_s / alpha_t, and on a grid even in t that is large in the first steps. In discrete time the grid is a
+part of the process's own, evenly spaced.
 """
 
 import math
@@ -18,71 +23,93 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
+from .. import guide
+from ..errors import InputError
 from ..method import Method
-from ..prediction import kernel, posterior
-from ..process import Mixture
+from ..prediction import Prediction, kernel, posterior
 from ..schedule import CLEAN
-from .sampler import clean_where_fixed, fill, start
+from .sampler import Sampler, choosable, choose_then_ask, free, redraw, steps_of
+
+GRIDS = ("uniform", "cosine", "log-snr")
+STEPS = 64  # where nobody says how many
 
 
-class Ancestral:
+class Ancestral(Sampler):
     """The reverse kernel on a grid of times.
 
     Args:
-        grid: "uniform" in t, or "cosine", t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, section 4.2).
+        grid: "uniform", "cosine" or "log-snr".
         temperature, top_p: act on the clean posterior (see `guide`).
-        choose: choose-then-ask where it is exact; False always asks at every position.
+        choose: choose-then-ask where it is exact; False asks at every position that can move.
     """
 
+    name: ClassVar[str] = "ancestral"
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "up to steps"
 
     def __init__(self, grid: str = "uniform", temperature: float = 1.0, top_p: float = 1.0, choose: bool = True):
-        if grid not in ("uniform", "cosine"):
-            raise ValueError(f"unknown grid '{grid}'; uniform or cosine")
-        self.grid, self.temperature, self.top_p, self.choose = grid, temperature, top_p, choose
+        self.grid, self.temperature, self.top_p, self.choose = known(grid), temperature, top_p, choose
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""
-        if steps is None or steps < 1:
-            raise ValueError(f"steps is {steps}; it must be 1 or more")
-        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times = u if self.grid == "uniform" else torch.sin(math.pi / 2 * u)
-        times[0], times[-1] = method.process.start, CLEAN
-        return times
-
-    def init(self, method, shape, *, fixed=None, generator=None):
-        return start(method, shape, fixed, generator)
+        return spaced(method, steps, self.grid)
 
     def step(self, method, state, t, s, generator=None):
-        process = method.process
-        if self.choose and isinstance(process, Mixture) and process.mask is not None and method.predicts != "score":
-            return self._choose_then_ask(method, state, t, s, generator)
-        t, s = clean_where_fixed(state, t), clean_where_fixed(state, s)
-        pred = guide.guided(method.predict(state.x, t, context=state.context), self.temperature, self.top_p)
-        x = maths.categorical(kernel(pred, s), generator)
-        everything = torch.ones_like(state.calls, dtype=torch.bool)
-        return fill(state, ~state.fixed, x[~state.fixed], everything)
+        if self.choose and choosable(method):
+            alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
+            reveal = (alpha_s - alpha_t) / (1 - alpha_t)
+            return choose_then_ask(method, state, reveal, t, lambda pred: posterior(self._guided(pred)), generator)
+        at = free(method, state)
+        later = s.expand(at.shape)[at]
+        return redraw(method, state, at, t, lambda pred: kernel(self._guided(pred), later), generator)
 
-    def _choose_then_ask(self, method, state, t, s, generator):
-        schedule = method.process.schedule
-        alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)
-        reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # (1,), (B, 1, 1), or one for each token
-        movable = method.process.movable(state.x) & ~state.fixed
-        chosen = movable & maths.bernoulli(reveal.amax(-1).expand(state.x.shape), generator)
-        asked = chosen.any(-1)
-        if not asked.any():
-            for _ in range(1 if reveal.shape[-1] == 1 else 2):  # the draws below, which other rows may make
-                maths.discard(chosen.shape, generator)
-            return state
-        rows = asked.nonzero()[:, 0]
-        pred = method.predict(state.x[rows], clean_where_fixed(state, t)[rows], at=chosen[rows], context=state.context)
-        x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
-        if reveal.shape[-1] > 1:
-            relative = (reveal / reveal.amax(-1, keepdim=True)).expand(*chosen.shape, -1)[chosen]
-            keep = maths.bernoulli(relative.gather(-1, x[:, None])[:, 0], generator, chosen)
-            chosen, x = chosen.masked_scatter(chosen, keep), x[keep]
-        return fill(state, chosen, x, asked)
+    def _guided(self, pred: Prediction) -> Prediction:
+        return guide.guided(pred, self.temperature, self.top_p)
+
+
+# ---------------------------------------------------------------------------------- grids
+def known(grid: str) -> str:
+    """The name of a grid, if it is one."""
+    if grid not in GRIDS:
+        raise InputError(f"unknown grid '{grid}'; uniform, cosine or log-snr")
+    return grid
+
+
+def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
+    """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
+    T = steps_of(method)
+    if steps is None:
+        steps = _divisors(T, STEPS)[0] if T else STEPS
+    if steps < 1:
+        raise InputError(f"--steps is {steps}; it must be 1 or more")
+    if T and grid != "uniform":
+        raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
+    if T and T % steps:
+        *most, last = sorted(_divisors(T, steps)[:3], reverse=True)
+        use = f"{', '.join(map(str, most))} or {last}" if most else last
+        raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
+    if grid == "log-snr":
+        times = _even_in_log_snr(method, steps)
+    else:
+        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u
+    times[0], times[-1] = method.process.start, CLEAN
+    return times
+
+
+def _divisors(T: int, steps: int) -> list[int]:
+    """The divisors of T, nearest to `steps` first (by their ratio)."""
+    return sorted((d for d in range(1, T + 1) if T % d == 0), key=lambda d: abs(math.log(d / steps)))
+
+
+def _even_in_log_snr(method: Method, steps: int) -> Tensor:
+    schedule = getattr(method.process, "schedule", None)
+    if schedule is None or schedule.alpha(1.0).shape[-1] > 1:
+        raise InputError(f"grid 'log-snr' needs one alpha for all tokens; with {method.name} use uniform or cosine")
+    ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64)
+    high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]
+    first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
+    each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64)
+    return schedule.inverse(each.sigmoid())

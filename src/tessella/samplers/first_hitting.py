@@ -2,9 +2,15 @@
 
 The times at which masks are revealed do not depend on the network. With n masks left at time t the next is revealed when
 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly. So each step reveals one token, at its
-exact time: the law is that of the continuous-time model, as with infinitely many ancestral steps.
+exact time: the law is that of the continuous-time model, as with infinitely many ancestral steps. For Mean and LeaveOneOut.
+
+**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / t, so the events depend on the
+network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
+there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jump from
+PRIOR all tokens come alike. So a step may ask several times before it reveals its token.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -12,23 +18,37 @@ import torch
 from torch import Tensor
 
 from .. import guide, maths
-from ..errors import InputError
+from ..maths import Randomness
 from ..method import Method
 from ..prediction import posterior
-from ..process import Mixture
-from .sampler import State, clean_where_fixed, fill, start
+from ..schedule import Polynomial
+from .sampler import Sampler, State, absorbs, ask, choosable, fill, free, redraw, steps_of
 
 
-class FirstHitting:
-    """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row."""
+class FirstHitting(Sampler):
+    """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row (B,)."""
 
+    name: ClassVar[str] = "first_hitting"
     error: ClassVar[str] = "none at any number"
     order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "absorbing, one schedule"
+    needs: ClassVar[str] = "absorbing: not sedd, d3pm"
     calls: ClassVar[str] = "one per token"
 
     def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
         self.temperature, self.top_p = temperature, top_p
+
+    @classmethod
+    def refuse(cls, method):
+        if why := absorbs(method):
+            return why
+        if not choosable(method):
+            return "needs a prediction that is a law, not a score"
+        if steps_of(method):
+            return "needs continuous time"
+        schedule = method.process.schedule
+        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
+            return None
+        return "needs one alpha, or 1 - (1 - eps) t^w for each token"
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""
@@ -36,30 +56,46 @@ class FirstHitting:
         return torch.arange(length, -1, -1, dtype=torch.float64)
 
     def init(self, method, shape, *, fixed=None, generator=None):
-        process = method.process
-        if not isinstance(process, Mixture) or process.mask is None or method.predicts == "score":
-            raise InputError(
-                f"sampler 'first_hitting' needs absorbing noise and a mean; with {method.name} use ancestral"
-            )
-        if process.schedule.alpha(0.5).shape[-1] > 1:
-            raise InputError(
-                f"sampler 'first_hitting' needs one alpha for all tokens; with {method.name} use ancestral"
-            )
-        state = start(method, shape, fixed, generator)
+        state = super().init(method, shape, fixed=fixed, generator=generator)
         return replace(state, memory=torch.ones(shape[0], dtype=torch.float64, device=state.x.device))
 
-    def step(self, method, state: State, t, s, generator=None):
-        movable = method.process.movable(state.x) & ~state.fixed
-        n = movable.sum(-1)
-        asked = n > 0
+    def step(self, method, state, t, s, generator=None):
+        if absorbs(method, one=True) is None:
+            masked, chosen = self._next(method, state, generator)
+            time = method.process.schedule.inverse(1 - masked)[:, None]
+            law = lambda pred: posterior(guide.guided(pred, self.temperature, self.top_p))  # noqa: E731
+            return replace(redraw(method, state, chosen, time, law, generator), memory=masked)
+        rows = free(method, state).any(-1).nonzero()[:, 0]
+        while len(rows):  # those whose token is still to come
+            some = State(state.x[rows], state.fixed[rows], state.calls[rows], state.context, state.memory[rows])
+            streams = [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
+            new, accepted = self._candidate(method, some, streams)
+            put = lambda old, values, rows=rows: old.index_copy(0, rows, values)  # noqa: E731
+            state = replace(
+                state, x=put(state.x, new.x), calls=put(state.calls, new.calls), memory=put(state.memory, new.memory)
+            )
+            rows = rows[~accepted]
+        return state
+
+    def _next(self, method: Method, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
+        """1 - alpha (B,) at the next event, of the fastest token if they differ, and where it is, (B, L) bool."""
+        left = free(method, state)
+        n, some = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - maths.uniform((len(n),), generator, n.device)  # in (0, 1]
-        masked = torch.where(asked, state.memory * u ** (1 / n.clamp_min(1)), state.memory)
-        where = maths.categorical(torch.where(asked[:, None], movable.double(), 1.0), generator)
-        chosen = torch.zeros_like(movable).scatter(-1, where[:, None], asked[:, None])
-        rows = asked.nonzero()[:, 0]
-        if len(rows) == 0:
-            return state
-        time = clean_where_fixed(state, method.process.schedule.inverse(1 - masked)[:, None])
-        pred = method.predict(state.x[rows], time[rows], at=chosen[rows], context=state.context)
+        masked = torch.where(n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory)
+        where = maths.categorical(torch.where(some, left.double(), 1.0), generator)
+        return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
+
+    def _candidate(self, method: Method, state: State, generator: Randomness) -> tuple[State, Tensor]:
+        """One candidate event of each row, and which rows (B,) accepted theirs."""
+        schedule = method.process.schedule
+        assert isinstance(schedule, Polynomial)
+        masked, chosen = self._next(method, state, generator)
+        share = masked / (1 - schedule.alpha_1)  # t^max w; above 1 in the jump from PRIOR
+        w = schedule.w.to(share)
+        pred = ask(method, state, chosen, share.clamp_max(1.0)[:, None] ** (1 / w.max()))
+        assert pred is not None
         x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
-        return replace(fill(state, chosen, x, asked), memory=masked)
+        accepted = maths.bernoulli(torch.where(share > 1, 1.0, w[x] / w.max()), generator)
+        kept = chosen & accepted[:, None]
+        return replace(fill(state, kept, x[accepted], chosen.any(-1)), memory=masked), accepted

@@ -1,15 +1,19 @@
-"""What a sampler is, and the only loop: `run`. Samples, plots and --watch all read it."""
+"""What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from .. import maths
+from ..errors import InputError
 from ..maths import Randomness
 from ..method import Method
+from ..prediction import Prediction
+from ..process import Mixture
 from ..schedule import CLEAN
 
 
@@ -33,12 +37,18 @@ class State:
 
 
 class Sampler(Protocol):
-    """State in, state out; nothing hidden between calls."""
+    """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options."""
 
+    name: ClassVar[str]
     error: ClassVar[str]  # how far its law is from the model's with many calls
     order: ClassVar[str]  # the order of that error in 1/steps
     needs: ClassVar[str]
     calls: ClassVar[str]
+
+    @classmethod
+    def refuse(cls, method: Method) -> str | None:
+        """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
+        return None
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """Its grid of times, decreasing, from where sampling starts to CLEAN; or a mere counter."""
@@ -48,11 +58,38 @@ class Sampler(Protocol):
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None
     ) -> State:
         """A draw from the prior, with `fixed` (B, L) tokens put in where they are not negative."""
-        ...
+        check(self, method)
+        return start(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """From time t to s <= t; scalars or (B, 1)."""
         ...
+
+
+def check(sampler: Sampler, method: Method) -> None:
+    """InputError where the two cannot be paired, with the samplers that draw from this method's law."""
+    why = sampler.refuse(method)
+    if why is not None:
+        from . import SAMPLERS
+
+        others = [name for name, s in SAMPLERS.items() if s.error.startswith("none") and s.refuse(method) is None]
+        *most, last = others or ["another method"]
+        use = f"{', '.join(most)} or {last}" if most else last
+        raise InputError(f"sampler '{sampler.name}' {why}; with {method.name} use {use}")
+
+
+def steps_of(method: Method) -> int:
+    """T of a method whose time is discrete, 0 for continuous time."""
+    return getattr(getattr(method.process, "schedule", None), "T", 0)
+
+
+def absorbs(method: Method, one: bool = False) -> str | None:
+    """A reason to refuse: the process is not absorbing; or (`one`) its tokens do not share one alpha."""
+    process = method.process
+    if not isinstance(process, Mixture) or process.mask is None:
+        return "needs absorbing noise"
+    times = torch.zeros((), dtype=torch.float64)
+    return "needs one alpha for all tokens" if one and process.schedule.alpha(times).shape[-1] > 1 else None
 
 
 def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, generator: Randomness = None) -> State:
@@ -78,7 +115,7 @@ def run(
 
     Args:
         shape: (B, L).
-        steps: how many, or the times themselves, decreasing.
+        steps: how many, or the times themselves, decreasing; None for the sampler's own number.
         fixed: (B, L) long, the token where it is given, -1 where it is free. Exact for absorbing processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
     """
@@ -91,9 +128,91 @@ def run(
         yield state
 
 
-def clean_where_fixed(state: State, t: Tensor) -> Tensor:
+# ---------------------------------------------------------------------------------- asking the network
+def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
+    """The prediction at the positions `at` (B, L) bool, leading shape (N,); None where there is none.
+
+    The network sees only the rows that have such a position, and its head computes only there. Given positions are CLEAN.
+    """
+    rows = at.any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return None
+    time = clean_where_fixed(state, t)
+    return method.predict(state.x[rows], time[rows], at=at[rows], context=state.context)
+
+
+def redraw(
+    method: Method,
+    state: State,
+    at: Tensor,
+    t: Tensor | float,
+    law: Callable[[Prediction], Tensor],
+    generator: Randomness = None,
+) -> State:
+    """Ask at the positions `at`, and draw what stands there from `law` (N, K) of the prediction."""
+    pred = ask(method, state, at, t)
+    if pred is None:
+        maths.discard(at.shape, generator)
+        return state
+    return fill(state, at, maths.categorical(law(pred), generator, at), at.any(-1))
+
+
+def choose_then_ask(
+    method: Method,
+    state: State,
+    reveal: Tensor,
+    t: Tensor,
+    law: Callable[[Prediction], Tensor],
+    generator: Randomness = None,
+) -> State:
+    """Reveal each free mask with a probability that the network has no part in, then ask what stands there.
+
+    Args:
+        reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen with the
+            largest, and a token k that is drawn is kept with probability reveal_k / largest (thinning).
+        law: the clean posterior (N, K) of the prediction.
+    """
+    largest = reveal.amax(-1)
+    chosen = free(method, state) & maths.bernoulli(largest.expand(state.x.shape), generator)
+    if reveal.shape[-1] == 1:
+        return redraw(method, state, chosen, t, law, generator)
+    pred = ask(method, state, chosen, t)
+    if pred is None:
+        for _ in range(2):  # the draws below, which other rows may make
+            maths.discard(chosen.shape, generator)
+        return state
+    x = maths.categorical(law(pred), generator, chosen)
+    relative = (reveal / largest[..., None]).expand(*chosen.shape, -1)[chosen]
+    keep = maths.bernoulli(relative.gather(-1, x[:, None])[:, 0], generator, chosen)
+    return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))
+
+
+def choosable(method: Method) -> bool:
+    """Whether `choose_then_ask` has the law of the kernel: absorbing noise, and a prediction that is a law.
+
+    A score is not: how much it says in all decides how likely a mask is revealed.
+    """
+    return absorbs(method) is None and method.predicts != "score"
+
+
+def free(method: Method, state: State) -> Tensor:
+    """(B, L) bool, the positions that a reverse step may change."""
+    return method.process.movable(state.x) & ~state.fixed
+
+
+def expected_time(method: Method, state: State) -> Tensor:
+    """The time (B, 1) at which the share of masks among the free positions is the expected one, to 1/1000."""
+    T = steps_of(method) or 1000
+    process, share = method.process, free(method, state).sum(-1) / (~state.fixed).sum(-1).clamp_min(1)
+    t = torch.arange(T + 1, dtype=torch.float64, device=state.x.device) / T
+    alpha = process.schedule.alpha(t)  # (T + 1, 1), or (T + 1, K)
+    lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
+    return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(T)][:, None]
+
+
+def clean_where_fixed(state: State, t: Tensor | float) -> Tensor:
     """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
-    return torch.where(state.fixed, CLEAN, t.to(torch.float64))
+    return torch.where(state.fixed, CLEAN, torch.as_tensor(t, dtype=torch.float64, device=state.x.device))
 
 
 def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:

@@ -1,0 +1,67 @@
+"""Any-order sampling: tokens one after the other in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736, section 3.3).
+
+A network for masked tokens that is not told the time is an any-order autoregressive model: its law is
+
+    p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
+
+Drawing the positions uniformly, one a step, is a draw from that law: no error at any length. It is also the law of
+`first_hitting`, and of `ancestral` with infinitely many steps. Several tokens in one step are drawn independently given the
+rest, which has an error as a coarse grid has. For absorbing noise with one alpha for all tokens, and every prediction.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .. import guide, maths
+from ..errors import InputError
+from ..maths import Randomness
+from ..method import Method
+from ..prediction import posterior
+from .sampler import Sampler, absorbs, expected_time, free, redraw
+
+
+class AnyOrder(Sampler):
+    """One token a step at a position drawn uniformly, or several.
+
+    Args:
+        per_step: tokens a step; exact with 1.
+        temperature, top_p: act on the clean posterior (see `guide`).
+    """
+
+    name: ClassVar[str] = "any_order"
+    error: ClassVar[str] = "none at any number"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing, time-free"
+    calls: ClassVar[str] = "one per token"
+
+    def __init__(self, per_step: int = 1, temperature: float = 1.0, top_p: float = 1.0):
+        if per_step < 1:
+            raise InputError(f"--per-step is {per_step}; it must be 1 or more")
+        self.per_step, self.temperature, self.top_p = per_step, temperature, top_p
+
+    @classmethod
+    def refuse(cls, method):
+        timed = "needs a network that is not told the time" if method.time_conditioned else None
+        return absorbs(method, one=True) or timed
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """A counter of the steps left, whatever `steps` says."""
+        (length,) = method.shape
+        return torch.arange(-(-length // self.per_step), -1, -1, dtype=torch.float64)
+
+    def step(self, method, state, t, s, generator=None):
+        chosen = self._choose(free(method, state), generator)
+        law = lambda pred: posterior(guide.guided(pred, self.temperature, self.top_p))  # noqa: E731
+        return redraw(method, state, chosen, expected_time(method, state), law, generator)
+
+    def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
+        """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""
+        chosen = torch.zeros_like(masked)
+        for _ in range(self.per_step):
+            left = masked & ~chosen
+            some = left.any(-1, keepdim=True)
+            where = maths.categorical(torch.where(some, left.double(), 1.0), generator)
+            chosen = chosen.scatter(-1, where[:, None], some | chosen.gather(-1, where[:, None]))
+        return chosen

@@ -1,0 +1,94 @@
+"""Confidence-based unmasking: what the network is surest of comes first (MaskGIT, arXiv 2202.04200).
+
+The network is asked at all masks; the k surest are drawn. **Not a sample of the model's law** at any number of steps: which
+token appears when depends on what it is, and that changes their joint law, with the exact network too. In few steps the texts
+often look better, since what is sure depends little on the rest. How sure, from the clean posterior p before temperature and
+top-p, each in [0, 1]:
+
+    probability    max p
+    margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
+    entropy        1 - H(p) / log V
+
+For absorbing noise and every prediction. A network that sees the time is told the one at which as many masks are expected.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .. import guide, maths
+from ..errors import InputError
+from ..method import Method
+from ..prediction import posterior
+from .ancestral import STEPS
+from .sampler import Sampler, absorbs, ask, expected_time, fill, free
+
+MEASURES = ("probability", "margin", "entropy")
+
+
+class Confidence(Sampler):
+    """The surest masks first: equally many in each step, or all that are sure enough.
+
+    Args:
+        confidence: "probability", "margin" or "entropy".
+        threshold: in [0, 1]; then each step reveals all masks at least so sure, and at least one. None: the masks left
+            are divided equally among the steps left.
+        temperature, top_p: act on what is drawn, not on the confidence (see `guide`).
+    """
+
+    name: ClassVar[str] = "confidence"
+    error: ClassVar[str] = "not a sample of the model's law"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing"
+    calls: ClassVar[str] = "steps"
+
+    def __init__(
+        self,
+        confidence: str = "probability",
+        threshold: float | None = None,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+    ):
+        if confidence not in MEASURES:
+            raise InputError(f"unknown confidence '{confidence}'; probability, margin or entropy")
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise InputError(f"--threshold is {threshold:g}; it must be between 0 and 1")
+        self.confidence, self.threshold, self.temperature, self.top_p = confidence, threshold, temperature, top_p
+
+    @classmethod
+    def refuse(cls, method):
+        return absorbs(method)
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """A counter of the steps left; with a threshold as many as tokens, most of which ask nothing."""
+        (length,) = method.shape
+        steps = length if self.threshold is not None else STEPS if steps is None else steps
+        if steps < 1:
+            raise InputError(f"--steps is {steps}; it must be 1 or more")
+        return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
+
+    def step(self, method, state, t, s, generator=None):
+        masked = free(method, state)
+        pred = ask(method, state, masked, expected_time(method, state))
+        if pred is None:
+            maths.discard(masked.shape, generator)
+            return state
+        sure = torch.full(masked.shape, -1.0, dtype=torch.float64, device=masked.device)
+        sure[masked] = self._measure(posterior(pred)).double()
+        if self.threshold is None:
+            k = (masked.sum(-1) / t.reshape(-1)).ceil()
+        else:
+            k = (sure >= self.threshold).sum(-1).clamp_min(1)
+        rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
+        chosen = masked & (rank < k[:, None])
+        law = posterior(guide.guided(pred, self.temperature, self.top_p))[chosen[masked]]
+        return fill(state, chosen, maths.categorical(law, generator, chosen), masked.any(-1))
+
+    def _measure(self, p: Tensor) -> Tensor:
+        """How sure, (N, K) -> (N,)."""
+        if self.confidence == "entropy":
+            return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
+        first, second = p.topk(2, -1).values.unbind(-1)
+        return first if self.confidence == "probability" else first - second

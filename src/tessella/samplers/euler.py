@@ -1,0 +1,85 @@
+"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD algorithm 2, RADD section 3.4).
+
+    p(x_s = y | x_t) = (t - s) Rhat_t(x_t, y),  y != x_t;    p(x_s = x_t | x_t) = 1 - (t - s) sum_y Rhat_t(x_t, y)
+
+position by position, a negative entry clipped at zero and the rest normalised. First order in 1/steps, as `ancestral`, which
+integrates the known part of the rate exactly; for loglinear absorbing noise the two are one but for the ends. For every
+prediction, in continuous time.
+
+The end steps are jumps, which have no rate: from PRIOR or t = 1, where the rate may be infinite, and to CLEAN. They use the
+reverse kernel. For absorbing noise with one alpha, whether a mask is revealed does not depend on the network: choose, then
+ask.
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .. import guide
+from ..method import Method
+from ..prediction import Prediction, kernel, posterior, reverse_rate
+from ..process import Process
+from .ancestral import known, spaced
+from .sampler import Sampler, absorbs, choosable, choose_then_ask, free, redraw, steps_of
+
+
+class Euler(Sampler):
+    """1 + (t - s) R at the point, on a grid of times.
+
+    Args:
+        grid: "uniform", "cosine" or "log-snr" (see `ancestral`).
+        temperature, top_p: act on the clean posterior (see `guide`).
+    """
+
+    name: ClassVar[str] = "euler"
+    error: ClassVar[str] = "none"
+    order: ClassVar[str] = "1"
+    needs: ClassVar[str] = "a rate: not d3pm"
+    calls: ClassVar[str] = "up to steps"
+
+    def __init__(self, grid: str = "uniform", temperature: float = 1.0, top_p: float = 1.0):
+        self.grid, self.temperature, self.top_p = known(grid), temperature, top_p
+
+    @classmethod
+    def refuse(cls, method):
+        has_rate = not steps_of(method) and type(method.process).rate is not Process.rate
+        return None if has_rate else "needs a rate, which discrete time has not"
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """As those of `ancestral`."""
+        return spaced(method, steps, self.grid)
+
+    def step(self, method, state, t, s, generator=None):
+        if choosable(method) and absorbs(method, one=True) is None:
+            return choose_then_ask(method, state, _reveal(method, t, s), t, self._posterior, generator)
+        at = free(method, state)
+        later = s.expand(at.shape)[at]
+        law = lambda pred: stepped(guide.guided(pred, self.temperature, self.top_p), later)  # noqa: E731
+        return redraw(method, state, at, t, law, generator)
+
+    def _posterior(self, pred: Prediction) -> Tensor:
+        return posterior(guide.guided(pred, self.temperature, self.top_p))
+
+
+def stepped(pred: Prediction, s: Tensor) -> Tensor:
+    """The weights (*, K) from which a step from pred.t to s (*) is drawn; not normalised where an entry was clipped."""
+    t, jump = pred.t, _jump(pred.t, s)
+    if bool(jump.all()):
+        return kernel(pred, s)
+    move = (t - s).masked_fill(jump, 0.0)[..., None] * reverse_rate(pred)
+    stay = 1 - move.sum(-1, keepdim=True)
+    p = move.scatter(-1, pred.x_t[..., None], stay).clamp_min(0.0)
+    return torch.where(jump[..., None], kernel(pred, s), p) if bool(jump.any()) else p
+
+
+def _jump(t: Tensor, s: Tensor) -> Tensor:
+    return (t >= 1) | s.isinf()
+
+
+def _reveal(method: Method, t: Tensor, s: Tensor) -> Tensor:
+    """P(a mask is revealed), the total of its rates times the step: (*, 1)."""
+    schedule = method.process.schedule
+    alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)
+    rate = (t - s)[..., None] * schedule.weight(t)
+    return torch.where(_jump(t, s)[..., None], (alpha_s - alpha_t) / (1 - alpha_t), rate.clamp_max(1.0))

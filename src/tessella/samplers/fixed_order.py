@@ -1,0 +1,66 @@
+"""Fixed-order sampling: tokens one after the other in a given order (RADD, arXiv 2406.03736, section 3.3).
+
+A network for masked tokens that is not told the time, read in one order, is an autoregressive model. With one token a step its
+law is
+
+    p(x) = prod_l p(x_order(l) | the tokens before)
+
+whose likelihood is known exactly (RADD's estimators for an order). It is not the law of the diffusion model, which is the
+average over all orders, unless the network's conditional laws agree with one another, as the exact ones do. For absorbing noise
+with one alpha for all tokens, and every prediction.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+
+from ..errors import InputError
+from .any_order import AnyOrder
+
+
+class FixedOrder(AnyOrder):
+    """One token a step in a given order, or several.
+
+    Args:
+        order: "forward", "backward", or the positions 0..L-1 in the order in which they are drawn ("2,0,1" or [2, 0, 1]).
+        per_step, temperature, top_p: as in `AnyOrder`.
+    """
+
+    name: ClassVar[str] = "fixed_order"
+    error: ClassVar[str] = "none for the law of one order"
+
+    def __init__(
+        self,
+        order: str | Sequence[int] = "forward",
+        per_step: int = 1,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+    ):
+        super().__init__(per_step, temperature, top_p)
+        self.positions = order if order in ("forward", "backward") else _permutation(order)
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        if not isinstance(self.positions, str) and len(self.positions) != shape[1]:
+            raise InputError(f"the order has {len(self.positions)} positions, the text {shape[1]}; name each one once")
+        return super().init(method, shape, fixed=fixed, generator=generator)
+
+    def _choose(self, masked, generator):
+        order = torch.arange(masked.shape[-1], device=masked.device)
+        if self.positions == "backward":
+            order = order.flip(-1)
+        elif self.positions != "forward":
+            order = torch.tensor(self.positions, device=masked.device)
+        before = masked[:, order].cumsum(-1)  # how many of the masked positions come up to this one
+        return masked & (before <= self.per_step)[:, order.argsort()]
+
+
+def _permutation(order: str | Sequence[int]) -> list[int]:
+    try:
+        positions = [int(i) for i in (order.split(",") if isinstance(order, str) else order)]
+    except ValueError:
+        raise InputError(f"unknown order '{order}'; forward, backward, or positions such as 2,0,1") from None
+    if sorted(positions) != list(range(len(positions))):
+        said = ",".join(map(str, positions))
+        raise InputError(f"order {said} is not a permutation; name each position from 0 to {len(positions) - 1} once")
+    return positions

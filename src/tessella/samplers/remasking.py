@@ -1,0 +1,140 @@
+"""ReMDM: tokens may be masked again, so that mistakes can be mended (Wang et al. 2025, arXiv 2503.00307).
+
+A reverse step that keeps q(x_s | x_0) but mixes (eq. 6): with a probability sigma of masking a token again,
+
+    a token    becomes the mask with probability sigma
+    a mask     becomes a token with probability (alpha_s - (1 - sigma) alpha_t) / (1 - alpha_t), drawn from the clean posterior
+
+for any 0 <= sigma <= sigma_max = min(1, (1 - alpha_s) / alpha_t) (eq. 7). sigma = 0 is `ancestral`; the forward-backward
+corrector and that of discrete flow matching are other choices. The kinds (section 4):
+
+    cap        sigma = min(eta, sigma_max)
+    rescale    sigma = eta sigma_max
+    conf       sigma = sigma_max times the softmax over the tokens of minus their probability when they were drawn; 0 at masks
+    loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
+
+**Keeps the marginals, not the law.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But what a step draws
+anew it draws independently, and how much that is does not vanish with the step unless sigma does: the limit is not the law of
+the model. conf does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so
+that more are left than alpha_s says, by alpha_t times the mean sigma.
+
+For absorbing noise with one alpha, and every prediction. sigma does not depend on the network's answer: choose, then ask.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .. import guide, maths
+from ..errors import InputError
+from ..method import Method
+from ..prediction import posterior
+from ..schedule import CLEAN
+from .ancestral import STEPS, spaced
+from .sampler import Sampler, State, absorbs, ask, fill, free, steps_of
+
+KINDS = ("cap", "rescale", "conf", "loop")
+
+
+class Remasking(Sampler):
+    """Ancestral steps in which tokens are masked again.
+
+    `state.memory` is (B, L), the probability that the network gave each token when it was drawn.
+
+    Args:
+        remasking: "cap", "rescale", "conf" or "loop".
+        eta: how much, in [0, 1]; conf has its own measure.
+        t_on, t_off, alpha_on: of the loop.
+        temperature, top_p: act on the clean posterior (see `guide`); the paper uses top_p = 0.9.
+    """
+
+    name: ClassVar[str] = "remasking"
+    error: ClassVar[str] = "keeps the marginals, not the law"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing, one schedule"
+    calls: ClassVar[str] = "up to steps"
+
+    def __init__(
+        self,
+        remasking: str = "cap",
+        eta: float = 0.02,
+        t_on: float = 0.55,
+        t_off: float = 0.05,
+        alpha_on: float = 0.9,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+    ):
+        if remasking not in KINDS:
+            raise InputError(f"unknown remasking '{remasking}'; cap, rescale, conf or loop")
+        if not 0 <= eta <= 1:
+            raise InputError(f"--eta is {eta:g}; it must be between 0 and 1")
+        if not 0 < t_off < t_on < 1:
+            raise InputError(f"the loop runs from --t-on {t_on:g} down to --t-off {t_off:g}; e.g. 0.55 and 0.05")
+        if not 0 < alpha_on < 1:
+            raise InputError(f"--alpha-on is {alpha_on:g}; it must be above 0 and below 1")
+        self.remasking, self.eta, self.temperature, self.top_p = remasking, eta, temperature, top_p
+        self.t_on, self.t_off, self.alpha_on = t_on, t_off, alpha_on
+
+    @classmethod
+    def refuse(cls, method):
+        return absorbs(method, one=True)
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """As those of `ancestral`; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
+        if self.remasking != "loop":
+            return spaced(method, steps)
+        if steps_of(method):
+            raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
+        steps = STEPS if steps is None else steps
+        if steps < 1:
+            raise InputError(f"--steps is {steps}; it must be 1 or more")
+        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        before, after = self.alpha_on * (1 - u) / (1 - self.t_on), 1 - (1 - self.alpha_on) * u / self.t_off
+        alpha = torch.where(u > self.t_on, before, torch.where(u > self.t_off, self.alpha_on, after))
+        times = method.process.schedule.inverse(alpha)
+        times[0], times[-1] = method.process.start, CLEAN
+        return times
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        state = super().init(method, shape, fixed=fixed, generator=generator)
+        return replace(state, memory=torch.zeros(shape, dtype=torch.float64, device=state.x.device))
+
+    def step(self, method, state, t, s, generator=None):
+        process, schedule, masked = method.process, method.process.schedule, free(method, state)
+        alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)  # (1,) or (B, 1, 1)
+        sigma = self.sigma(state, masked, alpha_t[..., 0], alpha_s[..., 0])
+        again = ~masked & ~state.fixed & maths.bernoulli(sigma, generator)
+        held = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
+        chosen = masked & maths.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], held), generator)
+        pred = ask(method, state, chosen, t)
+        if pred is None:
+            maths.discard(masked.shape, generator)
+            memory = state.memory
+        else:
+            law = posterior(guide.guided(pred, self.temperature, self.top_p))
+            x = maths.categorical(law, generator, chosen)
+            said = posterior(pred).gather(-1, x[:, None])[:, 0]
+            memory = state.memory.masked_scatter(chosen, said.double())
+            state = fill(state, chosen, x, chosen.any(-1))
+        return replace(state, x=torch.where(again, process.sample_prior(state.x.shape), state.x), memory=memory)
+
+    def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
+        """The probability that a token is masked again, (B, L)."""
+        most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)  # at PRIOR no token is left to be masked
+        if self.remasking == "conf":
+            weight = (-state.memory).masked_fill(masked | state.fixed, -torch.inf).softmax(-1)
+            return most * weight.nan_to_num(0.0)  # nan: a row without tokens
+        if self.remasking == "rescale":
+            most = self.eta * most
+        elif self.remasking == "loop":
+            most = torch.where(alpha_s == alpha_t, most.clamp_max(self.eta), 0.0)
+        else:
+            most = most.clamp_max(self.eta)
+        return most.expand(state.x.shape)
+
+
+def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
+    """P(a mask becomes a token) where a token becomes a mask with probability sigma, (B, L)."""
+    return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)

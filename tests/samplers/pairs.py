@@ -1,0 +1,108 @@
+"""Methods small enough to be enumerated, and the pairs of sampler and method that the tests run through."""
+
+import torch
+from torch import nn
+
+from tessella import exact
+from tessella.masked import Masked
+from tessella.methods import MD4, MDLM
+from tessella.process import absorbing, uniform
+from tessella.samplers import Ancestral, AnyOrder, Confidence, Euler, FirstHitting, FixedOrder, Remasking
+from tessella.schedule import Geometric, Linear, Polynomial, Tabulated
+from worlds import L, V, data_law, per_token, table
+
+close = torch.testing.assert_close
+
+
+def mdlm(mask=V, length=L):
+    return MDLM(table(V + 1, length), V, (length,), mask=mask)
+
+
+def md4(schedule="cosine"):
+    return MD4(table(V + 1, L, time=True), V, (L,), MD4.Config(schedule, eps=0.02))
+
+
+def denoiser(process, predicts="mean"):
+    return exact.Denoiser(process, data_law(), L, predicts)
+
+
+def genmd4():
+    """The exact network of an absorbing process with one exponent for each token."""
+    return denoiser(absorbing(V + 1, Polynomial(per_token(0.5, 1.0, 2.5, 1.0))))
+
+
+def d3pm(uniformly=False):
+    """Discrete time, T = 12."""
+    schedule = Tabulated(torch.linspace(1.0, 0.0 if not uniformly else 1e-3, 13, dtype=torch.float64))
+    return denoiser(uniform(V, schedule) if uniformly else absorbing(V + 1, schedule), "leave_one_out")
+
+
+def sedd(uniformly=False):
+    noise = Geometric(1e-2, 8.0)
+    return denoiser(uniform(V, noise) if uniformly else absorbing(V + 1, noise), "score")
+
+
+def constant(schedule, logits, length=1):
+    """A time-free network that says the same logits (V + 1,) everywhere, under any schedule."""
+    return Masked(Constant(logits), V, (length,), None, schedule, False)
+
+
+class Constant(nn.Module):
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = torch.as_tensor(logits, dtype=torch.float64)
+
+    def features(self, x, time=None, **kwargs):
+        return self.logits.expand(*x.shape, -1)
+
+    def head(self, h):
+        return h
+
+
+METHODS = {
+    "mdlm": mdlm,
+    "md4": md4,
+    "genmd4": genmd4,
+    "d3pm, absorbing": d3pm,
+    "d3pm, uniform": lambda: d3pm(True),
+    "sedd, absorbing": sedd,
+    "sedd, uniform": lambda: sedd(True),
+    "uniform, mean": lambda: denoiser(uniform(V, Linear())),
+}
+SAMPLERS = {
+    "ancestral": Ancestral(),
+    "ancestral, cold": Ancestral(temperature=0.7, top_p=0.9),
+    "plain": Ancestral(choose=False),
+    "euler": Euler(),
+    "first_hitting": FirstHitting(),
+    "any_order": AnyOrder(),
+    "any_order by two": AnyOrder(2),
+    "backward": FixedOrder("backward"),
+    "confidence": Confidence(),
+    "confidence above 0.5": Confidence("margin", 0.5),
+    "remasking, cap": Remasking(eta=0.3),
+    "remasking, conf": Remasking("conf"),
+    "remasking, loop": Remasking("loop", eta=0.3),
+}
+CANNOT = {  # sampler -> the methods that it refuses
+    "euler": {"d3pm, absorbing", "d3pm, uniform"},
+    "first_hitting": {"d3pm, absorbing", "d3pm, uniform", "sedd, absorbing", "sedd, uniform", "uniform, mean"},
+    "any_order": {"md4", "genmd4", "d3pm, uniform", "sedd, uniform", "uniform, mean"},
+    "confidence": {"d3pm, uniform", "sedd, uniform", "uniform, mean"},
+    "remasking": {"genmd4", "d3pm, uniform", "sedd, uniform", "uniform, mean"},
+}
+CANNOT["fixed_order"] = CANNOT["any_order"]
+PAIRS = [
+    (s, m)
+    for s, sampler in SAMPLERS.items()
+    for m in METHODS
+    if m not in CANNOT.get(sampler.name, ()) and (s, m) != ("remasking, loop", "d3pm, absorbing")
+]
+
+
+def generators(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def distance(p, q):
+    return float((p - q).abs().sum()) / 2

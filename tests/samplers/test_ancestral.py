@@ -1,0 +1,157 @@
+"""Ancestral sampling: choose-then-ask against the plain kernel, its order, its grids."""
+
+import math
+
+import pytest
+import torch
+from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
+
+from tessella import exact
+from tessella.errors import InputError
+from tessella.methods import MDLM
+from tessella.process import absorbing, uniform
+from tessella.samplers import Ancestral, run
+from tessella.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
+from worlds import CTMC, L, V, data_law, generator_matrix, per_token, table
+
+D = torch.float64
+METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4, "an exponent per token": genmd4}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("heat", [{}, {"temperature": 0.5}, {"top_p": 0.7}, {"temperature": 0.0}])
+@torch.no_grad()
+def test_choose_then_ask_has_the_law_of_the_plain_kernel(name, heat):
+    method = METHODS[name]()
+    for grid, T in (("uniform", 1), ("uniform", 2), ("cosine", 5)):
+        chosen, plain = (exact.sample_law(Ancestral(grid, choose=c, **heat), method, T) for c in (True, False))
+        close(chosen, plain, rtol=0, atol=1e-12)
+        close(chosen.sum(), torch.ones((), dtype=D))
+        assert (chosen[(exact.states(V + 1, L) == method.process.mask).any(-1)] < 1e-12).all()  # no mask is left
+        if not heat:
+            times = Ancestral(grid).times(method, T)
+            clean = method.process.clean[exact.states(V + 1, L)].all(-1)
+            close(chosen[clean], exact.log_likelihood(method, times).exp(), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_rows_may_stand_at_different_times():
+    method, X = mdlm(), exact.states(V + 1, L)
+    t, s = torch.rand(2, len(X), 1, generator=torch.Generator().manual_seed(0), dtype=D).sort(0, descending=True).values
+    state = Ancestral().init(method, X.shape)
+    state = type(state)(X, state.fixed, state.calls)
+    for choose in (True, False):
+        together = exact.transition(Ancestral(choose=choose), method, state, t, s)
+        for b in (0, 7, 15):
+            alone = type(state)(X[b : b + 1], state.fixed[:1], state.calls[:1])
+            close(exact.transition(Ancestral(choose=choose), method, alone, t[b : b + 1], s[b : b + 1])[0], together[b])
+
+
+# ---------------------------------------------------------------------------------- against the data's law
+PROCESSES = {
+    "absorbing": absorbing(V + 1, Linear()),
+    "an exponent per token": absorbing(V + 1, Polynomial(per_token(1.0, 1.3, 2.5, 1.0))),
+    "uniform": uniform(V, Linear(0.0)),
+    "ctmc": CTMC(8 * generator_matrix(V)),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@torch.no_grad()
+def test_ancestral_converges_with_order_1(name):
+    P = PROCESSES[name]
+    exact_method, data = denoiser(P), exact.embed(P, data_law(), L)
+    a, b = (distance(exact.sample_law(Ancestral(), exact_method, T), data) for T in (64, 128))
+    assert math.log2(a / b) == pytest.approx(1.0, abs=0.15)
+    assert b < 0.02
+
+
+@torch.no_grad()
+def test_discrete_time():
+    """T steps are the T-step model; a divisor of T skips times of its grid."""
+    for method in (d3pm(), d3pm(uniformly=True)):
+        clean = method.process.clean[exact.states(method.process.K, L)].all(-1)
+        for T in (12, 6, 1):
+            times = Ancestral().times(method, T)
+            close(times[1:-1] * 12, (times[1:-1] * 12).round())
+            law = exact.sample_law(Ancestral(), method, T)
+            close(law[clean], exact.log_likelihood(method, times).exp(), rtol=0, atol=1e-12)
+    with pytest.raises(InputError) as error:
+        Ancestral().times(d3pm(), 1000)
+    assert str(error.value) == "1000 steps do not divide the grid T = 12; use 12, 6 or 4"
+    with pytest.raises(InputError, match="grid 'cosine' needs continuous time; exact has 12 steps, use uniform"):
+        Ancestral("cosine").times(d3pm(), 6)
+
+
+# ---------------------------------------------------------------------------------- grids
+def test_grids_run_from_where_the_process_starts_to_clean():
+    method, other = mdlm(), denoiser(uniform(V, Linear()))
+    for grid, inside in (
+        ("uniform", [0.75, 0.5, 0.25]),
+        ("cosine", [math.cos(math.pi / 2 * u) for u in (0.25, 0.5, 0.75)]),
+    ):
+        times = Ancestral(grid).times(method, 4)
+        close(times[1:-1], torch.tensor(inside, dtype=D))
+        assert (times[0], times[-1]) == (PRIOR, CLEAN)
+        assert Ancestral(grid).times(other, 4)[0] == 1.0
+    assert len(Ancestral().times(method, 1)) == 2
+    assert len(Ancestral().times(method, None)) == 65
+    with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
+        Ancestral().times(method, 0)
+    with pytest.raises(InputError, match="unknown grid 'sine'; uniform, cosine or log-snr"):
+        Ancestral("sine")
+
+
+@torch.no_grad()
+def test_the_log_snr_grid():
+    """Even in log alpha/(1 - alpha); an infinite end is where the uniform grid's last or first step stands."""
+    for noise, last in ((Geometric(1e-3, 8.0), 0.0), (Linear(1e-3), 1 / 8)):
+        method = denoiser(uniform(V, noise))
+        times = Ancestral("log-snr").times(method, 8)
+        snr = noise.log_snr(torch.cat((times[:-1], torch.tensor([last], dtype=D))))[:, 0]
+        close(snr.diff(), snr.diff().mean().expand(8), rtol=1e-9, atol=1e-9)
+        assert (times[0], times[-1]) == (1.0, CLEAN)
+        data, law = exact.embed(method.process, data_law(), L), []
+        for T in (64, 128):
+            law.append(distance(exact.sample_law(Ancestral("log-snr"), method, T), data))
+        assert law[1] < 0.6 * law[0]
+    with pytest.raises(
+        InputError, match="grid 'log-snr' needs one alpha for all tokens; with exact use uniform or cosine"
+    ):
+        Ancestral("log-snr").times(genmd4(), 4)
+
+
+@torch.no_grad()
+def test_the_log_snr_grid_amplifies_a_wrong_score_less():
+    """A score that is wrong by 5% at alternate tokens, uniform noise, 16 steps: nearer to the law than the grid even in t."""
+    method = sedd(uniformly=True)
+    exact_predict, wrong = method.predict, torch.tensor([1.05, 0.95, 1.05], dtype=D)
+
+    def predict(x_t, t, **how):
+        pred = exact_predict(x_t, t, **how)
+        v = pred.v * wrong
+        return type(pred)(pred.process, v.scatter(-1, pred.x_t[..., None], 1.0), pred.x_t, pred.t)
+
+    method.predict = predict  # type: ignore[method-assign]
+    data = exact.embed(method.process, data_law(), L)
+    even, snr = (distance(exact.sample_law(Ancestral(grid), method, 16), data) for grid in ("uniform", "log-snr"))
+    assert snr < even
+
+
+@torch.no_grad()
+def test_own_times_are_taken_as_they_are():
+    method = mdlm()
+    own = [PRIOR, 0.7, 0.1, CLEAN]
+    states = list(run(Ancestral(), method, (50, L), own, generator=torch.Generator().manual_seed(0)))
+    assert len(states) == 4
+    assert (states[-1].x < V).all()
+
+
+@torch.no_grad()
+def test_the_mask_is_never_drawn_even_if_the_network_wants_it():
+    network = table(V + 1, L)
+    network.logits.data[..., V] = 1e4
+    for choose in (True, False):
+        law = exact.sample_law(Ancestral(choose=choose), MDLM(network, V, (L,)), 3)
+        assert (law[(exact.states(V + 1, L) == V).any(-1)] == 0).all()
+        close(law.sum(), torch.ones((), dtype=D))

@@ -1,0 +1,223 @@
+"""What holds for every sampler: streams of rows, given tokens, costs, pairings, names."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, generators, md4, mdlm
+
+from tessella import exact, samplers
+from tessella.cli.commands import Options
+from tessella.errors import InputError
+from tessella.methods import MDLM
+from tessella.samplers import (
+    Ancestral,
+    AnyOrder,
+    Confidence,
+    Euler,
+    FirstHitting,
+    FixedOrder,
+    Remasking,
+    State,
+    ask,
+    run,
+)
+from tessella.schedule import CLEAN
+from worlds import Counting, L, V, five_sigma, table
+
+
+# ---------------------------------------------------------------------------------- names and pairings
+def test_every_sampler_says_what_it_is():
+    for name, cls in samplers.SAMPLERS.items():
+        assert cls.name == name
+        for field in ("error", "order", "needs", "calls"):
+            assert isinstance(getattr(cls, field), str), name
+    for alias, (name, _) in samplers.ALIASES.items():
+        assert samplers.find(alias) is samplers.find(name)
+    with pytest.raises(InputError, match="unknown sampler 'analitic'; did you mean 'analytic'"):
+        samplers.find("analitic")
+
+
+def test_the_command_line_has_the_options_of_all_samplers():
+    every = {name for cls in samplers.SAMPLERS.values() for name in samplers.options(cls)}
+    assert {field.name for field in dataclasses.fields(Options)} == every
+
+
+@pytest.mark.parametrize("name", samplers.SAMPLERS)
+def test_what_cannot_be_paired_is_refused_with_what_would_work(name):
+    for title, make in METHODS.items():
+        method, sampler = make(), samplers.SAMPLERS[name]()
+        if title in CANNOT.get(name, ()):
+            with pytest.raises(InputError) as error:
+                sampler.init(method, (1, L))
+            message = str(error.value)
+            assert message == f"sampler '{name}' {sampler.refuse(method)}; " + message.partition("; ")[2]
+            works = message.partition(f"; with {method.name} use ")[2].replace(" or ", ", ").split(", ")
+            assert works[0] == "ancestral"
+            assert all(samplers.SAMPLERS[other].refuse(method) is None for other in works)
+        else:
+            sampler.init(method, (1, L))
+    with pytest.raises(InputError) as error:
+        AnyOrder().init(md4(), (1, L))
+    assert str(error.value) == (
+        "sampler 'any_order' needs a network that is not told the time; with md4 use ancestral, euler or first_hitting"
+    )
+
+
+# ---------------------------------------------------------------------------------- the stream of a row
+@pytest.mark.parametrize(("sampler", "method"), PAIRS)
+@torch.no_grad()
+def test_a_row_with_its_own_generator_does_not_see_its_batch(sampler, method):
+    sampler, method = SAMPLERS[sampler], METHODS[method]()
+    for T in (2, 6, 12):
+        fixed = torch.tensor([[-1, -1], [-1, 2], [-1, -1], [0, -1], [-1, -1], [1, 1]])
+        (*_, whole) = run(sampler, method, (6, L), T, fixed=fixed, generator=generators(*range(6)))
+        assert method.process.clean[whole.x].all()
+        assert torch.equal(whole.x[fixed >= 0], fixed[fixed >= 0])
+        for b in range(6):
+            (*_, alone) = run(sampler, method, (1, L), T, fixed=fixed[b : b + 1], generator=generators(b))
+            assert torch.equal(alone.x[0], whole.x[b])
+            assert int(alone.calls) == int(whole.calls[b])
+        assert int(whole.calls[5]) == 0
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@torch.no_grad()
+def test_the_same_seed_gives_the_same_samples(sampler):
+    a, b = (
+        [s.x for s in run(SAMPLERS[sampler], mdlm(), (4, L), 5, generator=torch.Generator().manual_seed(7))]
+        for _ in range(2)
+    )
+    assert all(torch.equal(x, y) for x, y in zip(a, b))
+    assert (a[0] == V).all()
+
+
+@torch.no_grad()
+def test_samples_of_the_real_generator_have_the_enumerated_law():
+    """50,000 samples within 5.5 standard errors of each of the 16 probabilities (a false alarm: 6e-7 a sampler)."""
+    for sampler, method, T in (
+        (Ancestral(), md4(), 3),
+        (Ancestral(choose=False), md4(), 3),
+        (Ancestral(), METHODS["genmd4"](), 2),
+        (Euler(), md4(), 3),
+        (Euler(), METHODS["genmd4"](), 3),
+        (FirstHitting(), mdlm(), L),
+        (AnyOrder(2), mdlm(), 1),
+        (Confidence(), md4(), 1),
+        (Remasking(eta=0.5), mdlm(), 3),
+    ):
+        law = exact.sample_law(sampler, method, T)
+        (*_, state) = run(sampler, method, (50_000, L), T, generator=torch.Generator().manual_seed(1))
+        drawn = torch.nn.functional.one_hot(exact.index(state.x, V + 1), len(law)).double()
+        assert five_sigma(drawn, law), sampler.name
+
+
+# ---------------------------------------------------------------------------------- asking
+class Spy:
+    """A method that notes what it is asked."""
+
+    def __init__(self, method):
+        self.method, self.asked = method, []
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+    def predict(self, x_t, t, *, at=None, **kwargs):
+        self.asked.append((x_t, t, at))
+        return self.method.predict(x_t, t, at=at, **kwargs)
+
+
+@torch.no_grad()
+def test_ask_is_about_rows_with_a_question_and_tells_what_is_given_clean():
+    method = Spy(mdlm(length=3))
+    x = torch.tensor([[V, 0, V], [1, V, 2], [V, V, V]])
+    fixed = torch.tensor([[False, True, False], [True, False, False], [False, False, False]])
+    state, at = State(x, fixed, torch.zeros(3)), torch.tensor([[True, False, False], [False] * 3, [True, False, True]])
+    pred = ask(method, state, at, torch.tensor([[0.2], [0.3], [0.4]]))  # pyright: ignore[reportArgumentType]
+    ((seen, t, where),) = method.asked
+    assert torch.equal(seen, x[[0, 2]])
+    assert torch.equal(where, at[[0, 2]])
+    close(t, torch.tensor([[0.2, CLEAN, 0.2], [0.4, 0.4, 0.4]]).double(), rtol=1e-6, atol=0)
+    assert pred.x_t.shape == (3,)
+    assert ask(method, state, torch.zeros_like(at), 0.5) is None  # pyright: ignore[reportArgumentType]
+    assert len(method.asked) == 1
+
+
+@pytest.mark.parametrize("given", [[1, -1], [-1, 0]])
+@torch.no_grad()
+def test_the_rest_has_its_conditional_law(given):
+    """One gap: exact for every sampler that keeps the marginals or better, at any number of steps."""
+    given, X = torch.tensor(given), exact.states(V + 1, L)
+    for name, sampler in SAMPLERS.items():
+        method = METHODS["d3pm, absorbing"]() if name in ("ancestral", "plain") else METHODS["sedd, absorbing"]()
+        if sampler.refuse(method) or "cold" in name:
+            continue
+        if name == "remasking, conf":
+            continue  # its steps depend on its memory, which is not enumerated
+        law = exact.embed(method.process, method.law, L) * ((given == X) | (given < 0)).all(-1)
+        for T in (1, 3, 6):
+            close(exact.sample_law(sampler, method, T, given), law / law.sum(), rtol=0, atol=1e-9, msg=f"{name}, {T}")
+
+
+# ---------------------------------------------------------------------------------- cost
+@pytest.mark.parametrize("name", SAMPLERS)
+@torch.no_grad()
+def test_the_head_is_computed_only_where_it_is_read(name):
+    """12 tokens, 2 of them given, 5 rows: how many rows the network sees, and how many positions its head."""
+    length, rows = 12, 5
+    counting, sampler = Counting(Constant([0.0] * (V + 1))), SAMPLERS[name]
+    method = MDLM(counting, V, (length,))
+    fixed = torch.full((rows, length), -1)
+    fixed[:, 3:5] = 1
+    for T in (1, 4, 100):
+        counting.rows, counting.heads = [], 0
+        states = list(run(sampler, method, (rows, length), T, fixed=fixed, generator=torch.Generator().manual_seed(0)))
+        masked = torch.stack([(s.x == V).sum() for s in states])
+        assert int(states[-1].calls.sum()) == sum(counting.rows)
+        assert int(masked[-1]) == 0
+        if name == "plain" or "confidence" in name:  # asks at every mask
+            assert counting.heads == int(masked[:-1].sum())
+        elif "remasking" not in name:
+            assert counting.heads == rows * 10  # once for each free token
+            assert (states[-1].calls <= 10).all()
+        else:
+            revealed = sum(int(((a.x == V) & (b.x != V)).sum()) for a, b in itertools.pairwise(states))
+            assert counting.heads == revealed
+
+
+@torch.no_grad()
+def test_uniform_noise_asks_only_where_something_is_free():
+    method = Spy(METHODS["sedd, uniform"]())
+    fixed = torch.tensor([[1, -1], [0, 2], [-1, -1]])
+    for sampler in (Ancestral(), Euler()):
+        method.asked.clear()
+        states = list(run(sampler, method, (3, L), 4, fixed=fixed, generator=generators(0, 1, 2)))  # pyright: ignore[reportArgumentType]
+        assert states[-1].calls.tolist() == [4, 0, 4]
+        for x, _, at in method.asked:
+            assert len(x) == 2
+            assert at.tolist() == [[False, True], [True, True]]
+
+
+@torch.no_grad()
+def test_nothing_is_asked_where_all_is_given():
+    everything = torch.tensor([[2, 1]])
+    for name, sampler in SAMPLERS.items():
+        counting = Counting(table(V + 1, L))
+        (*_, state) = run(sampler, MDLM(counting, V, (L,)), (1, L), 3, fixed=everything)
+        assert torch.equal(state.x, everything), name
+        assert int(state.calls) == sum(counting.rows) == 0
+
+
+@torch.no_grad()
+def test_shorter_texts_and_numbers_of_steps():
+    method = mdlm()
+    for sampler in (FirstHitting(), AnyOrder(), FixedOrder()):
+        assert sampler.times(method, 1000).tolist() == [2, 1, 0]
+    assert AnyOrder(2).times(method, None).tolist() == [1, 0]
+    assert Confidence().times(method, 1000).tolist() == [2, 1, 0]
+    assert Confidence().times(method, 1).tolist() == [1, 0]
+    assert len(Ancestral().times(d3pm(), None)) == 13  # of the divisors of 12 the one nearest to 64
+    for sampler in (Ancestral(), Euler(), Confidence(), Remasking(), Remasking("loop")):
+        with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
+            sampler.times(method, 0)
