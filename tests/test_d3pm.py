@@ -1,0 +1,312 @@
+"""D3PM: its closed forms against the definition, its terms, its hybrid loss and its schedules, by enumeration."""
+
+import importlib
+import itertools
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tessella import bound, exact, maths, methods
+from tessella.errors import InputError
+from tessella.method import Batch
+from tessella.methods import D3PM
+from tessella.methods.d3pm import alphas
+from tessella.nn import Net
+from tessella.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
+from tessella.process import Mixture
+from tessella.samplers import Ancestral
+from tessella.schedule import CLEAN, PRIOR
+from worlds import L, V, data_law, five_sigma, numbers, table
+
+D = torch.float64
+close = torch.testing.assert_close
+X_0 = exact.states(V, L)
+SCHEDULES = ("linear", "cosine", "mutual-information")
+KINDS = list(itertools.product(("uniform", "absorbing"), ("leave-one-out", "mean"), ("text", "image")))
+kinds = pytest.mark.parametrize(("process", "prediction", "last"), KINDS)
+
+
+class Scaled(torch.nn.Module):
+    """An enumerable network that is told the time in the unit 1000 t."""
+
+    def __init__(self, states):
+        super().__init__()
+        self.table = table(states, L, time=True)
+        self.told = []
+
+    def features(self, x, time=None, **kwargs):
+        self.told.append(time)
+        return self.table.features(x, time.double() / 1000)
+
+    def head(self, h):
+        return self.table.head(h)
+
+
+def d3pm(process="uniform", prediction="leave-one-out", last="text", schedule="cosine", steps=4, auxiliary=0.0):
+    config = D3PM.Config(process, schedule, steps, prediction, last, auxiliary)
+    return D3PM(Scaled(D3PM.states(V, config)), V, (L,), config)
+
+
+def pairs(method, t):
+    """Every x_0 with every x_t that it can become, and the probability of it."""
+    X = exact.states(method.process.K, L)
+    x_0, x_t = X_0.repeat_interleave(len(X), 0), X.repeat(len(X_0), 1)
+    q = method.process.likelihood(x_t, CLEAN, t).gather(-1, x_0[..., None])[..., 0].prod(-1)
+    return x_0[q > 0], x_t[q > 0], q[q > 0]
+
+
+# ---------------------------------------------------------------------------------- the closed forms
+@kinds
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_closed_form_is_the_definition(process, prediction, last, schedule):
+    for T in (1, 4):
+        method = d3pm(process, prediction, last, schedule, T)
+        steps = list(itertools.pairwise(method.grid(T))) + ([(torch.tensor(0.5), torch.tensor(CLEAN))] if T > 1 else [])
+        for t, s in steps:  # one of them skips
+            x_0, x_t, _ = pairs(method, t)
+            times, later = (u.to(D).expand(x_0.shape) for u in (t, s))
+            ours = method.step(Batch(x_0), x_t, times[:, 0], later[:, 0])
+            pred, target = method.predict(x_t, times), truth(method.process, x_0, x_t, times)
+            definition = bound.discrete(target, pred, later)
+            close(ours, definition.sum(-1), rtol=0, atol=1e-11)
+            weight = numbers(len(ours))
+            parameters = list(method.parameters())
+            a, b = (
+                torch.autograd.grad((weight * v).sum(), parameters, retain_graph=True)[0]
+                for v in (ours, definition.sum(-1))
+            )
+            close(a, b, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("prediction", ["leave-one-out", "mean"])
+def test_closed_form_in_float32_at_many_states_and_steps(prediction):
+    """1,000 steps of 5,000 states: T times a step's KL keeps its digits, at confident networks too."""
+    V, T, N = 5000, 1000, 64
+    method = D3PM(None, V, (1,), D3PM.Config("uniform", "cosine", T, prediction))
+    x_0 = torch.arange(N)
+    for size, i in itertools.product((1.0, 30.0), (1, 2, 500, 1000)):
+        logits = size * (2 * numbers(N, V, seed=i) - 1)
+        t, s = torch.full((N,), i / T, dtype=D), torch.full((N,), (i - 1) / T if i > 1 else CLEAN, dtype=D)
+        x_t = method.process.sample(x_0, t, torch.Generator().manual_seed(i))
+        values, gradients = [], []
+        for dtype in (D, torch.float32):
+            z = logits.to(dtype).requires_grad_()
+            value = T * method.cost(z, x_0, x_t, t, s)
+            gradients.append(torch.autograd.grad(value.sum(), z)[0].to(D))
+            values.append(value.detach())
+        generic = T * bound.discrete(truth(method.process, x_0, x_t, t), method.read(logits, x_t, t), s)
+        close(values[0], generic, rtol=1e-9, atol=1e-9)
+        close(values[1], generic, rtol=2e-4, atol=2e-4)
+        close(gradients[1], gradients[0], rtol=1e-3, atol=1e-4)
+
+
+def test_eq_4_is_the_sum_over_x_0_normalised():
+    """p(x_s | x_t) of eq. 4, summed as it stands there from q(x_s, x_t | x_0): `LeaveOneOut`; the mixture is `Mean`."""
+    for process in ("uniform", "absorbing"):
+        method = d3pm(process)
+        P, K = method.process, method.process.K
+        logits = 2 * numbers(K, K)
+        for t, s in itertools.pairwise(method.grid(4)):
+            x_t, time = torch.arange(K), t.expand(K)
+            p_x0 = method.read(logits, x_t, time).mu
+            assert isinstance(method.read(logits, x_t, time), LeaveOneOut)
+            joint = P.matrix(CLEAN, s)[:, :, None] * P.matrix(s, t)  # q(x_s, x_t | x_0): (x_0, x_s, x_t)
+            summed = torch.einsum("nk,ksn->ns", p_x0, joint)
+            close(reverse(LeaveOneOut(P, p_x0, x_t, time), s), maths.normalise(summed))
+            each = maths.normalise(joint.transpose(1, 2))  # q(x_s | x_t, x_0): (x_0, x_t, x_s)
+            mixed = torch.einsum("nk,kns->ns", p_x0, each)
+            masks = x_t == P.mask if P.mask is not None else torch.ones_like(x_t, dtype=torch.bool)
+            close(reverse(Mean(P, p_x0, x_t, time), s)[masks], mixed[masks])
+            if P.mask is not None:
+                close(mixed[masks], maths.normalise(summed)[masks])
+
+
+@kinds
+def test_what_the_network_is_told_and_read_as(process, prediction, last):
+    method = d3pm(process, prediction, last)
+    K = method.process.K
+    assert isinstance(method.process, Mixture)
+    assert method.process.start == (1.0 if process == "uniform" else PRIOR)
+    x_t = torch.full((3, L), K - 1)
+    for t in (0.25, 1.0):
+        law = posterior(method.predict(x_t, t))
+        assert float(method.network.told[-1][0]) == 1000 * t
+        logits = method.network.features(x_t, torch.full((3,), 1000 * t))
+        if process == "absorbing":
+            logits = logits[..., :V]
+            assert (law[..., V] == 0).all()
+        raw = logits.softmax(-1)
+        alike = process == "absorbing" or prediction == "mean" or (last == "image" and t == 0.25)
+        assert torch.allclose(law[..., :V], raw) == alike  # text: q(x_1 | x_0) enters
+        if not alike:
+            alpha = method.process.schedule.alpha(t)
+            likely = alpha * F.one_hot(x_t, K) + (1 - alpha) / K
+            close(law, maths.normalise(raw * likely))
+
+
+# ---------------------------------------------------------------------------------- the bound
+@kinds
+@torch.no_grad()
+def test_bound_of_the_model(process, prediction, last):
+    for T, schedule in itertools.product((1, 2, 5), SCHEDULES):
+        method = d3pm(process, prediction, last, schedule, T)
+        grid = method.grid(T)
+        log_p = exact.log_likelihood(method, grid)
+        close(log_p.exp().sum(), torch.ones((), dtype=D))
+        assert (exact.step_bound(method, X_0, grid) >= -log_p - 1e-12).all()
+
+
+@pytest.mark.parametrize("process", ["uniform", "absorbing"])
+@pytest.mark.parametrize("predicts", ["leave_one_out", "mean"])
+@torch.no_grad()
+def test_one_step_of_one_token_is_exact_with_the_exact_network(process, predicts):
+    """On one position the T-step bound with the exact network is the entropy (+ KL(p_T || prior)), for any T."""
+    law = data_law(V, 1)
+    for T in (1, 3, 8):
+        method = D3PM(None, V, (1,), D3PM.Config(process, "cosine", T))
+        denoiser = exact.Denoiser(method.process, law, 1, predicts)
+        value = (law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum()
+        p_T = exact.marginal(method.process, exact.embed(method.process, law, 1), 1, method.process.start)
+        close(value, exact.entropy(law) + maths.kl(p_T, method.process.prior))
+
+
+@pytest.mark.parametrize("process", ["uniform", "absorbing"])
+@torch.no_grad()
+def test_more_steps_of_the_exact_network_come_down_to_the_entropy(process):
+    law = data_law()
+    gaps = []
+    for T in (16, 32, 64):
+        method = D3PM(None, V, (L,), D3PM.Config(process, steps=T))
+        denoiser = exact.Denoiser(method.process, law, L, method.predicts)
+        gaps.append(float((law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum() - exact.entropy(law)))
+    assert gaps[0] > gaps[1] > gaps[2] > 0
+    assert gaps[0] / gaps[2] > 3
+
+
+@kinds
+@torch.no_grad()
+def test_drawn_terms_have_the_enumerated_bound_as_their_mean(process, prediction, last):
+    method = d3pm(process, prediction, last, "linear", 3)
+    expected = exact.step_bound(method, X_0, method.grid(3))
+    for k in (0, 4):
+        batch = Batch(X_0[k : k + 1].expand(20_000, -1))
+        terms = method.terms(batch, torch.Generator().manual_seed(k))
+        assert five_sigma(torch.stack(list(terms.values())).sum(0), expected[k])
+        assert five_sigma(method.bound(batch, torch.Generator().manual_seed(9)), expected[k])
+        assert (terms["reconstruction"] > 0).any()
+        assert (terms["prior"] > 0).any()
+
+
+@torch.no_grad()
+def test_uniform_prior_term_is_the_divergence_of_the_last_law():
+    method = d3pm("uniform", schedule="linear", steps=6)
+    alpha = float(method.process.schedule.alpha_1)
+    here = alpha + (1 - alpha) / V
+    each = here * math.log(V * here) + (1 - here) * math.log(V * (1 - here) / (V - 1))
+    mask = torch.tensor([[True, False]]).expand(len(X_0), -1)
+    close(method.terms(Batch(X_0))["prior"], torch.full((len(X_0),), L * each, dtype=D))
+    close(method.terms(Batch(X_0, mask))["prior"], torch.full((len(X_0),), each, dtype=D))
+
+
+# ---------------------------------------------------------------------------------- the hybrid loss
+@kinds
+@torch.no_grad()
+def test_hybrid_loss(process, prediction, last):
+    """L_vb + lambda E[-log p~(x_0 | x_t)] over the positions that move, with p~ the softmax itself."""
+    T, weight = 3, 0.7
+    method = d3pm(process, prediction, last, "cosine", T, weight)
+    assert not method.loss_is_bound
+    assert d3pm(process, prediction, last).loss_is_bound
+    x_0 = X_0[4:5]
+    expected = exact.step_bound(method, x_0, method.grid(T))
+    for t in method.grid(T)[:-1]:
+        known, x_t, q = pairs(method, t)
+        of = (known == x_0).all(-1)
+        x_t, q = x_t[of], q[of]
+        logits = method.network.features(x_t, torch.full((len(x_t),), 1000 * float(t.clamp(max=1.0))))[..., :V]
+        ce = -logits.log_softmax(-1).gather(-1, x_0.expand(len(x_t), -1)[..., None])[..., 0]
+        expected = expected + weight / T * (q * (ce * method.process.movable(x_t)).sum(-1)).sum()
+    drawn = method.loss(Batch(x_0.expand(30_000, -1)), torch.Generator().manual_seed(1))
+    assert five_sigma(drawn, expected)
+
+
+@pytest.mark.parametrize("process", ["uniform", "absorbing"])
+def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
+    net = Net(layers=1, hidden=16, heads=2, length=6)
+    mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [False] * 6])
+    batch = Batch(torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(0)), mask)
+    method = methods.build("d3pm", 11, net, D3PM.Config(process, steps=8, auxiliary=0.3)).double()
+    for p in method.parameters():
+        torch.nn.init.normal_(p, std=0.3, generator=torch.Generator().manual_seed(len(p)))
+    both = []
+    for large in (1 << 22, 1):
+        for module in ("tessella.nn.chunks", "tessella.nn.cross_entropy"):
+            monkeypatch.setattr(importlib.import_module(module), "LARGE", large)
+            monkeypatch.setattr(importlib.import_module(module), "CHUNK", 3)
+        values = [f(batch, torch.Generator().manual_seed(2)) for f in (method.loss, method.bound)]
+        both.append([*values, *torch.autograd.grad(sum(v.sum() for v in values), list(method.parameters()))])
+    for a, b in zip(*both):
+        close(a, b, rtol=0, atol=1e-10)
+    assert (both[0][0][:2] > 0).all()
+    if process == "absorbing":
+        assert float(both[0][0][2].detach()) == 0.0  # everything was given
+
+
+# ---------------------------------------------------------------------------------- schedules
+def test_schedules_of_the_paper():
+    for T in (1, 2, 10, 1000):
+        i = torch.arange(T + 1, dtype=D)
+        alpha = alphas("mutual-information", T, 7, True)
+        close(1 - alpha[1:] / alpha[:-1], 1 / (T - i[1:] + 1), rtol=1e-9, atol=1e-12)  # beta_i = 1/(T - i + 1)
+        alpha = alphas("cosine", T, 7, True)
+        f = torch.cos((i / T + 0.008) / 1.008 * math.pi / 2)
+        close(alpha[:-1], (f / f[0])[:-1])
+        assert float(alpha[-1] / alpha[-2]) == pytest.approx(1e-3)  # beta_T would be 1; 0.999
+    alpha = alphas("linear", 1000, 7, True)
+    close(1 - alpha[1:] / alpha[:-1], torch.linspace(1e-4, 0.02, 1000, dtype=D), rtol=1e-9, atol=1e-12)
+    assert all(math.exp(-11) < alphas("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000))
+
+
+@pytest.mark.parametrize("K", [2, 27, 50_257])
+def test_mutual_information_of_uniform_noise_falls_evenly(K):
+    T = 20
+    alpha = alphas("mutual-information", T, K, False)
+    process = D3PM(None, K, (1,), D3PM.Config("uniform", steps=T)).process
+    close(process.schedule.table, alpha)  # pyright: ignore
+    information = process.divergence(torch.zeros(T + 1, dtype=torch.long), torch.arange(T + 1, dtype=D) / T)
+    close(information / math.log(K), 1 - torch.arange(T + 1, dtype=D) / T, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"process": "unifrom"}, "unknown process 'unifrom'; did you mean 'uniform'?"),
+        ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
+        ({"prediction": "score"}, "unknown prediction 'score'; (all: tessella train d3pm --help)"),
+        ({"last": "video"}, "unknown last 'video'; (all: tessella train d3pm --help)"),
+        ({"steps": 0}, "--steps is 0; it must be 1 or more"),
+        ({"auxiliary": -0.5}, "--auxiliary is -0.5; it must be 0 or more"),
+    ],
+)
+def test_wrong_choices_are_one_line(wrong, said):
+    with pytest.raises(InputError) as error:
+        D3PM(None, V, (L,), D3PM.Config(**wrong))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# ---------------------------------------------------------------------------------- sampling
+@kinds
+@torch.no_grad()
+def test_samples_have_the_law_of_the_model(process, prediction, last):
+    method = d3pm(process, prediction, last)
+    for steps in (1, 2, 4):
+        times = Ancestral().times(method, steps)
+        law = exact.sample_law(Ancestral(), method, steps)
+        log_p = exact.log_likelihood(method, times)
+        clean = method.process.clean[exact.states(method.process.K, L)].all(-1)
+        close(law[clean], log_p.exp())
+    last_step = kernel(method.predict(X_0, 0.25), CLEAN)
+    close(last_step.sum(-1), torch.ones(X_0.shape, dtype=D))
