@@ -1,0 +1,240 @@
+"""D3PM's published code (Google's for text, transcribed by hand; cloneofsimo's) against ours, at the tolerance of each case.
+
+Google's text code numbers steps t = 0..T-1 and has columns as sources: its step t takes x_t to x_{t+1}, which is our Q from
+t/T to (t + 1)/T transposed. cloneofsimo numbers t = 1..T as we do. Losses there are of one step, ours of all T.
+"""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tessella.method import Batch
+from tessella.methods import D3PM
+from tessella.methods.d3pm import alphas
+from tessella.prediction import kernel, truth
+from tessella.process import Mixture, absorbing, uniform
+from tessella.schedule import CLEAN, PRIOR, Tabulated
+
+from .recorded import Recorded, Said
+
+D = torch.float64
+T, K = 10, 8
+Q = {f"d3pm_google.text.Q.{kind}.{schedule}": (kind, schedule) for kind in ("beta_diagonal", "mask")
+     for schedule in ("standard", "cosine", "linear")}  # fmt: skip
+Q |= {f"d3pm_google.text.Q.{kind}_slow.linear": (f"{kind}_slow", "linear") for kind in ("beta_diagonal", "mask")}
+Q |= {f"d3pm_google.text.Q.closed_form_mi.{kind}": ("closed_form_mi", kind) for kind in ("mask", "uniform")}
+LOSS = [f"d3pm_google.text.loss.{which}.t{t}.{space}"
+        for which in ("beta_diagonal.cosine", "beta_diagonal_slow.linear", "mask.standard", "closed_form_mi.mask")
+        for t in (0, 1, 5, 9) for space in ("prob", "log")]  # fmt: skip
+OTHER_Q = [f"d3pm_cloneofsimo.Q.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
+OTHER_LOSS = [f"d3pm_cloneofsimo.loss.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
+MI = [f"d3pm_google.text.mutual_information.{kind}" for kind in ("mask", "uniform")]
+TESTED = {"d3pm_google.text.betas", *MI, *Q, *LOSS, *OTHER_Q, *OTHER_LOSS}
+
+FORCED = "its fast inference sets the product of all T steps to the stationary law; ours is the product"
+DIFFERS = {
+    "d3pm_google.text.betas": "its linear betas stop one step before beta_max; ours end at it, and scale with T",
+    "d3pm_google.text.mutual_information.uniform": "the noise at which information falls evenly is that of the data's "
+    "unigrams, and never all of it; ours takes x_0 uniform and ends at alpha = 0",
+    **{f"d3pm_google.text.Q.{kind}.{s}": FORCED for kind in ("beta_diagonal", "mask") for s in ("cosine", "linear")},
+    **dict.fromkeys(OTHER_LOSS, "it adds 1e-6 to the factors of eq. 4 and to x_0, also where ours is -log p(x_0 | x_1)"),
+}  # fmt: skip
+
+CHAIN = "a chain that is no mixture (its matrices are band-diagonal, gaussian or of neighbours): a process of its own, to come"
+IMAGES = "the image model: pixels, a grey pixel that absorbs, chains over ordered states: a process and a head, to come"
+STRUCTURED = ("band_diagonal_w3", "band_diagonal_w4", "band_diagonal_w5", "gaussian_precomputed", "nearest_neighbor_k2",
+              "nearest_neighbor_k3", "nearest_neighbor_expm_k2")  # fmt: skip
+EXCLUDED = {
+    **{f"d3pm_google.text.Q.{kind}.linear": CHAIN for kind in STRUCTURED},
+    **{f"d3pm_google.text.loss.{kind}.linear.t{t}.{space}": CHAIN
+       for kind in ("band_diagonal_w5", "gaussian_precomputed", "nearest_neighbor_k3")
+       for t in (0, 1, 5, 9) for space in ("prob", "log")},
+    "d3pm_google.text.nn_rate": CHAIN,
+    **{f"d3pm_google.images.betas.T{n}": IMAGES for n in (12, 100, 1000)},
+    **{f"d3pm_google.images.Q.{kind}": IMAGES for kind in (
+        "uniform.cosine", "uniform.linear_0.02_1", "uniform_band2.cosine", "gaussian.linear_0.05_1",
+        "gaussian_band3.linear_0.05_1", "absorbing.jsd", "gaussian_S256_rows", "gaussian_S256_rows_band40")},
+    **{f"d3pm_google.images.loss.{kind}.{p}": IMAGES for kind in (
+        "uniform.cosine", "uniform.linear_0.02_1", "uniform_band2.cosine", "gaussian.linear_0.05_1",
+        "gaussian_band3.linear_0.05_1", "absorbing.jsd") for p in ("f32", "f64")},
+    **{f"d3pm_google.images.logistic_head.{p}": IMAGES for p in ("f32", "f64")},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return Recorded(shared / "golden" / "jax")
+
+
+def test_every_case_is_accounted_for(golden):
+    assert {name for name in golden.index if name.startswith("d3pm")} == TESTED | EXCLUDED.keys()
+    assert not TESTED & EXCLUDED.keys()
+    assert DIFFERS.keys() <= TESTED
+
+
+def table(beta: torch.Tensor) -> Tabulated:
+    beta = beta.to(D)
+    return Tabulated(torch.cat((torch.ones(1, dtype=D), (1 - beta).cumprod(0))))
+
+
+def mixture(golden, kind: str, schedule: str) -> Mixture:
+    """Upstream's process by its recorded betas, or exponents."""
+    if kind == "closed_form_mi":
+        alpha = torch.exp(-golden[f"d3pm_google.text.mutual_information.{schedule}"]["exponents"].to(D))
+        if schedule == "mask":  # the last step jumps to the mask
+            alpha[-1] = 0.0
+        return (absorbing if schedule == "mask" else uniform)(K, Tabulated(alpha))
+    betas = table(golden["d3pm_google.text.betas"][schedule])
+    return (absorbing if kind.startswith("mask") else uniform)(K, betas)
+
+
+# ---------------------------------------------------------------------------------- schedules and kernels
+def test_betas(golden):
+    case = "d3pm_google.text.betas"
+    c = golden[case]
+    for ours, theirs in (("mutual-information", "standard"), ("cosine", "cosine")):
+        alpha = alphas(ours, T, K, True)
+        golden.near(case, 1 - alpha[1:] / alpha[:-1], c[theirs])
+        torch.testing.assert_close(alpha, table(c[theirs]).table, rtol=1e-4, atol=1e-6)
+    low, high = (golden.index[case]["config"]["linear"][k] for k in ("beta_min", "beta_max"))
+    golden.near(case, low + (high - low) * torch.arange(T, dtype=D) / T, c["linear"])  # difference: never beta_max
+    alpha = alphas("linear", T, K, True)
+    beta = 1 - alpha[1:] / alpha[:-1]
+    torch.testing.assert_close(beta, torch.linspace(float(beta[0]), float(beta[-1]), T, dtype=D))
+    golden.near(case, table(c["linear_const"]).table[1:], 0.9 ** torch.arange(1, T + 1))
+
+
+@pytest.mark.parametrize("case", MI)
+def test_mutual_information(golden, case):
+    """Their exponents e, alpha = exp(-e), found by interpolation. At the mask alpha_i = 1 - i/T whatever the data."""
+    c = golden[case]
+    alpha = torch.exp(-c["exponents"].to(D))
+    if case.endswith("mask"):
+        golden.near(case, alphas("mutual-information", T, K, True)[:-1], alpha[:-1])
+        golden.near(case, 1 - torch.exp(-c["query_exponents"].to(D)), c["query_info_removal"])
+        return
+    law = c["initial_distribution"].to(D)
+
+    def removed(alpha):  # 1 - I(x_t; x_0)/H(x_0) under uniform noise
+        joint = law[:, None] * (alpha[:, None, None] * torch.eye(K, dtype=D) + (1 - alpha)[:, None, None] / K)
+        apart = law[:, None] * joint.sum(1, keepdim=True)
+        information = torch.special.xlogy(joint, joint / apart).sum((1, 2))
+        return 1 - information / -torch.special.xlogy(law, law).sum()
+
+    golden.near(case, removed(torch.exp(-c["query_exponents"].to(D))), c["query_info_removal"])
+    golden.near(case, removed(alpha)[1:], c["schedule_info_removal"])  # difference: i/(T + 1), of the data
+    golden.near(case, c["schedule_info_removal"], torch.arange(1, T + 1, dtype=D) / (T + 1))
+    law[:] = 1 / K
+    torch.testing.assert_close(removed(alphas("mutual-information", T, K, False)), torch.arange(T + 1, dtype=D) / T)
+
+
+@pytest.mark.parametrize("case", Q)
+def test_kernels(golden, case):
+    c, P = golden[case], mixture(golden, *Q[case])
+    i = torch.arange(T + 1, dtype=D) / T
+    golden.near(case, P.matrix(i[:-1], i[1:]).mT, c["q_onestep"])
+    whole = P.matrix(torch.zeros_like(i), i).mT
+    golden.near(case, whole[:-1], c["q_cum"][:-1])
+    if case in DIFFERS:  # forced to the stationary law, whatever the betas
+        golden.near(case, P.matrix(CLEAN, PRIOR).mT, c["q_cum"][-1])
+        assert float((whole[-1] - c["q_cum"][-1]).abs().max()) == pytest.approx(float(P.schedule.alpha_1), rel=0.2)
+    else:
+        golden.near(case, whole[-1], c["q_cum"][-1])
+
+
+@pytest.mark.parametrize("case", OTHER_Q)
+def test_other_kernels(golden, case):
+    c, config = golden[case], golden.index[case]["config"]
+    n, S = config["n_T"], config["num_classes"]
+    alpha = alphas("cosine", n, S, False)
+    golden.near(case, 1 - alpha[1:] / alpha[:-1], c["beta_t"])
+    P = uniform(S, Tabulated(alpha))
+    t = (c["k"] + 1).to(D) / n
+    golden.near(case, P.matrix(t - 1 / n, t).mT, c["q_one_step_transposed"])
+    golden.near(case, P.matrix(torch.zeros_like(t), t), c["q_mats"])
+
+
+# ---------------------------------------------------------------------------------- losses
+def d3pm(logits, process: Mixture, steps: int, last: str = "text") -> D3PM:
+    """D3PM that says the recorded logits, with upstream's process."""
+    masked = process.mask is not None
+    kind = "absorbing" if masked else "uniform"
+    method = D3PM(Said(logits), process.K - masked, logits.shape[1:2], D3PM.Config(kind, steps=steps, last=last))
+    method.process = process
+    return method
+
+
+@pytest.mark.parametrize("case", LOSS)
+def test_loss(golden, case):
+    c, config, said = golden[case], golden.index[case]["config"], golden.index[case]["scalars"]
+    kind, schedule = config["diffusion"].split(".")
+    P, step = mixture(golden, kind, schedule), config["t"]
+    x_0, x_t, logits = c["x_start"].long()[None], c["x_t_plus_1"].long()[None], c["logits"].to(D)[None]
+    method = d3pm(logits, P, T)
+    t, s = torch.tensor([(step + 1) / T], dtype=D), torch.tensor([step / T if step else CLEAN], dtype=D)
+    normal = torch.softmax if config["log_space"] else lambda p, dim: p
+
+    golden.near(case, kernel(method.predict(x_t, t[:, None]), s[:, None])[0], normal(c["p_reverse"], -1))
+    target = truth(P, x_0, x_t, t[:, None].expand(x_t.shape))
+    golden.near(case, kernel(target, s[:, None])[0], normal(c["q_posterior"], -1))
+    base = method.step(Batch(x_0), x_t, t, s)[0]
+    assert float(base) == pytest.approx(said["kl/base_loss"], rel=1e-3)
+    # lambda there stands beside one step's loss, and at a mask process beside all positions: ours, of T steps, counts the masks
+    ce = F.cross_entropy(logits[0], x_0[0], reduction="none")
+    weight = config["hybrid_lambda"]
+    assert weight * float(ce.sum()) == pytest.approx(said["kl/hybrid_loss"], rel=1e-3)
+    assert float(base + weight * ce.sum()) == pytest.approx(said["loss"], rel=1e-3)
+    if "slow" in case:
+        assert float(method.terms(Batch(x_0))["prior"]) == pytest.approx(said["prior_kl"], rel=1e-3)
+    else:  # forced to 0 there: alpha_T is 1e-4 of what is left by the cosine, and 0 by 1/(T - t)
+        assert said["prior_kl"] == 0.0
+        assert float(method.terms(Batch(x_0))["prior"] if P.mask is None else 0.0) < 1e-5
+
+
+@pytest.mark.parametrize("case", OTHER_LOSS)
+def test_other_loss(golden, case):
+    c, config, said = golden[case], golden.index[case]["config"], golden.index[case]["scalars"]
+    n, S, eps = config["n_T"], config["num_classes"], 1e-6
+    B, length = len(c["x0"]), c["x0"][0].numel()
+    x_0, x_t = (c[k].long().reshape(B, length) for k in ("x0", "x_t"))
+    logits = c["logits"].reshape(B, length, S).requires_grad_()
+    method = d3pm(logits, uniform(S, Tabulated(alphas("cosine", n, S, False))), n, last="image")
+    t = c["t"].to(D) / n
+    s = torch.where(c["t"] > 1, t - 1 / n, CLEAN)
+    noised = t[:, None]
+    # their draw: argmax of log(q + eps) plus a Gumbel of the recorded uniforms
+    gumbel = -torch.log(-torch.log(c["noise"].to(D).reshape(B, length, S).clip(eps, 1.0)))
+    q = method.process.push(method.process.one_hot(x_0), CLEAN, noised)
+    assert torch.equal(((q + eps).log() + gumbel).argmax(-1), x_t)
+
+    later, P = c["t"] > 1, method.process
+    p_x0 = {"pred": logits.to(D).softmax(-1), "true": (P.one_hot(x_0) + eps) / (1 + S * eps)}
+    pred = method.predict(x_t, noised)
+    ours = {"pred": pred, "true": truth(P, x_0, x_t, noised.expand(x_t.shape))}
+    posteriors = []
+    for which, law in p_x0.items():  # difference: eps in both factors
+        factors = P.likelihood(x_t, s[:, None], noised) + eps, P.push(law, CLEAN, s[:, None]) + eps
+        theirs = torch.log(factors[0]) + torch.log(factors[1])
+        recorded = c[f"{which}_posterior_logits"].reshape(B, length, S)
+        golden.near(case, theirs[later], recorded[later])
+        exact = kernel(ours[which], s[:, None])[later]
+        torch.testing.assert_close(theirs[later].softmax(-1), exact, rtol=0, atol=2e-4)
+        posteriors.append(torch.where(later[:, None, None], theirs, (law if which == "true" else p_x0["pred"]).log()))
+    log_p, log_q = (z.log_softmax(-1) for z in posteriors)
+    vb = (log_q.exp() * (log_q - log_p)).sum(-1).mean()
+    assert float(vb.detach()) == pytest.approx(said["vb_loss"], rel=2e-4)
+
+    each = method.step(Batch(x_0), x_t, t, s)
+    ce = F.cross_entropy(logits.transpose(1, 2), x_0, reduction="none")
+    golden.near(case, ce.mean(), torch.tensor(said["ce_loss"]))
+    vb = each.sum() / (B * length)
+    assert float(vb.detach()) == pytest.approx(said["vb_loss"], rel=1e-3)
+    first = each[~later].sum() / length
+    torch.testing.assert_close(first, ce[~later].sum().to(D) / length, rtol=1e-5, atol=0)
+    loss = config["hybrid_loss_coeff"] * vb + ce.mean()  # their weight is on the bound
+    (gradient,) = torch.autograd.grad(loss, logits)
+    torch.testing.assert_close(gradient, c["grad_logits"].reshape(gradient.shape), rtol=2e-3, atol=2e-6)
+    assert float(loss.detach()) == pytest.approx(said["loss"], rel=1e-3)
+    assert math.isclose(said["loss"], config["hybrid_loss_coeff"] * said["vb_loss"] + said["ce_loss"], rel_tol=1e-6)
