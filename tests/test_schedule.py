@@ -35,6 +35,8 @@ SCALAR = {
     "polynomial 0.5": Polynomial(per_token(0.5)),
     "polynomial 3, both ends": Polynomial(3.0, 1e-2, 0.99),
     "polynomial, learnable": Polynomial(1.7, learnable=True).double(),
+    "polynomial 1.5, begin": Polynomial(1.5, begin=0.02),
+    "polynomial 1.5, both ends, begin": Polynomial(1.5, 1e-2, 0.98, begin=0.02),
     "geometric": Geometric(),
     "linear sigma": LinearSigma(),
     "linear sigma, from above 0": LinearSigma(1e-2, 7.0),
@@ -43,6 +45,7 @@ VECTOR = {
     "per token": Polynomial(per_token(0.5, 1.0, 3.0)),
     "per token, both ends": Polynomial(per_token(0.5, 1.0, 3.0), 1e-2, 0.98),
     "per token, learnable": Polynomial(per_token(0.5, 1.0, 3.0), learnable=True),
+    "per token, begin": Polynomial(per_token(0.5, 1.0, 3.0), learnable=True, begin=1e-3),
 }
 ALL = {**SCALAR, **VECTOR}
 every = pytest.mark.parametrize("schedule", ALL.values(), ids=ALL.keys())
@@ -75,8 +78,11 @@ def test_beta_weight_and_log_snr_are_the_derivatives(schedule):
 def test_alpha_decreases_from_alpha_0_to_alpha_1_with_a_jump_at_each_end(schedule):
     times = torch.tensor([CLEAN, 0.0, 1.0, PRIOR], dtype=D)
     alpha = schedule.alpha(times)
-    ends = torch.tensor([1.0, schedule.alpha_0, schedule.alpha_1, 0.0], dtype=D)
-    torch.testing.assert_close(alpha, ends[:, None].expand_as(alpha), rtol=1e-9, atol=1e-15)
+    assert float(alpha[1].detach().min()) == pytest.approx(schedule.alpha_0, rel=1e-12)
+    ends = torch.tensor([1.0, schedule.alpha_0, schedule.alpha_1, 0.0], dtype=D)[:, None].expand_as(alpha).clone()
+    if getattr(schedule, "begin", 0.0):  # then each token has lost its own share at t = 0
+        ends[1] = schedule.top - (schedule.top - schedule.alpha_1) * schedule.begin**schedule.w
+    torch.testing.assert_close(alpha, ends, rtol=1e-9, atol=1e-15)
     assert (alpha[0] == 1).all()
     assert (alpha[3] == 0).all()
     assert (schedule.alpha(INSIDE).diff(dim=0) < 0).all()
@@ -104,11 +110,35 @@ def test_no_gradient_is_nan_where_the_ends_stand_among_times(schedule):
         assert (g[t.isinf()] == 0).all()
 
 
+@every
+def test_alpha_of_some_states(schedule):
+    t = torch.tensor([[CLEAN, 0.0, 0.3], [0.9, 1.0, PRIOR]], dtype=D)
+    x = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    whole = schedule.alpha(t).expand(2, 3, 3).gather(-1, x[..., None])[..., 0]
+    torch.testing.assert_close(schedule.alpha_of(x, t), whole, rtol=1e-12, atol=0)
+    torch.testing.assert_close(schedule.alpha_of(x, t[:, :1]), schedule.alpha_of(x, t[:, :1].expand(2, 3)))
+    assert (schedule.alpha_of(x, CLEAN) == 1).all()
+    for p in schedule.parameters():
+        (g,) = torch.autograd.grad(schedule.alpha_of(x, t).sum(), p)
+        assert g.isfinite().all()
+
+
+def test_begin_is_a_piece_of_the_same_curve():
+    whole, piece = Polynomial(1.5), Polynomial(1.5, begin=0.02)
+    t = torch.cat((torch.tensor([0.0, 1.0], dtype=D), INSIDE))
+    tau = piece.tau(t)
+    torch.testing.assert_close(piece.alpha(t), whole.alpha(tau))
+    torch.testing.assert_close(piece.weight(t), 0.98 * whole.weight(tau))  # per unit of t, not of tau
+    torch.testing.assert_close(piece.time(tau), t)
+    assert float(piece.time(torch.tensor(0.01, dtype=D))) == 0.0
+    assert piece.alpha_0 < 1.0
+
+
 @scalar
 def test_inverse(schedule):
     t = torch.cat((torch.tensor([0.0, 1.0], dtype=D), INSIDE))
     torch.testing.assert_close(schedule.inverse(schedule.alpha(t)[:, 0]), t, rtol=1e-7, atol=1e-7)
-    between = schedule.alpha_1 + (schedule.alpha_0 - schedule.alpha_1) * INSIDE
+    between = schedule.alpha_1 + (schedule.alpha_0 - schedule.alpha_1) * INSIDE  # alphas within the range
     torch.testing.assert_close(schedule.alpha(schedule.inverse(between))[:, 0], between, rtol=1e-7, atol=1e-9)
     # beyond the range: the nearer end (first hitting draws alphas in (0, 1))
     torch.testing.assert_close(schedule.inverse(torch.tensor([1.0, 0.0], dtype=D)), t[:2], rtol=0, atol=1e-7)

@@ -166,8 +166,7 @@ class Mixture(Process):
 
     def _kept(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """alpha_t of the tokens x_0, (*) -> (*)."""
-        alpha = self.schedule.alpha(t).to(self.prior)
-        return alpha.expand(*alpha.shape[:-1], self.K).expand(*x_0.shape, self.K).gather(-1, x_0[..., None])[..., 0]
+        return self.schedule.alpha_of(x_0, t).to(self.prior)
 
     def divergence(self, x_0, t):
         # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two

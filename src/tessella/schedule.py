@@ -27,14 +27,19 @@ class Schedule(nn.Module):
         alpha_0: alpha at t = 0, the clean end.
     """
 
-    alpha_0: float
+    top: float
     alpha_1: float
 
     def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
         super().__init__()
         if not 0.0 <= alpha_1 < alpha_0 <= 1.0:
             raise ValueError(f"alpha runs from {alpha_0} to {alpha_1}; it must decrease within [0, 1]")
-        self.alpha_0, self.alpha_1 = alpha_0, alpha_1
+        self.top, self.alpha_1 = alpha_0, alpha_1
+
+    @property
+    def alpha_0(self) -> float:
+        """alpha at t = 0; the smallest, where each state has its own."""
+        return self.top
 
     # -- what a subclass says, t in [0, 1], shape (*) -> (*, 1) or (*, K)
     def _shape(self, t: Tensor) -> Tensor:
@@ -48,10 +53,10 @@ class Schedule(nn.Module):
         raise NotImplementedError
 
     def _alpha(self, t: Tensor) -> Tensor:
-        return self.alpha_1 + (self.alpha_0 - self.alpha_1) * self._shape(t)
+        return self.alpha_1 + (self.top - self.alpha_1) * self._shape(t)
 
     def _slope(self, t: Tensor) -> Tensor:
-        return (self.alpha_0 - self.alpha_1) * self._shape_slope(t)
+        return (self.top - self.alpha_1) * self._shape_slope(t)
 
     # -- what everyone asks
     def alpha(self, t: Tensor | float) -> Tensor:
@@ -59,6 +64,13 @@ class Schedule(nn.Module):
         t = _time(t)
         inside, value = _inside(t, self._alpha)
         return torch.where(inside, value, (t < 0).to(value)[..., None])
+
+    def alpha_of(self, x: Tensor, t: Tensor | float) -> Tensor:
+        """alpha of the states x (*) at times t (broadcast to (*)): (*)."""
+        alpha = self.alpha(t)
+        if alpha.shape[-1] == 1:
+            return alpha[..., 0].expand(x.shape)
+        return alpha.expand(*x.shape, -1).gather(-1, x[..., None])[..., 0]
 
     def beta(self, t: Tensor | float) -> Tensor:
         """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, whose jumps have no rate."""
@@ -85,7 +97,7 @@ class Schedule(nn.Module):
         Only for schedules with one alpha for all states.
         """
         alpha = _time(alpha)
-        y = (alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)
+        y = (alpha - self.alpha_1) / (self.top - self.alpha_1)
         return self._shape_inverse(y.clamp(0.0, 1.0))
 
     def extra_repr(self) -> str:
@@ -115,7 +127,7 @@ class Linear(Schedule):
         return 1 - y
 
     def weight(self, t):
-        if self.alpha_0 < 1.0:
+        if self.top < 1.0:
             return super().weight(t)
         inside, value = _inside(_time(t), lambda t: 1 / t[..., None])  # 1 - alpha cancels at small t; 1/t does not
         return torch.where(inside, value, 0.0)
@@ -153,45 +165,79 @@ class CosinePower(Schedule):
 
 
 class Polynomial(Schedule):
-    """alpha = 1 - (1 - eps) t^w (MD4 table 1; GenMD4 eq. 14 with one exponent per token).
+    """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4 table 1; GenMD4 with one exponent for each token).
+
+    A token with a larger w keeps longer: near the clean end t^w is small. Seen from the noisy end, where generation starts,
+    it appears earlier.
 
     Args:
         w: the exponent, a positive number, or a tensor (K,) with one for each state.
         learnable: make w a parameter (through softplus, so it stays positive).
+        begin: where on the curve t = 0 lies (GenMD4's t_1): alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
     """
 
-    def __init__(self, w: float | Tensor = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0, learnable: bool = False):
+    def __init__(
+        self,
+        w: float | Tensor = 2.0,
+        alpha_1: float = 1e-3,
+        alpha_0: float = 1.0,
+        learnable: bool = False,
+        begin: float = 0.0,
+    ):
         super().__init__(alpha_1, alpha_0)
         w = _time(w)  # float64, or the precision of the tensor
         if not (w > 0).all():
             raise ValueError("exponents of a polynomial schedule must be above 0")
+        if not 0.0 <= begin < 1.0:
+            raise ValueError(f"a polynomial schedule begins at {begin}; it must be in [0, 1)")
         w = w.reshape(-1)
         if learnable:
             self.raw = nn.Parameter(w + torch.log(-torch.expm1(-w)))  # softplus^{-1}
         else:
             self.register_buffer("fixed", w)
-        self.learnable = learnable
+        self.learnable, self.begin = learnable, begin
 
     @property
     def w(self) -> Tensor:
         """The exponents, (1,) or (K,)."""
         return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
 
+    @property
+    def alpha_0(self) -> float:
+        return float(self._alpha(torch.zeros((), dtype=torch.float64, device=self.w.device)).detach().min())
+
+    def tau(self, t: Tensor) -> Tensor:
+        """Where on the curve t in [0, 1] lies."""
+        return self.begin + (1 - self.begin) * t
+
+    def time(self, tau: Tensor) -> Tensor:
+        """The t in [0, 1] of a place tau <= 1 on the curve; 0 for what lies before its begin."""
+        return ((tau - self.begin) / (1 - self.begin)).clamp_min(0.0)
+
     def _shape(self, t):
-        return 1 - t[..., None] ** self.w
+        return 1 - self.tau(t)[..., None] ** self.w
 
     def _shape_slope(self, t):
-        return -self.w * t[..., None] ** (self.w - 1)
+        return -(1 - self.begin) * self.w * self.tau(t)[..., None] ** (self.w - 1)
 
     def _shape_inverse(self, y):
         if len(self.w) > 1:
             raise ValueError("a schedule with one exponent per token has no single inverse")
-        return (1 - y) ** (1 / self.w[0].to(y))
+        return self.time((1 - y) ** (1 / self.w[0].to(y)))
+
+    def alpha_of(self, x, t):
+        if len(self.w) == 1:
+            return super().alpha_of(x, t)
+        t = _time(t).expand(x.shape)
+        inside = ~t.isinf()  # only the exponents of x, so that nothing is (*, K)
+        lost = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
+        return torch.where(inside, self.top - (self.top - self.alpha_1) * lost, (t < 0).to(lost))
 
     def weight(self, t):
-        if self.alpha_0 < 1.0:
+        if self.top < 1.0:
             return super().weight(t)
-        inside, value = _inside(_time(t), lambda t: self.w / t[..., None])  # t^w may underflow; w/t does not
+        # tau^w may underflow; w / tau does not
+        inside, value = _inside(_time(t), lambda t: (1 - self.begin) * self.w / self.tau(t)[..., None])
         return torch.where(inside, value, 0.0)
 
 

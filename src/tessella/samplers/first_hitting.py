@@ -6,8 +6,8 @@ exact time: the law is that of the continuous-time model, as with infinitely man
 
 **An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / t, so the events depend on the
 network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
-there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jump from
-PRIOR all tokens come alike. So a step may ask several times before it reveals its token.
+there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jumps at
+the ends all tokens come alike. So a step may ask several times before it reveals its token.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class FirstHitting(Sampler):
         if steps_of(method):
             return "needs continuous time"
         schedule = method.process.schedule
-        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
+        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.top == 1.0):
             return None
         return "needs one alpha, or 1 - (1 - eps) t^w for each token"
 
@@ -91,11 +91,12 @@ class FirstHitting(Sampler):
         schedule = method.process.schedule
         assert isinstance(schedule, Polynomial)
         masked, chosen = self._next(method, state, generator)
-        share = masked / (1 - schedule.alpha_1)  # t^max w; above 1 in the jump from PRIOR
+        share = masked / (1 - schedule.alpha_1)  # tau^max w; above 1 in the jump from PRIOR
         w = schedule.w.to(share)
-        pred = ask(method, state, chosen, share.clamp_max(1.0)[:, None] ** (1 / w.max()))
+        time = schedule.time(share.clamp_max(1.0) ** (1 / w.max()))
+        pred = ask(method, state, chosen, time[:, None])
         assert pred is not None
         x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
-        accepted = maths.bernoulli(torch.where(share > 1, 1.0, w[x] / w.max()), generator)
+        accepted = maths.bernoulli(torch.where((share > 1) | (time == 0), 1.0, w[x] / w.max()), generator)
         kept = chosen & accepted[:, None]
         return replace(fill(state, kept, x[accepted], chosen.any(-1)), memory=masked), accepted
