@@ -14,9 +14,10 @@ corrector and that of discrete flow matching are other choices. The kinds (secti
     loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
 
 **Keeps the marginals, not the law.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But what a step draws
-anew it draws independently, and how much that is does not vanish with the step unless sigma does: the limit is not the law of
-the model. conf does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so
-that more are left than alpha_s says, by alpha_t times the mean sigma.
+anew it draws independently, and how much that is does not vanish with the step unless sigma does: with the exact network
+and a constant eta, cap and rescale approach the law of the data only as steps^(-1/2), loop not at all. conf does not keep the
+marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so that more are left than alpha_s
+says, by alpha_t times the mean sigma.
 
 For absorbing noise with one alpha, and every prediction. sigma does not depend on the network's answer: choose, then ask.
 """

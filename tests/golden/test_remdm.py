@@ -1,0 +1,203 @@
+"""ReMDM's published code (arXiv 2503.00307) against ours at the tolerance of each case.
+
+Every step there is ours with some sigma: a token is masked again with it, a mask revealed with `reveal`. Where sigma is of no
+kind of ours (the forward-backward corrector, that of discrete flow matching) the test puts it in.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from tessella.methods import MDLM
+from tessella.prediction import posterior
+from tessella.samplers import Remasking, State
+from tessella.samplers.remasking import reveal
+from tessella.schedule import CLEAN, PRIOR
+
+from .recorded import Recorded, Said, Told, published_network, race
+from .test_mdlm import MASK
+
+NUCLEUS = (
+    "upstream's nucleus drops the token that crosses the threshold; ours keeps it (with their set the step is ours)"
+)
+ENDS = "upstream steps from t = 1 (alpha = 0 there) to t = 1e-5 and fills in by an argmax; our grid runs from PRIOR to CLEAN"
+KINDS = {
+    "remdm__step_cap_eta0.02": "cap",
+    "remdm__step_cap_eta0.4": "cap",
+    "remdm__step_cap_t1": "cap",
+    "remdm__step_rescale_eta0.02": "rescale",
+    "remdm__step_rescale_eta0.4": "rescale",
+    "remdm__step_rescale_t1": "rescale",
+    "remdm__step_conf": "conf",
+    "remdm__step_conf_t1": "conf",
+    "remdm__step_loop_inside": "loop",
+}
+LOOP = ["remdm__step_loop_before", "remdm__step_loop_after"]
+FLOW = ["remdm__step_dfm_t1.0", "remdm__step_dfm_t0.6", "remdm__step_dfm_t0.2"]
+TRAJECTORIES = ["remdm__traj_remdm_cap", "remdm__traj_remdm_conf"]
+ELSEWHERE = {"remdm__step_mdlm", "remdm__step_mdlm_nucleus"}  # of these the tests stand with MDLM's, in test_mdlm.py
+TESTED = {"remdm__step_forward_backward", *KINDS, *LOOP, *FLOW, *TRAJECTORIES, *ELSEWHERE}
+EXCLUDED: dict[str, str] = {}
+DIFFERS = {
+    "remdm__step_mdlm_nucleus": NUCLEUS,
+    **dict.fromkeys(FLOW, NUCLEUS),
+    **dict.fromkeys(TRAJECTORIES, ENDS),
+}
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return Recorded(shared / "golden" / "torch")
+
+
+@pytest.fixture(scope="module")
+def method(golden):
+    """The published network; upstream's alpha is 1 - t, which is ours without its eps."""
+    network = published_network(golden["mdlm__weights"])
+    return MDLM(Told(network, 0.0), 53, (24,), MDLM.Config(schedule="loglinear"))
+
+
+def test_every_case_is_accounted_for(golden):
+    cases = {name for name in golden.index if name.startswith("remdm__")}
+    assert cases == TESTED | EXCLUDED.keys()
+    assert not TESTED & EXCLUDED.keys()
+    assert DIFFERS.keys() <= TESTED
+
+
+def stepped(p: Tensor, x: Tensor, alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor, held: Tensor) -> Tensor:
+    """The law of x_s: a token is masked with `sigma`, a mask revealed as `held` says; p (B, L, K) the clean posterior."""
+    up = reveal(alpha_t, alpha_s, held)[..., None]
+    mask = torch.nn.functional.one_hot(torch.tensor(MASK), p.shape[-1]).double()
+    token = torch.nn.functional.one_hot(x, p.shape[-1]).double()
+    masked = (x == MASK)[..., None]
+    return torch.where(masked, up * p + (1 - up) * mask, (1 - sigma)[..., None] * token + sigma[..., None] * mask)
+
+
+def alphas(scalars) -> tuple[Tensor, Tensor]:
+    t, s = scalars["t"], scalars.get("t_next", scalars["t"] - scalars.get("dt", 0.0))
+    return tuple(torch.tensor([1 - u], dtype=torch.float64) for u in (t, s))  # pyright: ignore[reportReturnType]
+
+
+def law_of(method, x: Tensor, t: float) -> Tensor:
+    return posterior(method.predict(x, t)).double()
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_step(golden, method, case):
+    c, scalars, kind = golden[case], golden.scalars(case), KINDS[case]
+    sampler = Remasking(kind, eta=scalars.get("eta", 0.02))
+    masked = c["x"] == MASK
+    a, b = alphas(scalars)
+    if kind == "loop":
+        a = b = torch.tensor([scalars["alpha_on"]], dtype=torch.float64)
+    memory = (
+        (-c["conf_in"].double()).nan_to_num(posinf=0.0) if kind == "conf" else None
+    )  # theirs holds minus the probability
+    state = State(c["x"], torch.zeros_like(masked), torch.zeros(len(masked)), memory=memory)
+    sigma = sampler.sigma(state, masked, a, b)
+    p = law_of(method, c["x"], scalars["t"])
+    ours = stepped(p, c["x"], a, b, sigma, torch.zeros_like(sigma) if kind == "conf" else sigma)
+    golden.near(case, ours, c["probs"])
+    assert torch.equal(race(ours, c["u"]), c["x_next"])
+    if kind == "conf":
+        new = masked & (c["x_next"] != MASK)
+        golden.near(case, -p.gather(-1, c["x_next"][..., None])[..., 0][new], c["conf_out"][new])
+
+
+def test_sampler_draws_from_the_same_step(golden, method):
+    """`Remasking.step` itself on a recorded state: how often each position is a mask, 4,000 draws within 5.5 standard errors (a
+    false alarm: 4e-8 a position). eps of our schedule is 1e-3, theirs 0."""
+    case = "remdm__step_cap_eta0.4"
+    c, scalars = golden[case], golden.scalars(case)
+    n = 4000
+    x, sampler = c["x"][:1].expand(n, -1), Remasking("cap", eta=scalars["eta"])
+    state = State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros(n), memory=torch.zeros(x.shape).double())
+    said = MDLM(Said(torch.zeros(n, 24, 54)), 53, (24,), MDLM.Config())
+    t, s = (torch.tensor((1 - a) / (1 - 1e-3), dtype=torch.float64) for a in (0.4, 0.5))
+    said.network.features = lambda rows, time=None, **_: torch.zeros(len(rows), 24, 54)  # pyright: ignore[reportAttributeAccessIssue]
+    new = sampler.step(said, state, t, s, torch.Generator().manual_seed(0))
+    share, expected = (new.x == MASK).double().mean(0), c["probs"][0, :, MASK].double()
+    assert ((share - expected).abs() <= 5.5 * (expected * (1 - expected) / n).sqrt()).all()
+
+
+@pytest.mark.parametrize("case", LOOP)
+def test_loop_outside(golden, method, case):
+    """Before t_on and after t_off it is MDLM's step at alpha as our `times` has it; theirs is not divided by 1 - alpha_t."""
+    c, scalars = golden[case], golden.scalars(case)
+    on, off, most = scalars["t_on"], scalars["t_off"], scalars["alpha_on"]
+    t, s = scalars["t"], scalars["t"] - scalars["dt"]
+    alpha = (lambda u: most * (1 - u) / (1 - on)) if "before" in case else (lambda u: 1 - (1 - most) * u / off)
+    a, b = (torch.tensor([alpha(u)], dtype=torch.float64) for u in (t, s))
+    masked = c["x"] == MASK
+    sampler = Remasking("loop", scalars["eta"], on, off, most)
+    state = State(c["x"], torch.zeros_like(masked), torch.zeros(len(masked)))
+    sigma = sampler.sigma(state, masked, a, b)
+    assert float(sigma.abs().max()) == 0.0
+    ours = stepped(law_of(method, c["x"], t), c["x"], a, b, sigma, sigma)
+    golden.near(case, (ours * (1 - a))[masked], c["probs"][masked])
+    assert torch.equal(torch.where(masked, race(ours, c["u"]), c["x"]), c["x_next"])
+    grid = sampler.times(method, 20)  # even times u = 1, 0.95, ...
+    u = torch.linspace(1, 0, 21, dtype=torch.float64)
+    inside = (u > on) if "before" in case else (u <= off)
+    inside &= ~grid.isinf() & (u < 1 - 1e-9)
+    expected = torch.tensor([alpha(float(v)) for v in u], dtype=torch.float64)
+    torch.testing.assert_close(method.process.schedule.alpha(grid)[inside, 0], expected[inside], rtol=0, atol=1e-9)
+
+
+def test_forward_backward(golden, method):
+    """sigma = (alpha_s - alpha_t)/alpha_t: a step of the forward process after one of the reverse."""
+    case = "remdm__step_forward_backward"
+    c = golden[case]
+    a, b = alphas(golden.scalars(case))
+    sigma = ((b - a) / a).expand(c["x"].shape)
+    ours = stepped(law_of(method, c["x"], 0.6), c["x"], a, b, sigma, sigma)
+    golden.near(case, ours, c["probs"])
+    assert torch.equal(race(ours, c["u"]), c["x_next"])
+
+
+@pytest.mark.parametrize("case", FLOW)
+def test_discrete_flow_matching(golden, method, case):
+    """sigma = b_t (t - s)/(1 - t), b_t = 10 t^(1/4) (1 - t)^(1/4); and the set of tokens their nucleus keeps."""
+    c, scalars = golden[case], golden.scalars(case)
+    a, b = alphas(scalars)
+    t, masked = scalars["t"], c["x"] == MASK
+    sigma = 10 * (t * (1 - t)) ** 0.25 * (b - a) / (1 - t) if t < 1 else torch.zeros(1, dtype=torch.float64)
+    p = law_of(method, c["x"], t)
+    kept = torch.where((c["probs"] > 0) & (torch.arange(54) < MASK), p, 0.0)
+    ordered = p[masked].sort(-1, descending=True).values
+    crossing = (ordered.cumsum(-1) <= scalars["nucleus_p"]).sum(-1).clamp_min(1)
+    assert torch.equal((kept[masked] > 0).sum(-1), crossing)  # without the one that crosses
+    sigma = sigma.expand(c["x"].shape)
+    ours = stepped(kept / kept.sum(-1, keepdim=True), c["x"], a, b, sigma, sigma)
+    golden.near(case, ours, c["probs"])
+    assert torch.equal(race(ours, c["u"]), c["x_next"])
+
+
+@pytest.mark.parametrize("case", TRAJECTORIES)
+def test_trajectories_replayed_with_our_step(golden, method, case):
+    c, scalars = golden[case], golden.scalars(case)
+    sampler, n, eps = (
+        Remasking(scalars["sampler"].removeprefix("remdm-"), scalars.get("eta", 0.02)),
+        scalars["steps"],
+        1e-5,
+    )
+    x, memory = c["states"][0], torch.zeros(c["final"].shape, dtype=torch.float64)
+    times = torch.linspace(1, eps, n + 1, dtype=torch.float64)
+    assert (x == MASK).all()
+    for i in range(n):
+        assert torch.equal(x, c["states"][i])
+        a, b = (1 - u.clamp_min(0.0).reshape(1) for u in (times[i], times[i] - (1 - eps) / n))
+        masked = x == MASK
+        sigma = sampler.sigma(State(x, torch.zeros_like(masked), torch.zeros(len(x)), memory=memory), masked, a, b)
+        p = law_of(method, x, float(times[i]))
+        held = torch.zeros_like(sigma) if sampler.remasking == "conf" else sigma
+        new = race(stepped(p, x, a, b, sigma, held), c["u"][i])
+        memory = torch.where(masked & (new != MASK), p.gather(-1, new[..., None])[..., 0], memory)
+        x = new
+    last = law_of(method, x, eps).argmax(-1)
+    assert torch.equal(torch.where(x == MASK, last, x), c["final"])
+    ours = sampler.times(method, n)
+    assert (ours[0], ours[-1]) == (PRIOR, CLEAN)
+    assert math.isclose(float(ours[1]), 1 - 1 / n)
