@@ -12,8 +12,8 @@ from torch import Tensor
 
 from tessella import bound, guide, maths
 from tessella.method import Batch
-from tessella.methods import MDLM
-from tessella.prediction import Mean, Score, as_score, kernel, posterior, reverse, score, truth
+from tessella.methods import D3PM, MDLM
+from tessella.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
 from tessella.process import absorbing
 from tessella.samplers import Ancestral
 from tessella.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
@@ -22,21 +22,12 @@ from .recorded import Given, Recorded, Said, Told, ours, published_network, race
 
 MASK = 53
 
-LATER_D3PM = "parameterization d3pm: belongs to the method D3PM"
 LATER_SEDD = "parameterization sedd: belongs to the method SEDD"
 NETWORK = "the network itself: tests/nn/test_transformer.py"
 EXCLUDED = {
     "mdlm__time_embedding": NETWORK,
     "mdlm__rotary": NETWORK,
     "mdlm__hidden_states": NETWORK,
-    "mdlm__forward_d3pm_subsmask_false": LATER_D3PM,
-    "mdlm__forward_d3pm_subsmask_true": LATER_D3PM,
-    "mdlm__loss_d3pm_T16": LATER_D3PM,
-    "mdlm__loss_d3pm_T16_subsmask": LATER_D3PM,
-    "mdlm__loss_d3pm_T1000": LATER_D3PM,
-    "mdlm__loss_d3pm_T1000_subsmask": LATER_D3PM,
-    "mdlm__loss_d3pm_T16_first_step_quirk": LATER_D3PM,
-    "mdlm__step_ddpm_d3pm": LATER_D3PM,
     "mdlm__forward_sedd": LATER_SEDD,
     "mdlm__loss_sedd": LATER_SEDD,
     "mdlm__step_analytic_sedd": LATER_SEDD,
@@ -44,6 +35,8 @@ EXCLUDED = {
     "mdlm__traj_analytic_sedd": LATER_SEDD,
     "mdlm__ema": "an average of parameters with a warm-up of its own: the trainer's EMA is tested with the trainer",
 }
+D3PM_LOSS = [f"mdlm__loss_d3pm_T{T}{subs}" for T in (16, 1000) for subs in ("", "_subsmask")]
+D3PM_FORWARD = ["mdlm__forward_d3pm_subsmask_false", "mdlm__forward_d3pm_subsmask_true"]
 CONTINUOUS = ["mdlm__loss_subs_ct_tc_false", "mdlm__loss_subs_ct_tc_true", "mdlm__loss_subs_mask_middle"]
 DISCRETE = ["mdlm__loss_subs_T16", "mdlm__loss_subs_T1000"]
 DDPM = [f"mdlm__step_{kind}_tc_{tc}" for kind in ("ddpm", "ddpm_cache") for tc in ("false", "true")]
@@ -55,8 +48,16 @@ TESTED = {
     "mdlm__weights", "mdlm__noise_schedules", "mdlm__sample_t", "mdlm__q_xt", "mdlm__sample_categorical",
     "mdlm__loss_subs_importance", "mdlm__loss_subs_change_of_variables", "mdlm__loss_subs_T16_first_step_quirk",
     "mdlm__score_entropy", "mdlm__score_entropy_mask_middle", "mdlm__grads_subs_ct",
+    "mdlm__loss_d3pm_T16_first_step_quirk", "mdlm__step_ddpm_d3pm", *D3PM_LOSS, *D3PM_FORWARD,
     *CONTINUOUS, *DISCRETE, *DDPM, *ANALYTIC, *DENOISER, *TRAJECTORIES, *FORWARD,
 }  # fmt: skip
+DIFFERS = {
+    **dict.fromkeys(
+        ["mdlm__forward_d3pm_subsmask_false", "mdlm__loss_d3pm_T16", "mdlm__loss_d3pm_T1000", "mdlm__step_ddpm_d3pm"],
+        "its p(x_0 | x_t) may have mass on the mask; ours has none",
+    ),
+    "mdlm__loss_d3pm_T16_first_step_quirk": "nan at t = 1/T; ours is the limit",
+}
 
 
 @pytest.fixture(scope="module")
@@ -408,3 +409,90 @@ def test_duo_steps(golden, network, case):
         kappa = scalars["kappa"]
         p = kappa * p + (1 - kappa) * method.process.push(kernel(pred, CLEAN), CLEAN, s)
     golden.near(case, p[masked], c["probs"][masked])
+
+
+# ---------------------------------------------------------------------------------- parameterization d3pm: D3PM, absorbing
+def d3pm(network, T: int, sigma: Tensor | float) -> D3PM:
+    """The published network as a D3PM with alpha_i = 1 - i/T, which is what upstream's loss has (the eps left out)."""
+    return D3PM(Told(network, torch.as_tensor(sigma).flatten()), 53, (24,), D3PM.Config(steps=T))
+
+
+def _with_the_mask(method: D3PM, x_t: Tensor) -> Tensor:
+    """Upstream's p(x_0 | x_t), (B, L, K) float64: a softmax over all states, the mask among them."""
+    return method.network.head(method.network.features(x_t)).double().softmax(-1)
+
+
+@pytest.mark.parametrize("case", D3PM_FORWARD)
+def test_d3pm_forward(golden, network, case):
+    """Difference: unless told to (subs_masking), upstream leaves mass on the mask. Ours never does."""
+    c = golden[case]
+    method = d3pm(network, 16, c["sigma"])
+    ours = method.predict(c["xt"], 0.5).mu.log()[..., :MASK]
+    whole = _with_the_mask(method, c["xt"])
+    kept = (1 - whole[..., MASK:]).log()  # what is not on the mask
+    theirs = c["log_p_x0"].double()
+    golden.near(case, ours, theirs[..., :MASK] - (0.0 if "true" in case else kept))
+    if "false" in case:
+        golden.near(case, whole.log(), theirs)
+        assert float(whole[..., MASK].max()) > 0.01
+
+
+@pytest.mark.parametrize("case", D3PM_LOSS)
+def test_d3pm_loss(golden, network, case):
+    c, config = golden[case], golden.index[case]["config"]
+    T, t = config["T"], c["t_discrete"].double()
+    method = d3pm(network, T, c["unet_conditioning"] if config["time_conditioning"] else 0.0)
+    t = (t * T).round() / T
+    x_0, x_t, time, s = c["x0"], c["xt"], t[:, None].expand(c["x0"].shape), (t - 1 / T)[:, None]
+    target = truth(method.process, x_0, x_t, time)
+    whole = LeaveOneOut(method.process, _with_the_mask(method, x_t), x_t, time)  # eq. 4 as it stands
+    pred = method.predict(x_t, t[:, None]) if config["subs_masking"] else whole
+    each = T * bound.discrete(target, pred, s.expand(time.shape)) * (x_t == MASK)
+    # upstream clamps t below 1 - 1e-4 and divides by differences of float32 times: 1e-4 of the weight at T = 1000
+    torch.testing.assert_close(each.float(), c["d3pm_loss"], rtol=5e-4, atol=1e-3 if T == 1000 else 1e-4)
+    ours = method.step(Batch(x_0), x_t, t, s[:, 0])
+    if config["subs_masking"]:
+        torch.testing.assert_close((T * ours).float(), c["d3pm_loss"].sum(-1), rtol=5e-4, atol=1e-3)
+    else:  # mass on the mask can only cost
+        some = (x_t == MASK).any(-1)
+        assert (T * ours < each.sum(-1) - 1e-6)[some].all()
+    # difference: upstream adds what the network says of clean tokens at sigma = 0, which no step of the chain asks
+    golden.near(case, c["loss_per_token"] - c["d3pm_loss"], c["reconstruction_loss"])
+    clean = d3pm(network, T, 0.0)
+    law = clean.predict(x_0, 1 / T).mu if config["subs_masking"] else _with_the_mask(clean, x_0)
+    said = -law.gather(-1, x_0[..., None])[..., 0].log()
+    golden.near(case, said, c["reconstruction_loss"])
+    assert not clean._jumps(0.0, 1.0)
+
+
+def test_d3pm_first_step_is_finite(golden, network):
+    """Difference: upstream is nan at t = 1/T, where alpha_s = 1; ours is -T log p(x_0 | x_1) at the masks."""
+    case = "mdlm__loss_d3pm_T16_first_step_quirk"
+    c = golden[case]
+    assert c["d3pm_loss"].isnan().all()
+    t = c["t_discrete"].double()
+    assert (t == 1 / 16).all()
+    method = d3pm(network, 16, c["unet_conditioning"])
+    ours = method.step(Batch(c["x0"]), c["xt"], t, torch.full_like(t, CLEAN))
+    law = method.predict(c["xt"], t[:, None]).mu.gather(-1, c["x0"][..., None])[..., 0]
+    torch.testing.assert_close(ours.float(), (-law.log() * (c["xt"] == MASK)).sum(-1).float(), rtol=1e-5, atol=1e-5)
+    assert (ours > 0).any()
+
+
+def test_d3pm_step(golden, network):
+    """Difference: upstream multiplies p(x_0 | x_t) by move_t - move_s and puts move_s on the mask, so mass that the network has
+    on the mask is lost; eq. 4 would keep it there. What a token becomes, if it is revealed, is the same."""
+    case = "mdlm__step_ddpm_d3pm"
+    c, scalars = golden[case], golden.scalars(case)
+    masked, (t, dt) = c["x"] == MASK, (scalars["t"], scalars["dt"])
+    sigma = -math.log1p(-(1 - 1e-3) * t)
+    method = d3pm(network, 10, sigma)
+    move_t, move_s = (1 - 1e-3) * t, (1 - 1e-3) * (t - dt)
+    whole = _with_the_mask(method, c["x"])
+    p = ((move_t - move_s) * whole).index_fill(-1, torch.tensor([MASK]), move_s)
+    golden.near(case, p[masked], c["probs"][masked])
+    assert torch.equal(_stepped(p, c["u"], c["x"]), c["x_next"])
+    ours = kernel(method.predict(c["x"], t), t - dt)[masked]
+    assert torch.allclose(ours[:, MASK], torch.tensor((t - dt) / t, dtype=ours.dtype))
+    revealed = ours[:, :MASK] / ours[:, :MASK].sum(-1, keepdim=True)
+    golden.near(case, revealed, (p[..., :MASK] / p[..., :MASK].sum(-1, keepdim=True))[masked])
