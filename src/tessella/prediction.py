@@ -119,9 +119,15 @@ def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The law that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised."""
+    """The law that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised.
+
+    At s = CLEAN a Score's is also restricted to the clean states: its total may leave mass on the mask (SEDD's denoising step).
+    """
     p = reverse(pred, s)
-    return maths.normalise(p.clamp_min(0.0)) if isinstance(pred, Score) else p
+    if not isinstance(pred, Score):
+        return p
+    possible = pred.process.clean | (torch.as_tensor(s, device=p.device) > CLEAN)[..., None]
+    return maths.normalise(torch.where(possible, p.clamp_min(0.0), 0.0))
 
 
 def score(pred: Prediction) -> Tensor:

@@ -1,7 +1,7 @@
 """How many recorded cases agree, differ by declaration, or are not applicable and why: `python -m tests.golden.count`.
 
-Read from the modules of this folder: TESTED (names), DIFFERS (name -> what differs; among those TESTED, whose tests show just that
-difference), EXCLUDED (name -> why it is not applicable here). A case is tested if one module tests it. That the tests pass is
+Read from the modules of this folder: TESTED (names), DIFFERS (name -> what differs; these are TESTED too: a test shows the
+difference) and EXCLUDED (name -> why it is not applicable here). A case is tested if one module tests it. That the tests pass is
 for pytest to say, and that no case is forgotten for the completeness test of each module.
 """
 

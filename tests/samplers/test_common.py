@@ -65,6 +65,23 @@ def test_what_cannot_be_paired_is_refused_with_what_would_work(name):
     )
 
 
+@torch.no_grad()
+def test_a_score_leaves_no_mask():
+    """However little a score says in all: the last step is a draw of clean tokens."""
+    method = METHODS["sedd, absorbing"]()
+    predict = method.predict
+
+    def little(x_t, t, **how):
+        pred = predict(x_t, t, **how)
+        return dataclasses.replace(pred, v=(0.3 * pred.v).scatter(-1, pred.x_t[..., None], 1.0))
+
+    method.predict = little  # type: ignore[method-assign]
+    for sampler in (Ancestral(), Euler(), Confidence(), Remasking(), Ancestral(temperature=0.5)):
+        law = exact.sample_law(sampler, method, 2)
+        close(law.sum(), torch.ones((), dtype=torch.float64))
+        assert law[(exact.states(V + 1, L) == V).any(-1)].abs().max() == 0, sampler.name
+
+
 # ---------------------------------------------------------------------------------- the stream of a row
 @pytest.mark.parametrize(("sampler", "method"), PAIRS)
 @torch.no_grad()

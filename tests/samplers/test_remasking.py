@@ -1,7 +1,6 @@
 """ReMDM: the marginals are kept, exactly; what is not kept; sigma of each kind; the loop."""
 
 import itertools
-
 import math
 
 import pytest
