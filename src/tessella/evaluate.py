@@ -1,4 +1,4 @@
-"""How good a model is: an upper bound on -log p with a 95% interval, and everything that was done to get it.
+"""How good a model is: an upper bound on -log p, or -log p itself, with a 95% interval, and everything that was done to get it.
 
 A text is one observation: the mean over its draws. With y_i its nats and n_i its units (characters or tokens), the number is
 the ratio sum y / sum n, and its standard error that of the residuals y_i - (y/n) n_i (for texts of one length: that of the
@@ -27,7 +27,7 @@ from . import maths
 from ._module import callable_module
 from .errors import InputError, unknown
 from .generate import check, load, mix
-from .method import Batch, Method
+from .method import Batch, Estimator, Method
 from .terminal import dumps, number, pm, record
 
 GROUP = 64  # rows (texts x draws) that share their strata
@@ -252,6 +252,8 @@ def evaluate_rows(
 ) -> Result:
     """The bound (or another estimator of the method) on the rows of a data set.
 
+    An estimator that draws nothing (the exact likelihood in a given order) is asked once for each text, whatever `draws` says.
+
     Args:
         rows: a sequence of examples with `collate(list) -> Batch`.
         limit: so many of the rows, evenly spaced; all by default.
@@ -268,7 +270,9 @@ def evaluate_rows(
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
     chosen = [i * len(rows) // N for i in range(N)]
-    estimate = _estimate(method, estimator)
+    other = _estimator(method, estimator)
+    draws = 1 if other is not None and other.exact else draws
+    estimate = method.terms if other is None else lambda batch, generator: {estimator: other(batch, generator)}
     device = torch.device(device) if device is not None else _device(method)
     found: dict[str, list[list[Tensor]]] = {}  # name -> half -> groups of texts
     counts: list[Tensor] = []
@@ -291,14 +295,16 @@ def evaluate_rows(
     tables = {name: torch.stack([torch.cat(h) for h in each], 1) for name, each in found.items()}  # name -> (N, halves)
     tokens = torch.cat(counts)
     per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
+    strata = _strata(method) if other is None else other.strata
     dtype = str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch.")
     said = {
         "name": PROTOCOL,
         "estimator": estimator,
-        "time": _time(method),
+        "time": _time(method) if other is None else other.about,
         "draws": draws,
-        "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread over "
-        + ("times" if getattr(method, "time_conditioned", True) or getattr(method, "steps", 0) else "numbers of masks"),
+        "strata": f"{halves} x {draws // halves} draws of {texts} texts at once, evenly spread over {strata}"
+        if strata
+        else "none",
         "network": dtype,
         "bound": "float64",
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
@@ -309,6 +315,7 @@ def evaluate_rows(
         torch.stack(list(tables.values())).sum(0),
         tokens * per_token,
         "nats/token" if characters is None else "bits/char",
+        "exact" if other is not None and other.exact else "bound",
         draws=draws,
         terms={name: float(table.mean()) for name, table in tables.items()},
         seed=seed,
@@ -317,13 +324,14 @@ def evaluate_rows(
     )
 
 
-def _estimate(method: Method, name: str) -> Callable[[Batch, maths.Randomness], dict[str, Tensor]]:
+def _estimator(method: Method, name: str) -> Estimator | None:
+    """The estimator of that name; None for the bound."""
     if name == "bound":
-        return method.terms
+        return None
     others = method.estimators()
     if name not in others:
         raise unknown("estimator", name, ["bound", *others], f"bound{''.join(', ' + n for n in others)}")
-    return lambda batch, generator: {name: others[name](batch, generator)}
+    return others[name]
 
 
 def _group(
@@ -336,16 +344,11 @@ def _group(
     found: dict[str, list[Tensor]] = {}
     for shard in range(total // size):
         rows = torch.arange(shard * size, (shard + 1) * size) % n
-        part = _take(group, rows).to(device)
+        part = group.take(rows).to(device)
         generator = torch.Generator().manual_seed(seed)  # the same for each part of the group: `Shard` takes its rows
         for name, value in estimate(part, maths.Shard(generator, shard, total // size)).items():
             found.setdefault(name, []).append(value.double().cpu())
     return {name: torch.cat(values).reshape(draws, n).mean(0) for name, values in found.items()}
-
-
-def _take(batch: Batch, rows: Tensor) -> Batch:
-    fields = (batch.tokens, batch.mask, batch.segments, batch.condition)
-    return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore[reportArgumentType]
 
 
 def _counted(batch: Batch) -> Tensor:
@@ -362,6 +365,12 @@ def _device(method: Method) -> torch.device:
 def _time(method: Method) -> str:
     steps = getattr(method, "steps", 0)
     return f"{steps} steps (stratified)" if steps else "whole of t in [0, 1] (stratified)"
+
+
+def _strata(method: Method) -> str:
+    """What the draws of the bound are spread evenly over."""
+    timed = getattr(method, "time_conditioned", True) or getattr(method, "steps", 0)
+    return "times" if timed else "numbers of masks"
 
 
 def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
@@ -393,7 +402,7 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
     reading: Callable[[int, int], None] | None = None,
 ) -> Result:
-    """Bound a model's -log p on a data set, with a 95% interval.
+    """A model's -log p on a data set, bounded or (in a given order) exact, with a 95% interval.
 
     Args:
         model: a `Model`, or a run folder, a saved folder or a hub id.
@@ -401,7 +410,8 @@ def evaluate(
         draws: how many draws of each text.
         limit: so many texts, evenly spaced; all by default.
         batch: rows in one call of the network; a matter of memory and speed only.
-        estimator: "bound", or another likelihood that the method admits, by name.
+        estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
+            the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders.
         progress, reading: called with (done, total) while the texts are judged, and while the data is read.
 
     Returns:

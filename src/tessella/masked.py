@@ -1,6 +1,7 @@
 """The family that reads its network as p(x_0 | x_t) under absorbing noise with one alpha for all tokens: MDLM, MD4, RADD.
 
-Its bound is a weighted cross-entropy at the masked positions.
+Its bound is a weighted cross-entropy at the masked positions. Without a time input the network is an autoregressive model in any
+order, whose likelihood in a given order is exact. The functions before the class serve other methods with a mask too.
 """
 
 from typing import Any
@@ -10,11 +11,26 @@ from torch import Tensor
 
 from . import maths
 from .maths import Randomness
-from .method import Batch, Method
+from .method import Batch, Estimator, Method
 from .nn.cross_entropy import cross_entropy
 from .prediction import Mean
 from .process import absorbing
 from .schedule import PRIOR, Schedule
+
+TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
+
+
+def without_mask(method: Method, logits: Tensor) -> Tensor:
+    """Logits (*, K) with no mass on the mask."""
+    masks = torch.arange(logits.shape[-1], device=logits.device) == method.process.mask
+    return logits.masked_fill(masks, -torch.inf)
+
+
+def subs(method: Method, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """Logits (*, K) as p(x_0 | x_t): zero masking probability and carry-over (SUBS; MDLM, section 3.2.3)."""
+    # carry-over is Mean's support, and holds already where all are masks
+    supported = bool((x_t == method.process.mask).all())
+    return Mean(method.process, without_mask(method, logits).softmax(-1), x_t, t, supported)
 
 
 def at_masks(
@@ -27,6 +43,20 @@ def at_masks(
     each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
     ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask)
     return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
+
+
+def first_jump(method: Method, batch: Batch) -> Tensor:
+    """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
+    x, alpha_1 = batch.tokens, method.process.schedule.alpha_1
+    if alpha_1 == 0.0:
+        return torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    if batch.mask is not None or batch.segments is not None or batch.condition is not None:
+        x_t = method.process.sample_prior(x.shape)
+        return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
+    h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
+    logits = without_mask(method, method._logits(h))  # one row serves all: (L, K)
+    given = logits.expand(len(x), -1, -1).gather(-1, x[..., None])[..., 0]
+    return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
 
 
 def reveal(schedule: Schedule, t: Tensor | float, s: Tensor | float) -> Tensor:
@@ -75,13 +105,7 @@ class Masked(Method):
         return vocabulary + 1
 
     def read(self, logits, x_t, t):
-        # zero masking probability here; carry-over is Mean's support, and holds already where all are masks
-        return Mean(self.process, self._no_mask(logits).softmax(-1), x_t, t, supported=bool((x_t == self.mask).all()))
-
-    def _no_mask(self, logits: Tensor) -> Tensor:
-        """The logits with no mass on the mask."""
-        masks = torch.arange(logits.shape[-1], device=logits.device) == self.mask
-        return logits.masked_fill(masks, -torch.inf)
+        return subs(self, logits, x_t, t)
 
     def cross_entropy(
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
@@ -103,7 +127,8 @@ class Masked(Method):
     def terms(self, batch, generator=None):
         if self.steps or self.time_conditioned:
             return super().terms(batch, generator)
-        n, k, ce = self._by_count(batch, generator)
+        n, k, x_t = self.mask_some(batch, generator)
+        ce = self.cross_entropy(batch, x_t, None)
         diffusion, reconstruction = self._count_weights(n, k)
         return {
             "diffusion": n * diffusion * ce,
@@ -115,21 +140,59 @@ class Masked(Method):
         if self.time_conditioned or self.steps:
             return self.bound(batch, generator)
         # All three terms are weights on the cross-entropy with k masks: the jump from PRIOR is one more weight on k = n.
-        return self._by_count(batch, generator, weigh=True)[2]
+        n, k, x_t = self.mask_some(batch, generator)
+        diffusion, reconstruction = self._count_weights(n, k)
+        prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
+        return self.cross_entropy(batch, x_t, None, n * (diffusion + reconstruction + prior))
 
+    # ---------------------------------------------------------------------------------- orders
     def estimators(self):
+        """For a network that does not see the time, p(x) in one order, and its average over orders.
+
+        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` are draws
+        of E over orders of -log p(x in that order), which by Jensen's inequality bounds -log of the model that draws its
+        order first, that of first_hitting and any_order, from above; one order takes L network calls, `any_order` one.
+        """
         if self.time_conditioned:
             return {}
-        return {"any_order": self._any_order}
+        place = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
+        draw = lambda batch, generator: maths.uniform(batch.tokens.shape, generator, batch.tokens.device)  # noqa: E731
+        one = "one token at a time, "
+        return {
+            "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
+            "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), one + "left to right", exact=True),
+            "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), one + "right to left", exact=True),
+            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), one + "an order drawn for each draw"),
+        }
+
+    def in_order(self, batch: Batch, when: Tensor) -> Tensor:
+        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section 3.3).
+
+        For a network that does not see the time. The inputs of several tokens and rows share a network call, and the head is
+        computed at one position of each.
+
+        Args:
+            when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
+        """
+        x, device = batch.tokens, batch.tokens.device
+        when, counted = when.expand(x.shape), torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        total = torch.zeros(len(x), dtype=torch.float64, device=device)
+        for part in counted.nonzero().split(max(len(x), TOKENS // x.shape[1])):
+            row, place = part.unbind(-1)
+            here, each = batch.take(row), torch.arange(len(row), device=device)
+            later = when[row] >= when[row, place][:, None]
+            h = self._features(here.tokens.masked_fill(later & counted[row], self.mask), None, here)[each, place]
+            nll = cross_entropy(self.network, h, x[row, place], exclude=self.mask)
+            total = total.index_add(0, row, nll.double())
+        return total
 
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """E over orders of the autoregressive -log p (RADD, section 3.3): alpha from exactly 1 to exactly 0. (B,) nats."""
-        n, k, ce = self._by_count(batch, generator)
-        return n / k * ce
+        n, k, x_t = self.mask_some(batch, generator)
+        return self.cross_entropy(batch, x_t, None, n / k)
 
     # ---------------------------------------------------------------------------------- exactly k masks
-    def _by_count(self, batch: Batch, generator: Randomness, weigh: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw k in 1..n for each row, stratified; mask exactly k of its n positions; sum the cross-entropy there."""
+    def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw k in 1..n for each row, stratified, and mask exactly k of its n positions: n, k (B,) and x_t (B, L)."""
         device = batch.tokens.device
         order = maths.uniform(batch.tokens.shape, generator, device)
         if batch.mask is None:
@@ -139,31 +202,14 @@ class Masked(Method):
         k = 1 + (maths.stratified(len(batch), generator, device) * n).long().clamp_max(n - 1)
         k = torch.where(n > 0, k, 0)
         x_t = batch.tokens.masked_fill(order.argsort(-1).argsort(-1) < k[:, None], self.mask)
-        weight = None
-        if weigh:
-            diffusion, reconstruction = self._count_weights(n, k)
-            prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
-            weight = n * (diffusion + reconstruction + prior)
-        return n, k.clamp_min(1), self.cross_entropy(batch, x_t, None, weight)
+        return n, k.clamp_min(1), x_t
 
     def _count_weights(self, n: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (B,) float64."""
         schedule = self.process.schedule
         m_0, m_1 = 1 - schedule.alpha_0, 1 - schedule.alpha_1
-        k = k.clamp_min(1)
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
         return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)
 
     def _prior(self, batch, generator=None):
-        """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
-        x, mask = batch.tokens, self.mask
-        alpha_1 = self.process.schedule.alpha_1
-        if alpha_1 == 0.0:
-            return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        if batch.mask is not None or batch.segments is not None or batch.condition is not None:
-            x_t = x.masked_fill(batch.mask, mask) if batch.mask is not None else torch.full_like(x, mask)
-            return alpha_1 * self.cross_entropy(batch, x_t, PRIOR)
-        h = self._features(torch.full_like(x[:1], mask), PRIOR)[0]
-        logits = self._no_mask(self._logits(h))  # one row serves all: (L, K)
-        given = logits.expand(len(x), -1, -1).gather(-1, x[..., None])[..., 0]
-        return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
+        return first_jump(self, batch)

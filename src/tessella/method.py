@@ -42,8 +42,33 @@ class Batch:
         fields = (self.tokens, self.mask, self.segments, self.condition)
         return Batch(*[None if f is None else f.to(device, non_blocking=True) for f in fields])  # pyright: ignore
 
+    def take(self, rows: Tensor) -> "Batch":
+        """These rows (N,) of it, in this order."""
+        fields = (self.tokens, self.mask, self.segments, self.condition)
+        return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore
+
     def __len__(self) -> int:
         return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A likelihood other than the bound.
+
+    Attributes:
+        draw: (batch, generator) -> (B,) nats.
+        about: what is done, for the protocol: "one token at a time, left to right".
+        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
+        strata: what its draws are spread evenly over; None if they are independent.
+    """
+
+    draw: Callable[[Batch, Randomness], Tensor]
+    about: str
+    exact: bool = False
+    strata: str | None = None
+
+    def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        return self.draw(batch, generator)
 
 
 class Network(Protocol):
@@ -226,8 +251,15 @@ class Method(nn.Module):
         """What training minimises: (B,) nats, summed over the sequence; the bound unless the paper differs."""
         return self.bound(batch, generator)
 
-    def estimators(self) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
+    def estimators(self) -> dict[str, Estimator]:
         """Other likelihoods that the method admits, by name; each gives (B,) nats."""
+        return {}
+
+    def learnt(self) -> dict[str, Tensor]:
+        """What it learnt about each token beside its network, by name: (V,) each; nothing for most methods.
+
+        Tokens are told apart by the first; a token with a larger value appears earlier in generation.
+        """
         return {}
 
     # ---------------------------------------------------------------------------------- the jumps at the ends
@@ -256,10 +288,8 @@ class Method(nn.Module):
         rows = self.process.movable(x_t).any(-1).nonzero()[:, 0]
         if len(rows) == 0:
             return value
-        take = lambda f: None if f is None else f[rows]  # noqa: E731
-        some = Batch(batch.tokens[rows], take(batch.mask), take(batch.segments), take(batch.condition))
         t = torch.zeros(len(rows), dtype=torch.float64, device=value.device)
-        return value.index_add(0, rows, self.step(some, x_t[rows], t, torch.full_like(t, CLEAN)))
+        return value.index_add(0, rows, self.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
 
     # ---------------------------------------------------------------------------------- T steps
     def grid(self, steps: int) -> Tensor:

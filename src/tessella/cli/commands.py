@@ -129,7 +129,7 @@ class Evaluate:
     batch: int = 64
     """rows in one call of the network; the number does not depend on it"""
     estimator: str = "bound"
-    """bound, or another likelihood that the method admits: any_order"""
+    """bound, or another that the method admits: any_order, random, forward, backward"""
     seed: int = 0
     method: str | None = None
     """file.py:Class of a run with an own method"""
@@ -188,7 +188,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     elif file is not None:
         from ..files import write_file
 
-        name = file / f"evaluate-{result.about['data']}-{chosen.split}.json"
+        other = "" if chosen.estimator == "bound" else f"-{chosen.estimator}"
+        name = file / f"evaluate-{result.about['data']}-{chosen.split}{other}.json"
         write_file(name, dumps(plain) + "\n")
         terminal.result(f"  written   {path(name)}")
         terminal.result(f"  again     tessella evaluate --from {path(name)}")

@@ -36,7 +36,9 @@ def describe(result: Result) -> list[str]:
     lines = columns(rows, "<>>", indent=2, gap=4)
     lines += ["", f"  {result}   perplexity {result.perplexity_text}"]
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
-    if result.draws > 1:
+    if result.kind == "exact":
+        lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
+    elif result.draws > 1:
         lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
         text = f"{percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"

@@ -10,6 +10,7 @@ from ..nn.transformer import Net
 from .d3pm import D3PM
 from .md4 import MD4
 from .mdlm import MDLM
+from .radd import RADD
 from .sedd import SEDD
 from .udlm import UDLM
 
@@ -17,6 +18,7 @@ METHODS: dict[str, type[Method]] = {
     "d3pm": D3PM,
     "mdlm": MDLM,
     "md4": MD4,
+    "radd": RADD,
     "sedd": SEDD,
     "udlm": UDLM,
 }

@@ -1,0 +1,105 @@
+"""RADD: Your absorbing discrete diffusion secretly models the conditional distributions of clean data (Ou et al. 2024,
+arXiv 2406.03736).
+
+    score            p_t(y) / p_t(x_t) = alpha/(1 - alpha) p_0(y | the tokens of x_t) at a mask                    (theorem 1)
+    network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear             (section 3)
+
+Four losses, one expectation (theorem 2 and its proof, in this order) when alpha runs from exactly 1 to exactly 0. With the sums
+over the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
+
+    t-DSE            E_t sum R [ sum_y v_y - a log v_{x_0} + a (log a - 1) ],  a = alpha/(1 - alpha)
+    t-DCE            E_t sum -alpha'/(1 - alpha) -log c_{x_0}
+    lambda-DCE       E_lambda (1/lambda) sum -log c_{x_0},  each token masked with probability lambda, uniform in [0, 1]
+    k-DCE            E_k (L/k) sum -log c_{x_0},  exactly k tokens masked, k uniform in 1..L: any-order autoregression
+
+and an order: -log p(x) = sum_l -log c(x_order(l) | the tokens before), exact for that order (`estimators`).
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| absorbing | loglinear | Mean, time-free | t-DSE, t-DCE, lambda-DCE, k-DCE | ancestral (Tweedie), euler, any-order, fixed order |
+
+Where it leaks: the published t-DCE is taken of the log score, so it carries -R a log a for each mask; without it the four losses
+agree. loglinear ends at alpha = eps, so t-DSE and t-DCE leave out the jump from the prior, which is added to them here; the other
+two have no schedule. The default is k-DCE, whose draws vary least: the number of masks is stratified and carries no noise of
+its own. Layer norms have a bias, as published; there all biases start at 1, ours at 0, as those of the other networks do.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import maths
+from ..errors import unknown
+from ..masked import Masked
+from ..method import Batch, Method
+from ..nn.transformer import DiT
+from ..schedule import SCHEDULES
+
+LOSSES = ("k-dce", "lambda-dce", "t-dce", "t-dse")
+
+
+class RADD(Masked):
+    """Masked diffusion without time, trained by any of the paper's losses; see the module for the equations."""
+
+    name = "radd"
+
+    @dataclass(frozen=True)
+    class Config:
+        """RADD's own choices."""
+
+        loss: str = "k-dce"
+        """k-dce, lambda-dce, t-dce or t-dse: one expectation, least variance first"""
+        schedule: str = "loglinear"
+        """alpha_t, of the bound and of samplers: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+
+    def __init__(
+        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
+    ):
+        config = config or self.Config()
+        if config.loss not in LOSSES:
+            raise unknown("loss", config.loss, LOSSES, "tessella train radd --help")
+        if config.schedule not in SCHEDULES:
+            raise unknown("schedule", config.schedule, SCHEDULES, "tessella train radd --help")
+        super().__init__(network, vocabulary, shape, config, SCHEDULES[config.schedule](), False, **more)
+
+    @classmethod
+    def timed(cls, config):
+        return False
+
+    @classmethod
+    def build_network(cls, net, vocabulary, config):
+        return DiT(net, cls.states(vocabulary, config), time=False, bias=True)
+
+    # ---------------------------------------------------------------------------------- the losses, given their draws
+    def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
+        """The denoising score entropy at times t (B,), (B,) nats per unit of time: the generic bound at these scores."""
+        return Method.diffusion(self, batch, x_t, t)
+
+    def t_dce(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
+        """The weighted cross-entropy at times t (B,), (B,) nats per unit of time."""
+        return self.diffusion(batch, x_t, t)
+
+    def lambda_dce(self, batch: Batch, x_t: Tensor, masked: Tensor) -> Tensor:
+        """1 / lambda times the cross-entropy where each token is masked with probability lambda = `masked` (B,): (B,) nats."""
+        return self.cross_entropy(batch, x_t, None, 1 / masked)
+
+    def k_dce(self, batch: Batch, x_t: Tensor, k: Tensor) -> Tensor:
+        """n / k times the cross-entropy where exactly k (B,) of the n positions that count are masked: (B,) nats."""
+        n = x_t.shape[1] if batch.mask is None else batch.mask.sum(-1)
+        return self.cross_entropy(batch, x_t, None, n / k)
+
+    def loss(self, batch, generator=None):
+        kind = self.config.loss
+        if kind == "k-dce":
+            _, k, x_t = self.mask_some(batch, generator)
+            return self.k_dce(batch, x_t, k)
+        u = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
+        if kind == "lambda-dce":
+            lost = maths.bernoulli(u[:, None].expand(batch.tokens.shape), generator)
+            lost = lost if batch.mask is None else lost & batch.mask
+            return self.lambda_dce(batch, torch.where(lost, self.mask, batch.tokens), u)
+        of = self.t_dce if kind == "t-dce" else self.t_dse
+        ends = self._reconstruction(batch, generator) + self._prior(batch)
+        return of(batch, self.corrupt(batch, u[:, None], generator), u) + ends
