@@ -45,10 +45,9 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("TESSELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
-        command = (
-            f"train mdlm --run runs/a --data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
-        )
-        assert cli.main(shlex.split(command)) == 0
+        on = f"--data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
+        for method in ("mdlm --run runs/a", "md4 --run timed", "d3pm --run discrete --steps 256"):
+            assert cli.main(shlex.split(f"train {method} {on}")) == 0
     best = (folder / "runs/a/checkpoints").resolve() / "step-000002"
     for name in ("cut", "keys", "new"):
         shutil.copytree(best, folder / name)
