@@ -22,10 +22,10 @@ from tessella.errors import InputError
 from tessella.evaluate import Result
 from tessella.generate import Frame, watch
 from tessella.method import Batch
-from tessella.methods import MDLM
+from tessella.methods import D3PM, MDLM
 from tessella.report import figures, page
 from tessella.samplers import Ancestral, run
-from tessella.schedule import Cosine, Linear
+from tessella.schedule import Cosine, Linear, Tabulated
 
 TEXT = "the value of the object is <script>alert(1)</script> & returned to the caller, who may not use it again. "
 LENGTH = 128
@@ -175,6 +175,14 @@ def test_schedule_shows_alpha_and_weight_beside_the_others(own):
     assert len(set(dashes)) == len(names)  # never colour alone
 
 
+def test_a_table_is_shown_at_its_own_times():
+    alpha = torch.tensor([1.0, 0.7, 0.4, 0.3, 0.0], dtype=torch.float64)
+    left, right = report.schedule(Tabulated(alpha)).axes
+    assert line(left, "this run") == pytest.approx(np.stack([np.arange(5) / 4, alpha.numpy()], 1))
+    weight = 4 * np.array([0.3 / 0.3, 0.3 / 0.6, 0.1 / 0.7, 0.3 / 1.0])  # T (alpha_s - alpha_t)/(1 - alpha_t)
+    assert line(right, "this run") == pytest.approx(np.stack([np.arange(1, 5) / 4, weight], 1))
+
+
 def test_revealed_counts_the_masks(prompted, method):
     frames = prompted
     mask = method.process.mask
@@ -209,6 +217,19 @@ def test_the_integrand_is_that_of_the_diffusion_term(method, tokenizer):
     fig = report.loss_against_t(t, nats)
     assert fig.axes[0].containers[0].lines[0].get_ydata() == pytest.approx(nats.mean(1))
     assert fig.axes[0].get_legend().get_title().get_text() == f"area under it: {nats.mean():.3f}"  # the midpoint rule
+
+
+@pytest.mark.parametrize("process", ["absorbing", "uniform"])
+def test_the_integrand_of_discrete_time_is_that_of_its_steps(tokenizer, process):
+    tokens = torch.tensor(tokenizer.encode((TEXT * 2)[:LENGTH]))
+    config = D3PM.Config(process, "mutual-information", steps=6)
+    method = D3PM(Knows(tokens, tokenizer.size + (process == "absorbing")), tokenizer.size, (LENGTH,), config)
+    for points, times in ((16, [1, 2, 3, 4, 5, 6]), (3, [1, 3, 5])):
+        t, nats = report.integrand(method, Batch(tokens.repeat(64, 1)), points)
+        assert t == pytest.approx(np.array(times) / 6)
+    t, nats = report.integrand(method, Batch(tokens.repeat(64, 1)))
+    whole = method.bound(Batch(tokens.repeat(256, 1))).detach()  # no jump and no prior: all of it
+    assert abs(float(whole.mean()) - nats.mean()) < 4.5 * (float(whole.std()) / 16 + nats.std() / 16) + 1e-9
 
 
 # ---------------------------------------------------------------------------------------------------- the record

@@ -17,6 +17,7 @@ import tessella
 from tessella import Data, InputError, Net, Train, files, load
 from tessella.ema import EMA
 from tessella.guard import Diverged
+from tessella.methods import D3PM
 from tessella.methods.mdlm import MDLM
 from tessella.plan import rate
 from tessella.stream import Dice, Stream
@@ -276,6 +277,14 @@ def test_loss_that_is_no_bound_has_no_unit(tmp_path):
     assert {s[2] for s in notes.steps} == {None}
     assert {r["unit"] for r in rows(tmp_path / "a")} == {""}
     assert load(tmp_path / "a", method=Flat).method.name == "flat"
+
+
+@pytest.mark.parametrize("process", ["uniform", "absorbing"])
+def test_discrete_time_samples_with_a_number_of_steps_that_divides(process, tmp_path):
+    run = go(tmp_path / "run", method="d3pm", options=D3PM.Config(process, steps=16))  # sample_steps is 3
+    sample = json.loads((run.folder / "samples" / "step-000004.jsonl").read_text().splitlines()[0])
+    assert sample["calls"] == 4 if process == "uniform" else sample["calls"] <= 4
+    assert {row["unit"] for row in rows(run.folder)} == {""}  # lambda is not 0
 
 
 def test_bits_per_character(tmp_path):

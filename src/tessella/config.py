@@ -67,7 +67,7 @@ class Train:
     samples: int = 2
     """texts sampled at each validation, into samples/"""
     sample_steps: int = 64
-    """steps of the sampler for them"""
+    """steps of the sampler for them; in discrete time the nearest divisor of T"""
     save_every: int = 0
     """steps between checkpoints; 0 goes by save_minutes alone"""
     save_minutes: float = 30.0

@@ -22,6 +22,7 @@ from .generate import collect, watch
 from .journal import Journal, log, write_samples
 from .method import Method
 from .plan import precision, rate
+from .samplers.sampler import admissible
 from .signals import Interrupted, Quit, Signals
 from .terminal import counted
 
@@ -254,7 +255,8 @@ class Guard(Callback):
     def sample(self) -> list[str]:
         """A few texts into samples/."""
         t = self.train
-        drawn = collect(watch(self.model, count=t.samples, steps=t.sample_steps, seed=t.seed))
+        steps = admissible(self.model.method, t.sample_steps)
+        drawn = collect(watch(self.model, count=t.samples, steps=steps, seed=t.seed))
         if self.zero:
             rows = zip(drawn.texts, drawn.tokens, drawn.calls)
             write_samples(

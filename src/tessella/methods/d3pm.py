@@ -52,6 +52,7 @@ class D3PM(Method):
     """Discrete time, uniform or absorbing noise; see the module for the equations."""
 
     name = "d3pm"
+    predicts = "leave_one_out"
 
     @dataclass(frozen=True)
     class Config:

@@ -22,6 +22,7 @@ import torch
 
 from ..errors import InputError
 from ..evaluate import Result
+from ..samplers.sampler import admissible
 from ..terminal import count as counted
 from ..terminal import duration, parameters
 from ..terminal import path as shown_path
@@ -168,6 +169,7 @@ def _affordable(method: Any, rows: int, calls: int) -> int:
 def _watch(model: Any, steps: int, seed: int) -> list[Any]:
     from ..generate import watch
 
+    steps = admissible(model.method, steps)
     return list(watch(model, count=_affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
+from torch import Tensor
 
 from ..schedule import SCHEDULES
 from .record import Trace, trace
@@ -139,16 +140,23 @@ def schedule(method: Any) -> Figure:
     others = [(name, kind) for kind, name in names.items() if kind is not type(own)]
     rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(others), _LINES)]
     for name, one, colour, dashes, width in rows:
-        for ax, curve in (left, one.alpha), (right, one.weight):
-            with torch.no_grad():
-                y = (
-                    curve(t.to(next(one.parameters(), t))).mean(-1).double().cpu()
-                )  # one line, also for one alpha per token
-            ax.plot(t, y, color=COLOURS[colour], ls=dashes, lw=width, label=name, zorder=3 if width > 2 else 2)
+        for ax, (x, y) in zip((left, right), _curves(one, t)):
+            ax.plot(x, y, color=COLOURS[colour], ls=dashes, lw=width, label=name, zorder=3 if width > 2 else 2)
     left.set(xlabel="t", ylabel="α(t), share of clean tokens", ylim=(-0.02, 1.02), xlim=(0, 1))
     right.set(xlabel="t", ylabel="weight of the loss, −α′/(1 − α)", yscale="log", ylim=(0.05, 300), xlim=(0, 1))
     fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
     return fig
+
+
+@torch.no_grad()
+def _curves(one: Any, t: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """alpha and the weight of the loss, each with its times; of a table, at its own times and T times those of its steps."""
+    if T := getattr(one, "T", 0):
+        i = torch.arange(T + 1, dtype=torch.float64) / T
+        alpha = one.alpha(i)[:, 0].cpu()
+        return [(i, alpha), (i[1:], T * -alpha.diff() / (1 - alpha[1:]))]
+    mean = lambda curve: curve(t.to(next(one.parameters(), t))).mean(-1).double().cpu()  # noqa: E731  (of all tokens)
+    return [(t, mean(one.alpha)), (t, mean(one.weight))]
 
 
 @_styled

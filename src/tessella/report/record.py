@@ -12,6 +12,7 @@ import torch
 from ..errors import InputError
 from ..maths import xlogy
 from ..prediction import posterior
+from ..samplers.sampler import steps_of
 from ..terminal import escape
 
 
@@ -57,15 +58,21 @@ def trace(states: Iterable[Any]) -> Trace:
 
 
 def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B)."""
-    times = (np.arange(points) + 0.5) / points
+    """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
+
+    In discrete time T times the bound of a step, at as many of the T steps.
+    """
+    times, T = (np.arange(points) + 0.5) / points, steps_of(method)
+    if T:
+        times = np.unique(np.ceil(times * T)) / T
     generator = torch.Generator().manual_seed(seed)
     rows = []
     with torch.no_grad():
         for time in times:
-            t = torch.full((len(batch.tokens),), time, device=batch.tokens.device)
+            t = torch.full((len(batch.tokens),), time, dtype=torch.float64, device=batch.tokens.device)
             x_t = method.corrupt(batch, t[:, None], generator)
-            rows.append(method.diffusion(batch, x_t, t).double().cpu().numpy())
+            value = T * method.step(batch, x_t, t, t - 1 / T) if T else method.diffusion(batch, x_t, t)
+            rows.append(value.double().cpu().numpy())
     return times, np.stack(rows)
 
 

@@ -28,7 +28,7 @@ from ..errors import InputError
 from ..method import Method
 from ..prediction import Prediction, kernel, posterior
 from ..schedule import CLEAN
-from .sampler import Sampler, choosable, choose_then_ask, free, redraw, steps_of
+from .sampler import Sampler, admissible, choosable, choose_then_ask, divisors, free, redraw, steps_of
 
 GRIDS = ("uniform", "cosine", "log-snr")
 STEPS = 64  # where nobody says how many
@@ -81,13 +81,13 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
     """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
     T = steps_of(method)
     if steps is None:
-        steps = _divisors(T, STEPS)[0] if T else STEPS
+        steps = admissible(method, STEPS)
     if steps < 1:
         raise InputError(f"--steps is {steps}; it must be 1 or more")
     if T and grid != "uniform":
         raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
     if T and T % steps:
-        *most, last = sorted(_divisors(T, steps)[:3], reverse=True)
+        *most, last = sorted(divisors(T, steps)[:3], reverse=True)
         use = f"{', '.join(map(str, most))} or {last}" if most else last
         raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
     if grid == "log-snr":
@@ -97,11 +97,6 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
         times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u
     times[0], times[-1] = method.process.start, CLEAN
     return times
-
-
-def _divisors(T: int, steps: int) -> list[int]:
-    """The divisors of T, nearest to `steps` first (by their ratio)."""
-    return sorted((d for d in range(1, T + 1) if T % d == 0), key=lambda d: abs(math.log(d / steps)))
 
 
 def _even_in_log_snr(method: Method, steps: int) -> Tensor:

@@ -1,6 +1,7 @@
 """What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -81,6 +82,17 @@ def check(sampler: Sampler, method: Method) -> None:
 def steps_of(method: Method) -> int:
     """T of a method whose time is discrete, 0 for continuous time."""
     return getattr(getattr(method.process, "schedule", None), "T", 0)
+
+
+def divisors(T: int, steps: int) -> list[int]:
+    """The divisors of T, nearest to `steps` first (by their ratio)."""
+    return sorted((d for d in range(1, T + 1) if T % d == 0), key=lambda d: abs(math.log(d / steps)))
+
+
+def admissible(method: Method, steps: int) -> int:
+    """The number of steps nearest to `steps` that the method's time admits: itself, or in discrete time a divisor of T."""
+    T = steps_of(method)
+    return divisors(T, steps)[0] if T else steps
 
 
 def absorbs(method: Method, one: bool = False) -> str | None:
