@@ -353,6 +353,43 @@ def test_sample(run):
     assert json.loads(Path("s.json").read_text())["result"]["samples"] == rows
 
 
+def test_samplers_and_their_options(run):
+    """A flag that is not given leaves the sampler's own default; an alias is the same sampler."""
+    _, plain, _ = run("sample runs/a --count 2 --steps 8 --seed 2")
+    for same in ("--sampler analytic", "--sampler mean", "--grid uniform"):
+        assert run(f"sample runs/a --count 2 --steps 8 --seed 2 {same}")[1] == plain
+    for other in (
+        "--grid cosine",
+        "--sampler any_order --per-step 4",
+        "--sampler fixed_order --order backward",
+        "--sampler confidence --confidence margin --threshold 0.9",
+        "--sampler remasking --remasking loop --eta 0.1 --t-on 0.6 --t-off 0.1 --alpha-on 0.8",
+    ):
+        code, out, _ = run(f"sample runs/a --count 2 --seed 2 {other} --json s.json")
+        assert code == 0
+        assert [len(text) for text in out.splitlines()] == [32] * 2
+        assert out != plain
+        given = [word.removeprefix("--").replace("-", "_") for word in other.split() if word.startswith("--")]
+        arguments = json.loads(Path("s.json").read_text())["arguments"]
+        assert all(arguments[name] is not None for name in given)
+    assert " each (8 steps, " in run("sample runs/a --sampler any_order --per-step 4")[2]
+    assert " each (64 steps, " in run("sample runs/a")[2]
+
+
+def test_given_tokens_are_approximate_where_they_are(run):
+    """Uniform noise: one line that says so, and the tokens stay; masks: nothing to say."""
+    small = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2 --quiet"
+    assert run(f"train udlm --run runs/uniform {small} --overwrite")[0] == 0
+    code, out, err = run('infill runs/uniform "the val__ of" --steps 4')
+    said = [line for line in err.splitlines() if line.startswith("note: ")]
+    assert (code, len(said)) == (0, 1)
+    assert "approximate" in said[0]
+    assert re.fullmatch(r"the val.. of", out.strip("\n"))
+    assert "note: " in run('sample runs/uniform --steps 4 --prompt "the "')[2]
+    for quiet in ("sample runs/uniform --steps 4", 'sample runs/a --steps 4 --prompt "the "'):
+        assert "note: " not in run(quiet)[2]
+
+
 def test_watch_in_a_pipe_prints_the_frames(run):
     _, plain, _ = run("sample runs/a --count 2 --steps 3 --seed 2")
     code, out, err = run("sample runs/a --count 2 --steps 3 --seed 2 --watch")

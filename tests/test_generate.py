@@ -78,7 +78,7 @@ def test_frames_tell_what_happened(sampler):
         assert all("·" not in text and text.startswith("the ") for text in last.text)
         assert (last.calls <= min(last.steps, L - 4)).all()
         for f in batch:
-            assert sum(mark == "masked" for mark in f.marks(0)) == int(f.masked[0].sum())
+            assert sum(mark in ("masked", "again") for mark in f.marks(0)) == int(f.masked[0].sum())
             assert f.marks(0)[:4] == ["given"] * 4
     drawn = g.collect(iter(frames))
     assert drawn.texts == g.sample(m, count=3, steps=12, sampler=sampler, prompt="the ")
@@ -100,6 +100,7 @@ def test_the_summary():
     assert str(drawn) == "2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)\n  569 tokens/s"
     drawn = g.Drawn(["a"], [[0]], [1], 1, 0.9)
     assert str(drawn).startswith("1 sample, 1 token, 0.9 s, 1 network call each (1 step, 0 idle)")
+    assert g.Drawn(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
     drawn = g.Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
     assert "3 to 5 network calls each (8 steps, 3 to 5 idle)" in str(drawn)
 
@@ -148,7 +149,10 @@ def test_length():
         ({"length": 25}, "--length is 25, the model takes 24; use 24 or less"),
         ({"temperature": float("nan")}, "--temperature is nan; it must be 0 or more"),
         ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no --order; its options: --grid"),
-        ({"sampler": "first_hitting", "eta": 0.1}, "sampler 'first_hitting' takes no --eta; it has no options of its own"),
+        (
+            {"sampler": "first_hitting", "eta": 0.1},
+            "sampler 'first_hitting' takes no --eta; it has no options of its own",
+        ),
         ({"sampler": Ancestral(), "grid": "cosine"}, "--grid goes with a sampler's name; this one is made already"),
         ({"top_p": 1.5}, "--top-p is 1.5; it must be above 0 and at most 1"),
         ({"sampler": "metropolis"}, "unknown sampler 'metropolis'; (all: tessella list samplers)"),

@@ -258,8 +258,8 @@ class Drawn:
 
     @property
     def idle(self) -> list[int]:
-        """Steps of each text in which nothing moved, so that the network was not asked."""
-        return [self.steps - calls for calls in self.calls]
+        """Steps of each text in which nothing moved, so that the network was not asked (it may be asked twice in others)."""
+        return [max(self.steps - calls, 0) for calls in self.calls]
 
     @property
     def speed(self) -> float:
