@@ -97,6 +97,7 @@ class Method(nn.Module):
         Config: a frozen dataclass with the method's own choices.
         predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
+        variants: what its paper reports, as changes of Config; `verify` checks each.
 
     Args:
         network: features and head (see `Network`); the head gives K logits.
@@ -112,6 +113,7 @@ class Method(nn.Module):
     Config: ClassVar[type]
     predicts: str = "mean"
     loss_is_bound: bool = True
+    variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
 
     process: Process
 

@@ -52,6 +52,12 @@ class D3PM(Method):
     """Discrete time, uniform or absorbing noise; see the module for the equations."""
 
     name = "d3pm"
+    variants = (
+        {},
+        {"process": "uniform"},
+        {"process": "uniform", "prediction": "mean"},
+        {"process": "uniform", "last": "image"},
+    )
     predicts = "leave_one_out"
 
     @dataclass(frozen=True)

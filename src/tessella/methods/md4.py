@@ -30,6 +30,7 @@ class MD4(Masked):
     """Masked diffusion conditioned on t, with MD4's schedules; see the module for the equations."""
 
     name = "md4"
+    variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"steps": 4})
 
     @dataclass(frozen=True)
     class Config:

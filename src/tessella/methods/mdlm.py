@@ -27,6 +27,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
+    variants = ({}, {"time": True}, {"steps": 4})
 
     @dataclass(frozen=True)
     class Config:

@@ -44,6 +44,7 @@ class RADD(Masked):
     """Masked diffusion without time, trained by any of the paper's losses; see the module for the equations."""
 
     name = "radd"
+    variants = ({}, {"loss": "lambda-dce"}, {"loss": "t-dce"}, {"loss": "t-dse"})
 
     @dataclass(frozen=True)
     class Config:

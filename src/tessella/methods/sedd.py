@@ -48,6 +48,12 @@ class SEDD(Method):
     name = "sedd"
     predicts = "score"
     loss_is_bound = False
+    variants = (
+        {},
+        {"process": "uniform"},
+        {"schedule": "geometric"},
+        {"process": "uniform", "schedule": "geometric"},
+    )
 
     @dataclass(frozen=True)
     class Config:

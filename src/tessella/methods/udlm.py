@@ -33,6 +33,7 @@ class UDLM(Method):
     """Uniform noise, the network read as the law of a token given the others; see the module for the equations."""
 
     name = "udlm"
+    variants = ({}, {"steps": 4})
     predicts = "leave_one_out"
 
     @dataclass(frozen=True)
