@@ -10,10 +10,11 @@ from typing import Any
 
 from . import identities, methods
 from ._module import callable_module
-from .errors import InputError, unknown
+from .errors import unknown
 from .identities import OWN, SHARED, L, Row, V
 from .method import Method
-from .samplers import SAMPLERS
+from .samplers import SAMPLERS, Sampler, find
+from .samplers.sampler import admissible
 from .terminal import numbers
 
 
@@ -85,11 +86,9 @@ def _error(row: Row) -> str:
     return f"{row.error:.3f}" if "±" in row.claim else numbers.error(row.error)
 
 
-def _pairing(cls: type[Method], sampler: type) -> float | None:
-    try:
-        return identities.distance(identities.enumerable(cls), sampler(), 128)
-    except InputError:
-        return None
+def _pairing(cls: type[Method], sampler: type[Sampler]) -> float | None:
+    method = identities.enumerable(cls)
+    return None if sampler.refuse(method) else identities.distance(method, sampler(), admissible(method, 128))
 
 
 def verify(
@@ -113,8 +112,7 @@ def verify(
         InputError: for an unknown method, check or sampler.
     """
     if sampler is not None:
-        if sampler not in SAMPLERS:
-            raise unknown("sampler", sampler, SAMPLERS, "tessella list samplers")
+        sampler = find(sampler).name
         only = f"sampler.{sampler}"
     classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
     keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
