@@ -99,9 +99,9 @@ def ours(key: str) -> str:
 
 
 def published_network(weights: dict[str, Tensor]) -> DiT:
-    """The DiT that the recorded weights belong to; rotary frequencies are not parameters here."""
-    states = len(weights["vocab_embed.embedding"])
-    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states, time=True)
+    """The DiT that the recorded weights belong to (RADD's: no time, biases); rotary frequencies are not parameters here."""
+    states, bias = len(weights["vocab_embed.embedding"]), "blocks.0.norm1.bias" in weights
+    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states, time=not bias, bias=bias)
     network.load_state_dict({ours(k): v for k, v in weights.items() if k != "rotary_emb.inv_freq"})
     return network.eval()
 
