@@ -8,6 +8,7 @@ from ..errors import unknown
 from ..method import Method
 from ..nn.transformer import Net
 from .d3pm import D3PM
+from .genmd4 import GenMD4
 from .md4 import MD4
 from .mdlm import MDLM
 from .radd import RADD
@@ -16,6 +17,7 @@ from .udlm import UDLM
 
 METHODS: dict[str, type[Method]] = {
     "d3pm": D3PM,
+    "genmd4": GenMD4,
     "mdlm": MDLM,
     "md4": MD4,
     "radd": RADD,

@@ -1,0 +1,132 @@
+"""GenMD4: Simplified and generalized masked diffusion for discrete data (Shi et al. 2024, arXiv 2406.04329, section 6).
+
+    q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt through softplus
+    time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
+    network          mu = p(x_0 | x_t) by SUBS, told the time as in MD4
+    bound            E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
+                     + reconstruction: at t = 0, sum over the masks of -log mu_{x_0};  + the jump from the prior, alpha(1) = eps
+    gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out)
+                     grad of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), the first factor held fixed
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| absorbing | polynomial, w per token, learnt | Mean (SUBS) | continuous + RLOO (two draws) | ancestral, by thinning |
+
+Which way the exponents point: with a larger w, tau^w is smaller, so a token keeps longer as noise is added. Generation runs the
+other way, from t = 1: such a token appears *earlier*. Half of the tokens k have appeared at the t where alpha_k(t) = 1/2, which
+is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays where it began.
+
+Where it leaks: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones. The published
+reconstruction does not ask the network: it is the cost of a guess in proportion to 1 - alpha; here it is the model's own. The
+published bound has no jump from the prior, and its integral over [t_1, 1] lacks the factor 1 - t_1. The loss has the value of
+the bound and the gradient of the surrogate; the published one is the surrogate's value, which may be negative.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import maths
+from ..errors import InputError
+from ..masked import first_jump, subs, without_mask
+from ..method import Batch, Method
+from ..process import absorbing
+from ..schedule import CLEAN, Polynomial
+
+
+class GenMD4(Method):
+    """Masked diffusion with a learnt exponent for each token; see the module for the equations."""
+
+    name = "genmd4"
+
+    @dataclass(frozen=True)
+    class Config:
+        """GenMD4's own choices."""
+
+        exponent: float = 1.0
+        """w of every token at the start"""
+        learn: bool = True
+        """learn the exponents; else they stay, and the loss is a single draw of the bound"""
+        eps: float = 1e-4
+        """alpha(1) of every token"""
+        begin: float = 1e-3
+        """t_1, where the time begins on the curve"""
+
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+        config = config or self.Config()
+        if config.exponent <= 0:
+            raise InputError(f"--exponent is {config.exponent:g}; it must be above 0")
+        for name, value in (("eps", config.eps), ("begin", config.begin)):
+            if not 0.0 <= value < 1.0:
+                raise InputError(f"--{name} is {value:g}; it must be at least 0 and below 1")
+        w = torch.full((self.states(vocabulary, config),), config.exponent)
+        schedule = Polynomial(w, config.eps, learnable=config.learn, begin=config.begin)
+        super().__init__(network, vocabulary, shape, config, absorbing(len(w), schedule), timed=True)
+
+    @property
+    def schedule(self) -> Polynomial:
+        return self.process.schedule  # pyright: ignore[reportReturnType]
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
+
+    def network_time(self, t):
+        return (1000 * t).float()
+
+    def read(self, logits, x_t, t):
+        return subs(self, logits, x_t, t)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None:
+            return super().cost(logits, x_0, x_t, t, s)
+        w, log_mu = self.schedule.w, without_mask(self, logits).log_softmax(-1)
+        mean = (log_mu.exp() * w.to(log_mu)).sum(-1).double()
+        here = log_mu.gather(-1, x_0[:, None])[:, 0].double()
+        pace = (1 - self.schedule.begin) / self.schedule.tau(t)  # r = w tau'/tau: tau^w may underflow
+        return pace * (mean - w[x_0] * (here + 1))
+
+    def _prior(self, batch, generator=None):
+        return first_jump(self, batch)
+
+    # ---------------------------------------------------------------------------------- learning the exponents
+    def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
+        """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count: (B,) nats."""
+        masked = x_t == self.process.mask
+        lost = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(-self.config.eps)
+        kept = maths.log1mexp(torch.where(masked, 1.0, -lost))  # 1.0: where it is not asked no gradient is nan
+        each = torch.where(masked, lost, kept)
+        return (each if batch.mask is None else each.masked_fill(~batch.mask, 0.0)).sum(-1)
+
+    def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
+        """The mean of the bounds at t (B,), per unit of time or of the step to s, of two draws z, other (B, L): (B,) nats.
+
+        Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the bound.
+        """
+        x_t = torch.cat((z, other))
+        rows = self.process.movable(x_t).any(-1).nonzero()[:, 0]  # where nothing is masked nothing is asked
+        of = rows % len(batch)
+        part, noisy, time = batch.take(of), x_t[rows], t[of]
+        value = self.diffusion(part, noisy, time) if s is None else self.step(part, noisy, time, s[of])
+        f, g = torch.zeros(len(x_t), dtype=value.dtype, device=value.device).index_add(0, rows, value).chunk(2)
+        push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
+        return (f + g) / 2 + (push - push.detach())
+
+    def loss(self, batch, generator=None):
+        if not self.config.learn:
+            return self.bound(batch, generator)
+        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)
+        z, other = self.corrupt(batch, t[:, None], generator), self.corrupt(batch, t[:, None], generator)
+        total = self.rloo(batch, z, other, t) + self._prior(batch)
+        if self.config.begin:
+            z, other = self.corrupt(batch, 0.0, generator), self.corrupt(batch, 0.0, generator)
+            total = total + self.rloo(batch, z, other, torch.zeros_like(t), torch.full_like(t, CLEAN))
+        return total
+
+    def learnt(self):
+        w = self.schedule.w[: self.vocabulary].detach().double()
+        half = self.schedule.time((0.5 / (1 - self.config.eps)) ** (1 / w))
+        return {"exponent": w, "half of them revealed at t": half}
