@@ -161,22 +161,6 @@ def test_ask_is_about_rows_with_a_question_and_tells_what_is_given_clean():
     assert len(method.asked) == 1
 
 
-@pytest.mark.parametrize("given", [[1, -1], [-1, 0]])
-@torch.no_grad()
-def test_the_rest_has_its_conditional_law(given):
-    """One gap: exact for every sampler that keeps the marginals or better, at any number of steps."""
-    given, X = torch.tensor(given), exact.states(V + 1, L)
-    for name, sampler in SAMPLERS.items():
-        method = METHODS["d3pm, absorbing"]() if name in ("ancestral", "plain") else METHODS["sedd, absorbing"]()
-        if sampler.refuse(method) or "cold" in name:
-            continue
-        if name == "remasking, conf":
-            continue  # its steps depend on its memory, which is not enumerated
-        law = exact.embed(method.process, method.law, L) * ((given == X) | (given < 0)).all(-1)
-        for T in (1, 3, 6):
-            close(exact.sample_law(sampler, method, T, given), law / law.sum(), rtol=0, atol=1e-9, msg=f"{name}, {T}")
-
-
 # ---------------------------------------------------------------------------------- cost
 @pytest.mark.parametrize("name", SAMPLERS)
 @torch.no_grad()

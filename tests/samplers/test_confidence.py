@@ -9,10 +9,11 @@ from pairs import METHODS, close, constant, distance, md4, mdlm
 from tessella import exact
 from tessella.errors import InputError
 from tessella.prediction import posterior
-from tessella.samplers import Confidence, run
+from tessella.process import absorbing
+from tessella.samplers import AnyOrder, Confidence, run
 from tessella.samplers.sampler import expected_time
-from tessella.schedule import Cosine, Polynomial
-from worlds import V, per_token
+from tessella.schedule import Cosine, Linear, Polynomial
+from worlds import V, data_law, per_token
 
 THREE = 3
 
@@ -64,15 +65,16 @@ def test_the_surest_come_first(measure):
 
 
 @torch.no_grad()
-def test_it_is_not_a_sample_of_the_law():
-    """With the exact network and one token a step any_order has no error; this has."""
-    method = METHODS["sedd, absorbing"]()
-    data = exact.embed(method.process, method.law, 2)
-    assert distance(exact.sample_law(Confidence(), method, 2), data) < 1e-9  # two tokens: the order does not matter
-    method = mdlm(length=THREE)  # a network whose conditional laws do not agree
-    average = (-exact.any_order(method, exact.states(V, THREE))).exp()
-    law = exact.sample_law(Confidence(), method, THREE)[(exact.states(V + 1, THREE) < V).all(-1)]
-    assert distance(law, average / average.sum()) > 0.01
+def test_one_a_step_is_a_draw_in_an_order_that_the_network_chooses():
+    """With the exact network no error, whatever the order; with one whose laws do not agree not the average over orders."""
+    method = exact.Denoiser(absorbing(V + 1, Linear()), data_law(V, THREE), THREE)
+    data = exact.embed(method.process, method.law, THREE)
+    for measure in ("probability", "margin", "entropy"):
+        close(exact.sample_law(Confidence(measure), method, THREE), data, rtol=0, atol=1e-12)
+    assert distance(exact.sample_law(Confidence(), method, 2), data) > 1e-3  # two at once are drawn independently
+    method = mdlm(length=THREE)
+    average, law = (exact.sample_law(sampler, method, THREE) for sampler in (AnyOrder(), Confidence()))
+    assert distance(law, average) > 0.01
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from ..errors import InputError
 from ..method import Method
 from ..prediction import Prediction, kernel, posterior
 from ..schedule import CLEAN
-from .sampler import Sampler, admissible, choosable, choose_then_ask, divisors, free, redraw, steps_of
+from .sampler import Sampler, admissible, choosable, choose_then_ask, divisors, free, one_alpha, redraw, steps_of
 
 GRIDS = ("uniform", "cosine", "log-snr")
 STEPS = 64  # where nobody says how many
@@ -100,11 +100,11 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
 
 
 def _even_in_log_snr(method: Method, steps: int) -> Tensor:
-    schedule = getattr(method.process, "schedule", None)
-    if schedule is None or schedule.alpha(1.0).shape[-1] > 1:
+    if not one_alpha(method.process):
         raise InputError(f"grid 'log-snr' needs one alpha for all tokens; with {method.name} use uniform or cosine")
-    ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64)
+    schedule, device = method.process.schedule, method.process.prior.device
+    ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64, device=device)
     high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]
     first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
-    each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64)
+    each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
     return schedule.inverse(each.sigmoid())

@@ -1,9 +1,10 @@
 """Confidence-based unmasking: what the network is surest of comes first (MaskGIT, arXiv 2202.04200).
 
-The network is asked at all masks; the k surest are drawn. **Not a sample of the model's law** at any number of steps: which
-token appears when depends on what it is, and that changes their joint law, with the exact network too. In few steps the texts
-often look better, since what is sure depends little on the rest. How sure, from the clean posterior p before temperature and
-top-p, each in [0, 1]:
+The network is asked at all masks; the k surest are drawn. **Not a sample of the model's law** at any number of steps: that is an
+average over orders, and here the network chooses the order as the text appears. One token a step is a draw from the law of that
+order: no error with the exact network, whose conditional laws agree in every order; with a trained one, some other law. Several
+at once are drawn independently, which does least harm where they are sure: in few steps the texts often look better. How sure,
+from the clean posterior p before temperature and top-p, each in [0, 1]:
 
     probability    max p
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)

@@ -91,7 +91,7 @@ class Remasking(Sampler):
         steps = STEPS if steps is None else steps
         if steps < 1:
             raise InputError(f"--steps is {steps}; it must be 1 or more")
-        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64, device=method.process.prior.device)
         before, after = self.alpha_on * (1 - u) / (1 - self.t_on), 1 - (1 - self.alpha_on) * u / self.t_off
         alpha = torch.where(u > self.t_on, before, torch.where(u > self.t_off, self.alpha_on, after))
         times = method.process.schedule.inverse(alpha)

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..maths import Randomness
 from ..method import Method
 from ..prediction import Prediction
-from ..process import Mixture
+from ..process import Mixture, Process
 from ..schedule import CLEAN
 
 
@@ -100,8 +100,13 @@ def absorbs(method: Method, one: bool = False) -> str | None:
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
-    times = torch.zeros((), dtype=torch.float64)
-    return "needs one alpha for all tokens" if one and process.schedule.alpha(times).shape[-1] > 1 else None
+    return None if one_alpha(process) or not one else "needs one alpha for all tokens"
+
+
+def one_alpha(process: Process) -> bool:
+    """Whether the process has a schedule that all its tokens share."""
+    schedule = getattr(process, "schedule", None)
+    return schedule is not None and schedule.alpha(process.prior.new_ones(())).shape[-1] == 1
 
 
 def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, generator: Randomness = None) -> State:
