@@ -106,10 +106,12 @@ class Score:
 
     def ratio(self, s):
         v, end = self.v.to(self.process.prior), self.t.clamp(max=1.0)
-        if not (self.t > end).any():
-            return self.process.unpush(v, s, self.t)
+        ratio, jump = self.process.unpush(v, s, end), self.t > end
+        if not jump.any():
+            return ratio
         clean = self.process.likelihood(self.x_t, CLEAN, end) * self.process.unpush(v, CLEAN, end)
-        return Mean(self.process, maths.normalise(clean.clamp_min(0.0)), self.x_t, self.t).ratio(s)
+        mean = Mean(self.process, maths.normalise(clean.clamp_min(0.0)), self.x_t, self.t)
+        return torch.where(jump[..., None], mean.ratio(s), ratio)  # other positions may have other times
 
 
 # ---------------------------------------------------------------------------------- what follows from a ratio
