@@ -17,11 +17,11 @@ from .udlm import UDLM
 
 METHODS: dict[str, type[Method]] = {
     "d3pm": D3PM,
-    "genmd4": GenMD4,
+    "sedd": SEDD,
+    "radd": RADD,
     "mdlm": MDLM,
     "md4": MD4,
-    "radd": RADD,
-    "sedd": SEDD,
+    "genmd4": GenMD4,
     "udlm": UDLM,
 }
 
