@@ -4,10 +4,10 @@ The times at which masks are revealed do not depend on the network. With n masks
 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly. So each step reveals one token, at its
 exact time: the law is that of the continuous-time model, as with infinitely many ancestral steps. For Mean and LeaveOneOut.
 
-**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / t, so the events depend on the
+**An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on the
 network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
-there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jumps at
-the ends all tokens come alike. So a step may ask several times before it reveals its token.
+there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jumps at the ends all
+tokens come alike. So a step may ask several times before it reveals its token.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class FirstHitting(Sampler):
         schedule = method.process.schedule
         if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.top == 1.0):
             return None
-        return "needs one alpha, or 1 - (1 - eps) t^w for each token"
+        return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""
@@ -91,12 +91,12 @@ class FirstHitting(Sampler):
         schedule = method.process.schedule
         assert isinstance(schedule, Polynomial)
         masked, chosen = self._next(method, state, generator)
-        share = masked / (1 - schedule.alpha_1)  # tau^max w; above 1 in the jump from PRIOR
-        w = schedule.w.to(share)
-        time = schedule.time(share.clamp_max(1.0) ** (1 / w.max()))
-        pred = ask(method, state, chosen, time[:, None])
+        w = schedule.w.to(masked)
+        place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 in the jump from PRIOR
+        pred = ask(method, state, chosen, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
         x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
-        accepted = maths.bernoulli(torch.where((share > 1) | (time == 0), 1.0, w[x] / w.max()), generator)
+        jump = (place > 1) | (place < schedule.begin)
+        accepted = maths.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
         kept = chosen & accepted[:, None]
         return replace(fill(state, kept, x[accepted], chosen.any(-1)), memory=masked), accepted

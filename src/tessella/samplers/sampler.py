@@ -199,8 +199,8 @@ def choose_then_ask(
             maths.discard(chosen.shape, generator)
         return state
     x = maths.categorical(law(pred), generator, chosen)
-    relative = (reveal / largest[..., None]).expand(*chosen.shape, -1)[chosen]
-    keep = maths.bernoulli(relative.gather(-1, x[:, None])[:, 0], generator, chosen)
+    relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[chosen.nonzero()[:, 0], 0, x]
+    keep = maths.bernoulli(relative, generator, chosen)
     return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))
 
 
