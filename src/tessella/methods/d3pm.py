@@ -12,7 +12,7 @@ Its two kernels for unordered tokens, in discrete time t = i/T, i = 1..T. Both a
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| uniform, absorbing | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
+| absorbing, uniform | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
 Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the law of x_0 given the *other*
 positions of x_t belongs, and that is what L_vb makes of it. `prediction = "mean"` is the mixture sum_{x_0} q(x_s | x_t, x_0)
@@ -153,9 +153,9 @@ class D3PM(Method):
         alpha_t, alpha_s = (self.process.schedule.alpha(u)[..., 0] for u in (t, s))
         a, w = alpha_t / alpha_s, (1 - alpha_s) / K
         u, odds = (1 - a) / K, torch.where(w > 0, alpha_s / torch.where(w > 0, w, 1.0), 0.0)
-        every = (logits.softmax(-1) * odds[:, None].to(logits)).log1p().sum(-1).double()
-        total = logits.logsumexp(-1)
-        mu_t, mu_0 = ((logits.gather(-1, x[:, None])[:, 0] - total).double().exp() for x in (x_t, x_0))
+        log_mu = logits.log_softmax(-1)
+        every = (log_mu.exp() * odds[:, None].to(logits)).log1p().sum(-1).double()
+        mu_t, mu_0 = log_mu.gather(-1, torch.stack([x_t, x_0], -1)).double().exp().unbind(-1)
         n, n_0 = alpha_t * mu_t + (1 - alpha_t) / K, alpha_t * same + (1 - alpha_t) / K
         at_x_t = xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
         at_x_0 = xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
