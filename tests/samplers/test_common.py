@@ -35,8 +35,8 @@ def test_every_sampler_says_what_it_is():
             assert isinstance(getattr(cls, field), str), name
     for alias, (name, _) in samplers.ALIASES.items():
         assert samplers.find(alias) is samplers.find(name)
-    with pytest.raises(InputError, match="unknown sampler 'analitic'; did you mean 'analytic'"):
-        samplers.find("analitic")
+    with pytest.raises(InputError, match="unknown sampler 'analyti'; did you mean 'analytic'"):
+        samplers.find("analyti")
 
 
 def test_the_command_line_has_the_options_of_all_samplers():
