@@ -9,6 +9,7 @@ An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0; here each e
 Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.py` integrates them.
 """
 
+import torch
 from torch import Tensor
 
 from . import maths
@@ -29,6 +30,24 @@ def continuous(target: Prediction, pred: Prediction) -> Tensor:
     """
     into = pred.process.rate_into(pred.x_t, pred.t)
     return (into * maths.score_entropy(score(target), score(pred))).sum(-1)
+
+
+def uniform(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    """`continuous` under uniform noise, from log scores log_v (N, K) in any precision; x_0, x_t, t (N,): (N,) float64.
+
+        beta/K sum_{y != x_t} u_y [ e^d_y - 1 - d_y ],   d = log v - log u,   r = 1 + K / (e^sigma - 1)
+        u, the score given x_0, is 1/r at x_t = x_0; elsewhere 1, but r at y = x_0
+
+    Nothing cancels: d is small where v is near u. One temporary of the size of log_v at a time, and its gradient.
+    """
+    log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
+    kept = x_t == x_0
+    log_u = torch.where(kept, -log_r, 0.0)  # for all y but x_0
+    d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
+    at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
+    jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
+    rest = log_u.exp() * (d.expm1() - d).sum(-1).double()
+    return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)
 
 
 def prior(process: Process, x_0: Tensor, t: Tensor | float) -> Tensor:

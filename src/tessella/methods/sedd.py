@@ -8,10 +8,9 @@
 With the process known this becomes, per unit of time and position,
 
     absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],  M = sum_y v_y,  m = (e^sigma - 1) M
-    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u,  with r = 1 + K/(e^sigma - 1)
-                            u = 1/r at x_t = x_0;  else u = 1, but r at y = x_0
+    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u                 `bound.uniform`
 
-so the absorbing one is the weighted cross-entropy of v normalised and the entropy of its total, which is 1/(e^sigma - 1).
+The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1) in truth.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -29,9 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from .. import maths
+from .. import bound, maths
 from ..errors import InputError, unknown
 from ..method import Method
 from ..prediction import Score
@@ -97,25 +95,14 @@ class SEDD(Method):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        return (self._uniform if self.process.mask is None else self._absorbing)(logits, x_0, x_t, t)
-
-    def _absorbing(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        if self.process.mask is None:
+            return bound.uniform(self.process, logits, x_0, x_t, t)
         schedule, logits = self.process.schedule, logits[:, : self.vocabulary]
         total = logits.logsumexp(-1).double()
         scale = -math.log(self.vocabulary) if self.scaled else schedule.sigma(t)[:, 0].expm1().log()
         log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
         value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)
         return torch.where(x_t == self.process.mask, value, 0.0)
-
-    def _uniform(self, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
-        K, schedule = self.process.K, self.process.schedule
-        log_r = torch.log1p(K / schedule.sigma(t)[:, 0].expm1())
-        kept = x_t == x_0
-        log_u = torch.where(kept, -log_r, 0.0)  # for all y but x_0
-        d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
-        at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
-        jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
-        return schedule.beta(t)[:, 0] / K * (log_u.exp() * (d.expm1() - d).sum(-1).double() + jump)
 
     def loss(self, batch, generator=None):
         t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]

@@ -20,8 +20,7 @@ alpha(1) = eps is a term of its own. A given position of an infilling is no clea
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from .. import bound
 from ..errors import unknown
 from ..method import Method
 from ..prediction import LeaveOneOut
@@ -71,16 +70,7 @@ class UDLM(Method):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        K, schedule = self.process.K, self.process.schedule
-        excess = K / torch.expm1(
-            schedule.sigma(t)
-        )  # w(x)_y / (1 - alpha) = 1 + excess x_y, and K / (1 - alpha) = K + excess
-        mu = logits.softmax(-1)
-        each = (mu * excess.to(mu)).log1p().sum(-1).double()
-        # numbers of one position in float64: they are as large as 1/sigma and nearly cancel
-        excess = excess[:, 0]
-        at = lambda x: torch.log1p(excess * mu.gather(-1, x[:, None])[:, 0].double())  # noqa: E731
-        there, true = torch.where(x_t == x_0, excess, 0.0).log1p(), excess.log1p()
-        divergence = (1 + excess) * true - excess * at(x_0) - each + (K + excess) * (at(x_t) - there)
-        value = (K + excess) * (torch.exp(-at(x_t)) - torch.exp(-there)) + divergence * torch.exp(-there)
-        return schedule.beta(t)[:, 0] / K * value
+        # the bracket is the score entropy of v_y = w(mu)_y / w(mu)_z; w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1)
+        odds = self.process.K / self.process.schedule.sigma(t).expm1()
+        log_w = (logits.softmax(-1) * odds.to(logits)).log1p()
+        return bound.uniform(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)

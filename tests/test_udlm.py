@@ -1,0 +1,155 @@
+"""UDLM: the paper's bound against the definition, enumeration, and a network that knows the data."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tessella import exact
+from tessella.errors import InputError
+from tessella.method import Batch, Method
+from tessella.methods import UDLM, build
+from tessella.nn import Net
+from tessella.prediction import LeaveOneOut
+from tessella.samplers import Ancestral, Euler
+from worlds import L, V, data_law, five_sigma, numbers, table
+
+D = torch.float64
+close = torch.testing.assert_close
+X_0 = exact.states(V, L)
+SCHEDULES = ["loglinear", "cosine", "geometric"]
+each_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+class Exact(nn.Module):
+    """log p(x_0 | the other positions), by enumeration."""
+
+    def __init__(self, config: UDLM.Config, law: torch.Tensor):
+        super().__init__()
+        self.process = UDLM(None, V, (L,), config).process
+        self.denoiser = exact.Denoiser(self.process, law, L, "leave_one_out")
+
+    def features(self, x, time=None, **kwargs):
+        t = self.process.schedule.inverse(torch.exp(-time.double()))[:, None]
+        return self.denoiser.predict(x, t).mu.log()
+
+    def head(self, h):
+        return h
+
+
+def known(schedule="loglinear", **more) -> UDLM:
+    config = UDLM.Config(schedule, **more)
+    return UDLM(Exact(config, data_law()), V, (L,), config)
+
+
+def tabled(schedule="loglinear", time=True, **more) -> UDLM:
+    return UDLM(table(V, L, time=time), V, (L,), UDLM.Config(schedule, time, **more))
+
+
+def positions(n: int = 200, seed: int = 0):
+    logits = 6 * numbers(n, V, seed=seed) - 3
+    x_0 = (V * numbers(n, seed=seed + 1)).long()
+    x_t = torch.where(numbers(n, seed=seed + 2) < 0.5, x_0, (V * numbers(n, seed=seed + 3)).long())
+    return logits, x_0, x_t
+
+
+# ---------------------------------------------------------------------------------- the paper's bound
+@each_schedule
+@pytest.mark.parametrize("t", [1e-5, 0.03, 0.5, 0.97, 1.0])
+def test_the_closed_form_is_the_bound(schedule, t):
+    method = UDLM(None, V, (L,), UDLM.Config(schedule))
+    logits, x_0, x_t = positions()
+    time = torch.full((len(x_0),), t, dtype=D)
+    both = []
+    for cost in (method.cost, lambda *a: Method.cost(method, *a)):
+        here = logits.clone().requires_grad_()
+        value = cost(here, x_0, x_t, time)
+        both.append((value.detach(), torch.autograd.grad((value * numbers(len(x_0), seed=9)).sum(), here)[0]))
+    for a, b in zip(*both):
+        close(a, b, rtol=1e-9, atol=1e-15)
+    # and it is the equation as it is written, with the vectors w
+    alpha, beta = (f(time) for f in (method.process.schedule.alpha, method.process.schedule.beta))
+    w, w_true = (V * alpha * x + 1 - alpha for x in (logits.softmax(-1), F.one_hot(x_0, V).double()))
+    z, z_true = (u.gather(-1, x_t[:, None]) for u in (w, w_true))
+    inside = V / z[:, 0] - V / z_true[:, 0] + (w_true / z_true * (w_true / z_true * z / w).log()).sum(-1)
+    written = beta[:, 0] / V * inside
+    close(both[0][0], written, rtol=1e-8, atol=1e-11 * max(float(written.max()), 0.1))  # it cancels
+
+
+@each_schedule
+@pytest.mark.parametrize("t", [1e-4, 0.03, 0.5, 1.0])
+def test_single_precision_is_enough(schedule, t):
+    method = UDLM(None, V, (L,), UDLM.Config(schedule))
+    logits, x_0, x_t = positions()
+    time = torch.full((len(x_0),), t, dtype=D)
+    rate = float(method.process.schedule.beta(time[0]))
+    logits = logits.float()
+    close(
+        method.cost(logits, x_0, x_t, time), method.cost(logits.double(), x_0, x_t, time), rtol=1e-5, atol=1e-6 * rate
+    )
+
+
+# ---------------------------------------------------------------------------------- the bound
+@each_schedule
+@torch.no_grad()
+def test_with_the_exact_law_the_bound_is_the_entropy(schedule):
+    method, law = known(schedule), data_law()
+    terms = exact.continuous_terms(method, X_0)
+    whole = (law * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
+    end = exact.marginal(method.process, law, L, 1.0)
+    close(whole, exact.entropy(law) + (end * (end * V**L).log()).sum(), rtol=0, atol=2e-5)
+
+
+@each_schedule
+@torch.no_grad()
+def test_the_bound_is_above_the_likelihood(schedule):
+    method = tabled(schedule)
+    times = method.grid(30)
+    assert (exact.step_bound(method, X_0, times) >= -exact.log_likelihood(method, times)).all()
+    terms = exact.continuous_terms(method, X_0)
+    fine = -exact.log_likelihood(method, Ancestral("log-snr").times(method, 640))
+    assert (terms["diffusion"] + terms["reconstruction"] + terms["prior"] >= fine - 2e-3).all()
+
+
+@pytest.mark.parametrize("steps", [0, 6])
+@pytest.mark.parametrize("time", [True, False])
+@torch.no_grad()
+def test_terms_are_draws_of_the_bound(steps, time):
+    method, rows, x_0 = tabled(time=time, steps=steps), 40_000, X_0[5:6]
+    batch, generator = Batch(x_0.expand(rows, -1)), torch.Generator().manual_seed(3)
+    terms = method.terms(batch, generator)
+    if steps:
+        assert five_sigma(sum(terms.values()), exact.step_bound(method, x_0, method.grid(steps)))
+    else:
+        for name, value in exact.continuous_terms(method, x_0).items():
+            assert name == "jump" or five_sigma(terms[name], value)
+    again = (torch.Generator().manual_seed(4) for _ in range(2))
+    assert torch.equal(method.loss(batch, next(again)), method.bound(batch, next(again)))
+
+
+@pytest.mark.parametrize("sampler", [Ancestral, Euler])
+@torch.no_grad()
+def test_samples_approach_the_law(sampler):
+    method, law = known(), data_law()
+    few, many = (0.5 * (exact.sample_law(sampler(), method, n) - law).abs().sum() for n in (16, 64))
+    assert many < 0.45 * few
+    assert many < 0.02
+
+
+# ---------------------------------------------------------------------------------- what it is
+def test_the_network_is_told_sigma_or_nothing():
+    sizes = Net(layers=1, hidden=16, heads=2, length=4)
+    told, free = (build("udlm", V, sizes, UDLM.Config(time=time)) for time in (True, False))
+    assert told.network.time_conditioned
+    assert not free.network.time_conditioned
+    t = torch.tensor([0.2, 1.0], dtype=D)
+    close(told.network_time(t), told.process.schedule.sigma(t)[:, 0].float())
+    assert told.network.head.out_features == V
+    pred = free.predict((V * numbers(2, 4)).long(), 0.5)
+    assert isinstance(pred, LeaveOneOut)
+    close(pred.mu.sum(-1), torch.ones(2, 4))
+
+
+def test_a_wrong_schedule_is_refused():
+    with pytest.raises(InputError, match="unknown schedule 'cosin'; did you mean 'cosine'"):
+        UDLM(None, V, (L,), UDLM.Config("cosin"))
