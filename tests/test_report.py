@@ -197,6 +197,45 @@ def test_revealed_counts_the_masks(prompted, method):
     assert np.array_equal(np.ma.filled(strip.get_images()[0].get_array(), np.nan), first, equal_nan=True)
 
 
+def test_learnt_shows_the_earliest_and_the_latest():
+    values = {"exponent": torch.tensor([0.5, 3.0, 1.0, 2.0, 0.1]), "half": torch.tensor([0.2, 0.8, 0.5, 0.7, 0.0])}
+    assert figures.ends(values["exponent"], 2) == ([1, 3], [0, 4])
+    assert figures.ends(values["exponent"], 3) == ([1, 3, 2], [0, 4])
+    assert figures.ends(values["exponent"]) == ([1, 3, 2, 0, 4], [])
+    left, right = report.learnt(values, lambda i: "ab$_e"[i], most=2).axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["b", "_", "a", "e"]
+    assert left.get_lines()[0].get_xydata() == pytest.approx(np.array([[3.0, 0], [2.0, 1], [0.5, 3], [0.1, 4]]))
+    assert right.get_xlabel() == "half"
+    assert left.get_ylim()[0] > left.get_ylim()[1]  # the earliest above
+
+
+def test_the_page_has_what_was_learnt_where_something_was(folder, model, written, monkeypatch):
+    assert "Which tokens appear early" not in written.read_text()
+    learnt = {
+        "exponent": torch.linspace(2, 1, model.tokenizer.size),
+        "half": torch.linspace(0.9, 0.1, model.tokenizer.size),
+    }
+    monkeypatch.setattr(type(model.method), "learnt", lambda self: learnt)
+    html = report.write(folder, model=model, steps=8).read_text()
+    part = html[html.index('id="schedule-learnt-title"') :]
+    assert "<desc" in part
+    rows = re.findall(r"<tr><td>(\d+)</td><td[^>]*>(.*?)</td><td[^>]*>([\d.]+)</td>", part[: part.index("</table>")])
+    assert len(rows) == 24
+    assert rows[0] == ("1", f"&#x27;{model.tokenizer.decode([0])}&#x27;", "2")
+    assert rows[-1][::2] == (f"{model.tokenizer.size}", "1")
+
+
+def test_an_exact_likelihood_on_the_page(folder, model, written):
+    exact = Result(2.0, 1.9, 2.1, "bits/char", "exact", terms={"forward": 177.0}, sequences=147, units=18811.0, seed=0)
+    exact.to_json(folder / "evaluate-pydocs-test-forward.json")
+    html = report.write(folder, model=model, steps=8).read_text()
+    part = html[html.index("<h3>pydocs-test-forward</h3>") :]
+    assert "= 2.000" in part
+    assert "147 texts, exact for each" in part
+    assert "<svg" not in part[: part.index("<pre>")]  # one term is no bar
+    assert "147 texts x 4 draws" in html
+
+
 def test_revealed_takes_bare_states_too(method):
     states = list(run(Ancestral(), method, (1, LENGTH), 8, generator=torch.Generator().manual_seed(1)))
     (share,) = [one for one in report.revealed(states, method).axes[0].get_lines() if one.get_label()[0] != "_"]

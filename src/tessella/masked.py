@@ -162,7 +162,7 @@ class Masked(Method):
             "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
             "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), one + "left to right", exact=True),
             "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), one + "right to left", exact=True),
-            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), one + "an order drawn for each draw"),
+            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), one + "another order for each draw"),
         }
 
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:

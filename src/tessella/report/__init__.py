@@ -24,14 +24,14 @@ from ..errors import InputError
 from ..evaluate import Result
 from ..samplers.sampler import admissible
 from ..terminal import count as counted
-from ..terminal import duration, parameters
+from ..terminal import duration, escape, parameters
 from ..terminal import path as shown_path
 from . import page
-from .figures import curves, loss_against_t, metrics, revealed, schedule, terms
+from .figures import curves, ends, learnt, loss_against_t, metrics, revealed, schedule, terms
 from .record import Trace, entropies, integrand, pieces, record, trace
 
 __all__ = [
-    "Trace", "curves", "entropies", "integrand", "loss_against_t", "metrics", "pieces", "record", "revealed",
+    "Trace", "curves", "entropies", "integrand", "learnt", "loss_against_t", "metrics", "pieces", "record", "revealed",
     "schedule", "terms", "trace", "write",
 ]  # fmt: skip
 
@@ -110,12 +110,28 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         page.figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE),
         page.figure(revealed(frames, method), "schedule-revealed", "Order of reveal", _REVEALED),
     ]
+    if values := {name: value.cpu() for name, value in method.learnt().items()}:
+        figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
         return [*figures, page.note(missing)], watched
     t, loss, unit = _loss(model, corpus, seed)
     return [*figures, page.figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS)], watched
 
 
+def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Any) -> str:
+    name = lambda i: f"'{escape(tokenizer.decode([i]))}'"  # noqa: E731
+    early, late = ends(next(iter(values.values())))
+    rows = [[f"{i + 1}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(early)]
+    last = len(next(iter(values.values()))) - len(late) + 1
+    rows += [[f"{last + i}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(late)]
+    table = page.table(rows, ["place", "token", *values])
+    return page.figure(learnt(values, name), "schedule-learnt", "Which tokens appear early", _LEARNT, table)
+
+
+_LEARNT = (
+    "What the noise learnt about each token: the earliest and the latest to appear. Generation runs from t = 1 to t = 0, "
+    "so what is revealed at a larger t comes earlier."
+)
 _SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the weight of a masked token in the loss."
 _REVEALED = (
     "Above: the share of tokens revealed after each step, mean over the watched samples and their range, beside "
@@ -235,10 +251,15 @@ def _evaluation(path: Path, result: Result) -> str:
     rows = [(name, f"{value:,.3f}") for name, value in result.terms.items()]
     rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
     perplexity = f"perplexity {result.perplexity_text}"
-    said = (str(result), perplexity, f"{counted(result.sequences)} texts x {result.draws} draws")
+    drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
+    said = (str(result), perplexity, f"{counted(result.sequences)} texts{drawn}")
+    bar = ""
+    if len(result.terms) > 1:
+        text = "The whole bar is the total."
+        bar = page.figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", text)
     return (
         f"<h3>{page.esc(path.stem.removeprefix('evaluate-'))}</h3>{page.line(said)}"
-        + page.figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", "The whole bar is the total.")
+        + bar
         + f'<div class="pair"><div>{page.table(rows, ("term", "nats/sequence"))}</div>'
         + f"<div>{page.table(page.flat(result.protocol), ('protocol', ''), numbers=False)}</div></div>"
         + page.code(f"tessella evaluate --from {shown_path(path)}")

@@ -3,7 +3,7 @@
 import csv
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..schedule import SCHEDULES
 from .record import Trace, trace
 
 POINTS = 1_000  # of a curve, at most
+MOST = 12  # tokens of either end of what was learnt about them
 # Okabe and Ito's colours and three greys; in the page each becomes a CSS variable, which each theme sets
 COLOURS = {
     "ink": "#1b1f24",
@@ -219,6 +220,28 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
 
 
 @_styled
+def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: int = MOST) -> Figure:
+    """What a method learnt about its tokens (`Method.learnt`): the earliest and the latest, one panel for each number.
+
+    Args:
+        values: name -> (V,); the first orders the tokens, the largest appears first.
+        name: how a token is called.
+        most: how many of either end.
+    """
+    early, late = ends(next(iter(values.values())), most)
+    at, rows = [*early, *late], [*range(len(early)), *range(len(early) + 1, len(early) + 1 + len(late))]
+    fig = Figure(figsize=(6.4, 1.0 + 0.17 * len(rows)), layout="constrained")
+    panels = np.atleast_1d(fig.subplots(1, len(values), sharey=True))
+    for ax, (title, numbers), (colour, _) in zip(panels, values.items(), [("blue", "-"), *_LINES]):
+        ax.plot(np.asarray(numbers, float)[at], rows, "o", ms=4, color=COLOURS[colour])  # its table is the page's own
+        ax.set(xlabel=title)
+    panels[0].set(yticks=rows, ylabel="earliest above, latest below" if late else "earliest above")
+    panels[0].set_yticklabels([name(i) for i in at], family="monospace", parse_math=False)
+    panels[0].invert_yaxis()
+    return fig
+
+
+@_styled
 def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
     """The terms of the bound as one stacked bar; the name and number of each stand under it."""
     fig = Figure(figsize=(13.4, 1.3), layout="constrained")
@@ -236,6 +259,13 @@ def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
 
 
 # ---------------------------------------------------------------------------------------------------- data for them
+def ends(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
+    """The `most` tokens of the largest values, largest first, and as many of the smallest, smallest last."""
+    order = np.argsort(-np.asarray(values, float), kind="stable").tolist()
+    early = order[:most]
+    return early, order[len(early) :][-most:]
+
+
 def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
     """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
     path = Path(getattr(run, "folder", run)) / "metrics.csv"

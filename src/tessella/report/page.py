@@ -73,8 +73,11 @@ def folded(summary: str, inside: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- figures
-def figure(fig: Figure, key: str, title: str, text: str) -> str:
-    """A figure as inline SVG with title and description, and its numbers as a folded table. `key` makes ids unique."""
+def figure(fig: Figure, key: str, title: str, text: str, numbers: str = "") -> str:
+    """A figure as inline SVG with title and description, and its numbers as a folded table. `key` makes ids unique.
+
+    The table is made of the series that have a label, unless it is given as `numbers`.
+    """
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):
         file = io.StringIO()
         fig.savefig(file, format="svg", transparent=True, metadata={"Date": None})
@@ -89,7 +92,8 @@ def figure(fig: Figure, key: str, title: str, text: str) -> str:
         f'{opening} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-labelledby="{key}-title {key}-desc">'
         f'<title id="{key}-title">{esc(title)}</title><desc id="{key}-desc">{esc(text)}</desc>{rest}'
     )
-    tables = "".join(f'<div class="scroll">{found}</div>' for ax in fig.axes if (found := _table_of(ax)))
+    found = [numbers] if numbers else [table for ax in fig.axes if (table := _table_of(ax))]
+    tables = "".join(f'<div class="scroll">{table}</div>' for table in found)
     caption = f"<figcaption><b>{esc(title)}.</b> {esc(text)}</figcaption>"
     return (
         f'<figure><div class="plot">{svg}</div>'
