@@ -108,7 +108,7 @@ def test_terms_at_a_drawn_time_are_the_continuous_bound(schedule):
     for t in (0.03, 0.4, 1.0):
         # terms draws: the stratified u (t = 1 - u), x_t, then x at t = 0 for the reconstruction
         draw = lambda u, t=t: method.terms(batch, Given(1 - t, u, 0.999))["diffusion"][0]  # noqa: E731
-        close(noised(method, X_0[5:6], t, draw), exact._expected(method, X_0[5:6], t, None)[0], rtol=1e-9, atol=1e-12)
+        close(noised(method, X_0[5:6], t, draw), exact.expected(method, X_0[5:6], t, None)[0], rtol=1e-9, atol=1e-12)
     again = lambda u: method.terms(batch, Given(0.5, 0.5, u))["reconstruction"][0]  # noqa: E731
     close(noised(method, X_0[5:6], 0.0, again), expected["reconstruction"][0], rtol=1e-9, atol=1e-12)
     close(method.terms(batch, Given(0.5, 0.5, 0.5))["prior"], expected["prior"], rtol=1e-9, atol=1e-12)

@@ -9,18 +9,20 @@ A law on the space is a vector (K^L,) over `states(K, L)`, the last position run
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from . import bound, maths
-from .method import Method
+from .method import Batch, Method
 from .prediction import LeaveOneOut, Mean, Score, kernel, truth
 from .process import Process
 from .samplers import Sampler, State
 from .schedule import CLEAN, PRIOR
+
+Result = TypeVar("Result")
 
 
 # ---------------------------------------------------------------------------------- the space
@@ -99,17 +101,28 @@ class Denoiser(Method):
 class Script:
     """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
 
-    A step of a sampler draws a few (B, L) or (B,) tables from `maths.bernoulli` and `maths.categorical`. A script says the
-    outcome at each entry of one row, the same for all rows; `probability` (B,) is then the product of the chances of the
-    outcomes. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
+    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `maths.bernoulli` and `maths.categorical`.
+    A script says the outcome at each entry of one row, the same for all rows; `probability` (B,) is then the product of the
+    chances of the outcomes. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
+
+    Args:
+        times: (B,) in (0, 1), what `maths.stratified` gives each row.
     """
 
-    def __init__(self, outcomes: Sequence[Sequence[int]], rows: int):
-        self.outcomes, self.sizes = list(outcomes), []
+    def __init__(self, outcomes: Sequence[Sequence[int]], rows: int, times: Tensor | None = None):
+        self.outcomes, self.sizes, self.times = list(outcomes), [], times
         self.probability = torch.ones(rows, dtype=torch.float64)
 
     def uniform(self, shape, device):
-        """Only for draws that the law does not depend on (the exact times of first hitting for a time-free network)."""
+        """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
+
+        Else a draw that the law does not depend on (the exact times of first hitting for a time-free network).
+        """
+        if len(shape) == 2:
+            orders = torch.tensor(list(itertools.permutations(range(shape[1])))).double()
+            return (orders[self.categorical(torch.ones(shape[0], 1, len(orders)))[:, 0]] + 0.5) / shape[1]
+        if self.times is not None:
+            return self.times - torch.arange(len(self.times), dtype=torch.float64) / len(self.times)  # less the strata
         return torch.full(tuple(shape), 0.5, dtype=torch.float64, device=device)
 
     def bernoulli(self, p, at=None):
@@ -121,11 +134,27 @@ class Script:
         outcome = torch.zeros_like(at, dtype=torch.long)
         if len(self.sizes) <= len(self.outcomes):
             outcome += torch.tensor(self.outcomes[len(self.sizes) - 1]).reshape(at.shape[1:])
-        laws = maths.normalise(p.double()).reshape(-1, p.shape[-1])
+        laws = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
         chance = (outcome == 0).double()  # of what is not drawn
         chance[at] = laws.gather(-1, outcome[at][:, None])[:, 0]
         self.probability = self.probability * chance.reshape(len(at), -1).prod(-1)
         return outcome[at].reshape(p.shape[:-1])
+
+
+def scripts(draw: Callable[[Any], Result], rows: int, times: Tensor | None = None) -> Iterator[tuple[Result, Tensor]]:
+    """What `draw` gives under every outcome of its random draws, and the probability of each for each row, (rows,)."""
+    sizes: list[tuple[int, int]] = []
+    while True:  # a first run finds which draws there are: outcome 1 wherever there is one, so that nothing is skipped
+        probe = Script([[1 % n] * entries for entries, n in sizes], rows, times)
+        draw(probe)
+        if probe.sizes == sizes:
+            break
+        sizes = probe.sizes
+    for outcomes in itertools.product(*(list(itertools.product(range(n), repeat=entries)) for entries, n in sizes)):
+        script = Script(outcomes, rows, times)
+        value = draw(script)
+        if not any(map(any, outcomes[len(script.sizes) :])):  # a draw that was not made counts once
+            yield value, script.probability
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
@@ -134,26 +163,19 @@ def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Ten
     t and s are (B, 1).
     """
     rows, K, L = len(state.x), method.process.K, state.x.shape[1]
-    sizes: list[tuple[int, int]] = []
-    while (
-        True
-    ):  # a first run finds which draws a step makes: outcome 1 wherever there is one, so that nothing is skipped
-        probe = Script([[1 % n] * entries for entries, n in sizes], rows)
-        sampler.step(method, state, t, s, probe)  # pyright: ignore[reportArgumentType]
-        if probe.sizes == sizes:
-            break
-        sizes = probe.sizes
     law = torch.zeros(rows, K**L, dtype=torch.float64)
-    for outcomes in itertools.product(*(list(itertools.product(range(n), repeat=entries)) for entries, n in sizes)):
-        script = Script(outcomes, rows)
-        new = sampler.step(method, state, t, s, script)  # pyright: ignore[reportArgumentType]
-        if not any(map(any, outcomes[len(script.sizes) :])):  # a draw that was not made counts once
-            law.scatter_add_(1, index(new.x, K)[:, None], script.probability[:, None])
+    for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
+        law.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
     return law
 
 
 def sample_law(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """The law of the sampler's samples, (K^L,): its initial law times the transition matrices of all its steps.
+    """The law of the sampler's samples, (K^L,): the last of `sample_laws`."""
+    return sample_laws(sampler, method, steps, fixed)[-1]
+
+
+def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The law of the sampler's state at each time, (T + 1, K^L): its initial law times the transition matrices of its steps.
 
     `fixed` is (L,), -1 where free. Steps may depend on the state and the time, not on `state.memory`.
     """
@@ -169,53 +191,65 @@ def sample_law(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Ten
     each = process.prior[X]
     if fixed is not None:
         each = torch.where(given, (fixed == X).double(), each)
-    p = each.prod(-1)
+    laws = [each.prod(-1)]
     for matrix in matrices:
-        p = p @ matrix
-    return p
+        laws.append(laws[-1] @ matrix)
+    return torch.stack(laws)
 
 
 # ---------------------------------------------------------------------------------- the T-step model
-def _at(method: Method, t: float | Tensor) -> tuple[Tensor, Tensor, Any]:
-    """Every x_t, the times (N, L), and what the method predicts there."""
-    X = states(method.process.K, method.shape[0])
-    time = torch.as_tensor(t, dtype=torch.float64).expand(X.shape)
-    return X, time, method.predict(X, time)
-
-
 @torch.no_grad()
 def log_likelihood(method: Method, times: Tensor) -> Tensor:
     """log p(x) of the model that steps through `times` with the reverse kernel, for every clean x: (V^L,) nats."""
-    process = method.process
-    X = states(process.K, method.shape[0])
+    process, (L,) = method.process, method.shape
+    X = states(process.K, L)
     p = process.prior[X].prod(-1)
     for t, s in itertools.pairwise(times):
-        X, time, pred = _at(method, t)
-        each = kernel(pred, s.expand(time.shape))  # (N, L, K)
-        p = p @ each[:, torch.arange(X.shape[1]), X].prod(-1)
+        time = t.expand(X.shape)
+        each = kernel(method.predict(X, time), s.expand(X.shape))  # (N, L, K)
+        p = p @ each[:, torch.arange(L), X].prod(-1)
     return p[process.clean[X].all(-1)].log()
 
 
-def _expected(method: Method, x_0: Tensor, t: float | Tensor, s: float | Tensor | None) -> Tensor:
-    """E over x_t of the bound at t (continuous if s is None, else of the step t -> s), for each x_0 (M, L): (M,)."""
-    process = method.process
-    X, time, pred = _at(method, t)
-    known, noisy = x_0[:, None].expand(-1, len(X), -1), X.expand(len(x_0), -1, -1)
-    q = process.likelihood(X, CLEAN, time)[:, torch.arange(X.shape[1]), x_0].prod(-1).T  # (M, N)
+def expected(method: Method, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:
+    """E over x_t of the bound at t, for each x_0 (M, L): (M,) nats.
+
+    Continuous if s is None, else of the step t -> s. Many times (n,) give (n, M).
+    """
+    process, (L,) = method.process, method.shape
+    X, t = states(process.K, L), torch.as_tensor(t, dtype=torch.float64)
+    time = t.reshape(-1, 1, 1).expand(-1, *X.shape).reshape(-1, L)  # (n N, L), every x_t at every time
+    later = None if s is None else torch.as_tensor(s, dtype=torch.float64).reshape(-1, 1, 1).expand(t.numel(), *X.shape)
+    x_t = X.repeat(t.numel(), 1)
+    pred = method.predict(x_t, time)
+    known, noisy = x_0[:, None].expand(-1, len(x_t), -1), x_t.expand(len(x_0), -1, -1)
+    q = process.likelihood(x_t, CLEAN, time)[:, torch.arange(L), x_0].prod(-1).T  # (M, n N)
     target = truth(process, known, noisy, time.expand(noisy.shape))
-    if s is None:
-        value = bound.continuous(target, pred)
-    else:
-        value = bound.discrete(target, pred, torch.as_tensor(s, dtype=torch.float64).expand(time.shape))
-    return torch.where(q > 0, q * value.sum(-1), 0.0).sum(-1)
+    value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later.reshape(-1, L))
+    each = torch.where(q > 0, q * value.sum(-1), 0.0)
+    return each.reshape(len(x_0), -1, len(X)).sum(-1).T.reshape(*t.shape, len(x_0))
 
 
 def step_bound(method: Method, x_0: Tensor, times: Tensor) -> Tensor:
     """The T-step bound on -log p(x_0) of the model that steps through `times`, expectations enumerated: (M,) nats."""
     total = bound.prior(method.process, x_0, times[0]).sum(-1)
-    for t, s in itertools.pairwise(times):
-        total = total + _expected(method, x_0, t, s)
+    for t, s in zip(times[:-1].split(64), times[1:].split(64)):
+        total = total + expected(method, x_0, t, s).sum(0)
     return total
+
+
+def expectation(
+    draw: Callable[[Batch, Any], Tensor], x_0: Tensor, nodes: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """E of a draw (batch, generator) -> (B,) for each x_0 (M, L), over everything that it draws: (M,).
+
+    Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `maths.stratified` gives); what is discrete is
+    enumerated. Differentiable: the gradient is the expectation of the gradient of the draw, whatever the draws depend on.
+    """
+    u, weight = parts(x_0.shape[1]) if nodes is None else nodes
+    x, u = x_0.repeat_interleave(len(u), 0), u.repeat(len(x_0))
+    total = sum(p * value for value, p in scripts(lambda script: draw(Batch(x), script), len(x), u))
+    return (torch.as_tensor(total).reshape(len(x_0), -1) * weight).sum(-1)
 
 
 # ---------------------------------------------------------------------------------- continuous time
@@ -230,6 +264,13 @@ def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
     return t[inside], weight[inside]
 
 
+def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
+    """`quadrature` on each of n equal parts of (0, 1): for what jumps between them, such as a number of masks drawn there."""
+    t, weight = quadrature(each)
+    t = t.clamp(1e-9, 1 - 1e-9)  # the strata of `maths.stratified` round
+    return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)
+
+
 def continuous_terms(method: Method, x_0: Tensor, n: int = 60) -> dict[str, Tensor]:
     """The three terms of the continuous-time bound for each x_0 (M, L), enumerated and integrated: (M,) nats each.
 
@@ -237,11 +278,11 @@ def continuous_terms(method: Method, x_0: Tensor, n: int = 60) -> dict[str, Tens
     """
     start_at = method.process.start
     prior = bound.prior(method.process, x_0, start_at).sum(-1)
-    jump = _expected(method, x_0, PRIOR, 1.0) if start_at == PRIOR else torch.zeros_like(prior)
-    diffusion = sum(w * _expected(method, x_0, t, None) for t, w in zip(*quadrature(n)))
+    jump = expected(method, x_0, PRIOR, 1.0) if start_at == PRIOR else torch.zeros_like(prior)
+    t, weight = quadrature(n)
     return {
-        "diffusion": torch.as_tensor(diffusion),
-        "reconstruction": _expected(method, x_0, 0.0, CLEAN),
+        "diffusion": weight @ expected(method, x_0, t, None),
+        "reconstruction": expected(method, x_0, 0.0, CLEAN),
         "prior": prior + jump,
         "jump": jump,
     }

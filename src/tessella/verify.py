@@ -3,18 +3,18 @@
 By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
 from . import identities, methods
 from ._module import callable_module
-from .errors import unknown
+from .errors import InputError, unknown
 from .identities import OWN, SHARED, L, Row, V
 from .method import Method
 from .samplers import SAMPLERS, Sampler, find
-from .samplers.sampler import admissible
+from .samplers.sampler import admissible, check
 from .terminal import numbers
 
 
@@ -23,12 +23,13 @@ class Report:
     """All rows; `str()` is the table that `tessella verify` prints.
 
     `pairings` is, for each method and sampler, the total variation between the law of 128 steps with the exact network and
-    the data; None where the two cannot be paired.
+    the data; None where the two cannot be paired. `refused` says why, of the one sampler that was asked for.
     """
 
     rows: tuple[Row, ...]
     seconds: float
     pairings: dict[str, dict[str, float | None]]
+    refused: tuple[str, ...] = ()
 
     @property
     def failures(self) -> list[Row]:
@@ -70,25 +71,53 @@ class Report:
                 table.append([name, *("-" if e is None else numbers.error(e) for e in errors.values())])
             out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]
             out += numbers.columns(table, "<" + ">" * len(samplers), indent=2)
-        return out
+        return [*out, *([""] if self.refused else []), *(f"  {line}" for line in self.refused)]
 
     def to_json(self) -> dict[str, Any]:
         """Everything, unrounded."""
         rows = [asdict(row) for row in self.rows]
-        return {"ok": self.ok, "rows": rows, "pairings": self.pairings, "seconds": self.seconds}
+        return {
+            "ok": self.ok,
+            "rows": rows,
+            "pairings": self.pairings,
+            "refused": self.refused,
+            "seconds": self.seconds,
+        }
 
 
 def _name(row: Row) -> str:
-    return f"{row.method:<5} {row.identity}" if row.method else row.identity
+    return f"{row.method:<6} {row.identity}" if row.method else row.identity
 
 
 def _error(row: Row) -> str:
     return f"{row.error:.3f}" if "±" in row.claim else numbers.error(row.error)
 
 
-def _pairing(cls: type[Method], sampler: type[Sampler]) -> float | None:
-    method = identities.enumerable(cls)
-    return None if sampler.refuse(method) else identities.distance(method, sampler(), admissible(method, 128))
+def _checked(key: str, cls: type[Method]) -> Iterable[Row]:
+    """The rows of a check, each of the variant of the method for which it is hardest."""
+    rows: dict[str, Row] = {}
+    for said, method in identities.variants(cls, kinds=key.startswith("sampler.")):
+        for row in OWN[key](method):
+            if row.identity not in rows or row.strain > rows[row.identity].strain:
+                rows[row.identity] = replace(row, where=f"{said}: {row.where}" if said else row.where)
+    return rows.values()
+
+
+def _pairings(cls: type[Method], samplers: Sequence[type[Sampler]]) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """The distance of each sampler, for each kind of variant; None where the two cannot be paired."""
+    for said, method in identities.variants(cls, kinds=True):
+        steps, row = admissible(method, 128), {}
+        for s in samplers:
+            row[s.name] = None if s.refuse(method) else identities.distance(method, s(), steps)
+        yield f"{cls.name} {said}".strip(), row
+
+
+def _refusals(cls: type[Method], sampler: Sampler) -> Iterator[str]:
+    for said, method in identities.variants(cls, kinds=True):
+        try:
+            check(sampler, method)
+        except InputError as error:
+            yield f"{cls.name} {said}: {error}".replace(" :", ":")
 
 
 def verify(
@@ -101,7 +130,7 @@ def verify(
 
     Args:
         which: names, or own Method classes.
-        only: a key such as "bound.weighted-ce", or the beginning of one such as "bound".
+        only: a key such as "bound.closed-form", or the beginning of one such as "bound".
         sampler: only the checks of this sampler, and its pairing with each method.
         progress: called with the name of each check before it runs.
 
@@ -116,7 +145,7 @@ def verify(
         only = f"sampler.{sampler}"
     classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
     keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
-    if not keys:
+    if not keys and sampler is None:
         raise unknown("check", str(only), [*SHARED, *OWN], "tessella verify --json -")
     started, rows = perf_counter(), []
     for key in keys:
@@ -124,13 +153,18 @@ def verify(
             name = cls.name if cls else ""
             if progress:
                 progress(f"{name} {key}".strip())
-            found = OWN[key](identities.enumerable(cls)) if cls else SHARED[key]()
+            found = _checked(key, cls) if cls else SHARED[key]()
             rows += [replace(row, key=key, method=name) for row in found]
-    pairings = {}
+    pairings, refused = {}, []
     if sampler is not None or (only is None and len(classes) > 1):
-        chosen = SAMPLERS if sampler is None else {sampler: SAMPLERS[sampler]}
-        pairings = {cls.name: {name: _pairing(cls, s) for name, s in chosen.items()} for cls in classes}
-    return Report(tuple(rows), perf_counter() - started, pairings)
+        chosen = list(SAMPLERS.values()) if sampler is None else [SAMPLERS[sampler]]
+        for cls in classes:
+            if progress:
+                progress(f"{cls.name} samplers")
+            pairings.update(_pairings(cls, chosen))
+            if sampler is not None:
+                refused += _refusals(cls, chosen[0]())
+    return Report(tuple(rows), perf_counter() - started, pairings, tuple(refused))
 
 
 callable_module(__name__)

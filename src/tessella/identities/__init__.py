@@ -4,8 +4,21 @@ The space is small (3 tokens, length 2): every expectation is a sum, every integ
 product of transition matrices of its actual code (see `exact`). Networks and laws are fixed numbers, so nothing is random.
 """
 
-from . import process, prediction, bound, sampler  # isort: skip  (the order of the table)
-from .check import OWN, SHARED, L, Row, V, enumerable
+from . import process, prediction, bound, draw, sampler  # isort: skip  (the order of the table)
+from .check import OWN, SHARED, L, Row, V, variants
 from .sampler import distance
 
-__all__ = ["OWN", "SHARED", "L", "Row", "V", "bound", "distance", "enumerable", "prediction", "process", "sampler"]
+__all__ = [
+    "OWN",
+    "SHARED",
+    "L",
+    "Row",
+    "V",
+    "bound",
+    "distance",
+    "draw",
+    "prediction",
+    "process",
+    "sampler",
+    "variants",
+]

@@ -1,7 +1,8 @@
-"""How a check is written, and what is enumerated: the space, its law, the networks."""
+"""How a check is written, and what is enumerated: the space, its law, processes, a method with fixed numbers for a network."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,23 +10,26 @@ import torch
 from torch import Tensor
 
 from .. import exact, methods
-from ..masked import Masked
 from ..method import Method
 from ..nn.table import Table
 from ..process import Process, absorbing, uniform
-from ..schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
+from ..samplers import SAMPLERS
+from ..samplers.sampler import steps_of
+from ..schedule import CLEAN, PRIOR, Cosine, Geometric, Linear, LinearSigma, Polynomial, Schedule, Tabulated
 
 V, L = 3, 2  # tokens and length of the enumerated space
+T = 256  # steps of a method whose time is discrete
 EXACT, QUADRATURE = 1e-9, 1e-5  # tolerances: of sums, and of integrals over time
-TIMES = [CLEAN, 0.0, 0.2, 0.55, 0.9, 1.0, PRIOR]
-INSIDE = [0.1, 0.55, 0.9]
+TIMES = [CLEAN, 0.0, 0.1875, 0.5625, 0.90625, 1.0, PRIOR]  # all of them on a grid of T steps
+INSIDE = [0.09375, 0.5625, 0.90625]
 
 
 @dataclass(frozen=True)
 class Row:
     """One identity: its largest error, what is allowed, and where the largest error is.
 
-    `claim` is how the tolerance is printed: a bound on the error (`1e-09`), `± 0.15` round an order, `≥ 0`.
+    `claim` is how the tolerance is printed: a bound on the error (`1e-09`), `1 ± 0.15` round an order, `≥ 0`. Of the rows of
+    several variants of a method the one with the largest `strain` is shown.
     """
 
     group: str
@@ -35,11 +39,9 @@ class Row:
     ok: bool
     claim: str
     where: str = ""
+    strain: float = 0.0
     key: str = ""
     method: str = ""
-
-
-# ---------------------------------------------------------------------------------- how a check is written
 
 
 # ---------------------------------------------------------------------------------- how a check is written
@@ -62,21 +64,31 @@ class Largest:
         self.error, self.where = 0.0, ""
 
     def see(self, a: Tensor, b: Tensor | float, where: str = "") -> None:
-        difference = (a - b).abs().detach()
+        difference = torch.where(a == b, 0.0, a - b).abs().detach()  # infinite on both sides is no difference
         worst = float(difference.max()) if not difference.isnan().any() else math.inf
         if worst > self.error:
-            at = [int(i) for i in torch.unravel_index(difference.argmax(), difference.shape)]
+            at = [int(i) for i in torch.unravel_index(difference.nan_to_num(math.inf).argmax(), difference.shape)]
             self.error, self.where = worst, f"{where}   entry {at}".strip()
 
     def row(self, group: str, identity: str, tolerance: float = EXACT) -> Row:
-        ok = self.error <= tolerance
-        return Row(group, identity, self.error, tolerance, ok, f"{tolerance:.0e}", self.where)
+        ok, claim = self.error <= tolerance, f"{tolerance:.0e}"
+        return Row(group, identity, self.error, tolerance, ok, claim, self.where, self.error / tolerance)
 
 
 def near(group: str, identity: str, value: float, target: float, tolerance: float, where: str = "") -> Row:
     """A value that must be `target` ± tolerance, e.g. an order of convergence."""
-    ok = abs(value - target) <= tolerance
-    return Row(group, identity, value, tolerance, ok, f"{target:g} ± {tolerance:g}", where)
+    away, claim = abs(value - target), f"{target:g} ± {tolerance:g}"
+    return Row(group, identity, value, tolerance, away <= tolerance, claim, where, away / tolerance)
+
+
+def below(group: str, identity: str, value: float, most: float, claim: str, where: str = "") -> Row:
+    """A value that must be `most` at most."""
+    return Row(group, identity, value, most, value <= most, claim, where, value)
+
+
+def above(group: str, identity: str, value: float, least: float, claim: str, where: str = "") -> Row:
+    """A value that must be `least` at least."""
+    return Row(group, identity, value, least, value >= least, claim, where, -value)
 
 
 # ---------------------------------------------------------------------------------- what is enumerated
@@ -86,8 +98,9 @@ def numbers(*shape: int, size: float = 1.0) -> Tensor:
     return size * torch.sin(12.9898 * (n + 1) ** 1.37).reshape(shape)
 
 
-def data_law() -> Tensor:
-    weights = (1.05 + numbers(V**L)) ** 2
+def data_law(length: int = L, shift: int = 0) -> Tensor:
+    """A law on all texts of this length, (V^length,); another one for each `shift`."""
+    weights = (1.05 + numbers(V**length + shift)[shift:]) ** 2
     return weights / weights.sum()
 
 
@@ -111,15 +124,70 @@ class _Unit(Table):
 
 
 def enumerable(cls: type[Method], **changes: Any) -> Method:
-    """The method with an enumerable network whose numbers are fixed."""
+    """The method with an enumerable network whose numbers are fixed. Discrete time has T = 256 steps unless `steps` says so."""
     config = cls.Config(**changes)
     network = _Unit(cls.states(V, config), L, time=cls.timed(config)).double()
     with torch.no_grad():
         network.logits.copy_(numbers(*network.logits.shape, size=1.5))
-    method = methods.build(cls, V, network, config, length=L)
-    if isinstance(method, Masked) and method.time_conditioned:
+    method = methods.build(cls, V, network, config, length=L).double()
+    if discrete(method) and "steps" not in changes:
+        return enumerable(cls, steps=T, **changes)
+    if method.time_conditioned:
         network.unit = float(method.network_time(torch.ones((), dtype=torch.float64)))
     return method
+
+
+def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Method]]:
+    """The method as its paper reports it: each of its `variants`, and what tells it from the first.
+
+    With `kinds`, only those that a sampler with the exact network could tell from the ones before.
+    """
+    seen = set()
+    for changes in cls.variants:
+        method = enumerable(cls, **changes)
+        kind = (repr(method.process), method.process.K, method.predicts, *(s.refuse(method) for s in SAMPLERS.values()))
+        if not kinds or kind not in seen:
+            said = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
+            yield ", ".join(said), method
+        seen.add(kind)
+
+
+def again(method: Method, **changes: Any) -> Method:
+    """The same variant once more, with changes."""
+    fields = {f.name: getattr(method.config, f.name) for f in dataclasses.fields(method.config)}
+    return enumerable(type(method), **{**fields, **changes})
+
+
+def discrete(method: Method) -> bool:
+    """Whether only the times of a grid exist."""
+    return steps_of(method) > 0
+
+
+def one_alpha(method: Method) -> bool:
+    return method.process.schedule.alpha(0.5).shape[-1] == 1
+
+
+def end_at(schedule: Schedule, alpha_1: float, alpha_0: float | None = None) -> bool:
+    """Move alpha(1), and alpha(0) if it is given; False for a schedule that cannot be moved."""
+    if isinstance(schedule, Tabulated):
+        return False
+    schedule.alpha_1, schedule.top = alpha_1, schedule.top if alpha_0 is None else alpha_0
+    if isinstance(schedule, (Geometric, LinearSigma)):
+        schedule.sigma_min, schedule.sigma_max = -math.log(schedule.top), -math.log(alpha_1)
+    return True
+
+
+def mild(method: Method) -> Method:
+    """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
+    end_at(method.process.schedule, 0.3, 0.9)
+    with torch.no_grad():
+        method.network.logits.mul_(0.2)
+    return method
+
+
+def truth_of(method: Method, law: Tensor | None = None, length: int = L) -> exact.Denoiser:
+    """The exact network for the data's law, or another one, read as the method reads its own."""
+    return exact.Denoiser(method.process, data_law(length) if law is None else law, length, method.predicts)
 
 
 def pairs(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:

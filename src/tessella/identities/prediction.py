@@ -42,7 +42,7 @@ def _same(worst: Largest, of: Callable[[Any], Tensor], convert: bool = False) ->
 @shared("prediction.bayes")
 def _():
     worst = Largest()
-    for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.05]):
+    for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.0625]):
         X, time, p_t = reachable(P, t)
         p_s = exact.marginal(P, exact.embed(P, data_law(), L), L, s)
         Q = torch.kron(P.matrix(s, t), P.matrix(s, t))[:, exact.index(X, P.K)]
@@ -55,7 +55,7 @@ def _():
 @shared("prediction.kernel")
 def _():
     worst = Largest()
-    for s in (CLEAN, 0.0, 0.05):
+    for s in (CLEAN, 0.0, 0.0625):
         _same(worst, lambda pred, s=s: reverse(pred, s))
     yield worst.row(PREDICTION, "same reverse kernel p(x_s | x_t)")
 
@@ -70,7 +70,7 @@ def _():
 @shared("prediction.convert")
 def _():
     worst = Largest()
-    _same(worst, lambda pred: reverse(pred, 0.05), convert=True)
+    _same(worst, lambda pred: reverse(pred, 0.0625), convert=True)
     _same(worst, reverse_rate, convert=True)
     yield worst.row(PREDICTION, "each converts into each: same kernel and rate")
 

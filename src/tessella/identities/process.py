@@ -42,7 +42,7 @@ def _derivative(f: Callable[[Tensor], Tensor], t: float) -> Tensor:
 @shared("process.forward")
 def _():
     worst = Largest()
-    for (name, P), s, t in itertools.product(processes().items(), [CLEAN, 0.05], INSIDE):
+    for (name, P), s, t in itertools.product(processes().items(), [CLEAN, 0.0625], INSIDE):
         slope = _derivative(lambda t, P=P, s=s: P.matrix(s, t), t)
         worst.see(slope, P.matrix(s, t) @ P.rate(t), f"{name}, {s} to {t}")
     yield worst.row(PROCESS, "forward equation  dQ/dt = Q R, also from CLEAN")

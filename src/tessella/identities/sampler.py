@@ -1,85 +1,138 @@
-"""Samplers on a method."""
+"""Samplers on a method: the law of what they draw, as a product of the transition matrices of their code."""
 
 import math
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import exact
 from ..method import Method
-from ..samplers import Ancestral, FirstHitting
+from ..samplers import SAMPLERS, Ancestral, AnyOrder, Confidence, FirstHitting, FixedOrder, Remasking, Sampler
+from ..samplers.sampler import absorbs
 from .bound import grid
-from .check import (
-    L,
-    Largest,
-    Row,
-    data_law,
-    near,
-    own,
-)
+from .check import L, Largest, Row, above, data_law, discrete, end_at, near, own, truth_of
 
 SAMPLER = "sampler"
-
-
-def distance(method: Method, sampler: Any, steps: int) -> float:
-    """Total variation between the law of the sampler's samples and the data's, with the exact network."""
-    denoiser = exact.Denoiser(method.process, data_law(), L, method.predicts)
-    law = exact.sample_law(sampler, denoiser, steps)
-    return float((law - exact.embed(method.process, data_law(), L)).abs().sum()) / 2
-
-
-def _order(method: Method, sampler: Any, identity: str) -> Row:
-    """The order in 1/T at which the law of the samples approaches the data's; the claim is 1."""
-    a, b = (distance(method, sampler, T) for T in (128, 256))
-    return near(SAMPLER, identity, math.log2(a / b), 1.0, 0.15, f"distance {a:.2e} at T = 128, {b:.2e} at T = 256")
-
-
 GIVEN = torch.tensor([1, -1])
 
 
-@own("sampler.ancestral")
-def _(method: Method):
-    yield _order(method, Ancestral(), "ancestral  order in 1/steps, claims 1")
+def apart(p: Tensor, q: Tensor) -> float:
+    """Total variation."""
+    return float((p - q).abs().sum()) / 2
 
 
-@own("sampler.ancestral-cosine")
-def _(method: Method):
-    yield _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
+def distance(method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, told: bool = True) -> float:
+    """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
+
+    `told` is whether the network is told that given positions are CLEAN, or one time for all.
+    """
+    denoiser = truth_of(method) if told else _OneTime(method.process, data_law(), L, method.predicts)
+    law, X = exact.embed(method.process, data_law(), L), exact.states(method.process.K, L)
+    if fixed is not None:
+        law = law * ((fixed == X) | (fixed < 0)).all(-1)
+    return apart(exact.sample_law(sampler, denoiser, steps, fixed), law / law.sum())
 
 
-@own("sampler.choose")
+class _OneTime(exact.Denoiser):
+    """The exact network of noise that is the same at all positions, as most are trained."""
+
+    def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
+        return super().predict(x_t, torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape).amax(-1, True), at=at)
+
+
+# ---------------------------------------------------------------------------------- what each sampler claims
+def _order(method: Method, sampler: Sampler, identity: str) -> Row:
+    """The order in 1/T at which the law of the samples approaches the data's; the claim is 1."""
+    end_at(
+        method.process.schedule, 1e-6
+    )  # uniform noise starts from the prior, which is the law at t = 1 up to alpha(1)
+    a, b = (distance(method, sampler, steps) for steps in (64, 128))
+    return near(SAMPLER, identity, math.log2(a / b), 1.0, 0.15, f"distance {a:.2e} at T = 64, {b:.2e} at T = 128")
+
+
+def _converges(name: str) -> None:
+    @own(f"sampler.{name}")
+    @torch.no_grad()
+    def _(method: Method):
+        if SAMPLERS[name].refuse(method) is None:
+            yield _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
+
+
+for _name, _sampler in SAMPLERS.items():
+    if _sampler.order == "1":
+        _converges(_name)
+
+
+@own("sampler.ancestral-grids")
 @torch.no_grad()
 def _(method: Method):
-    if method.process.mask is None:
-        return
+    if not discrete(method):
+        yield _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
+
+
+@own("sampler.ancestral-choose")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
+    worst, clean = Largest(), method.process.clean[exact.states(method.process.K, L)].all(-1)
+    for steps in (1, 2, 4):
+        chosen, plain = (exact.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
+        worst.see(chosen, plain, f"T = {steps}")
+        worst.see(
+            plain[clean], exact.log_likelihood(method, grid(method, steps)).exp(), f"T = {steps}, p(x) of the model"
+        )
+    yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
+
+
+def _exact(key: str, identity: str, *samplers: Any) -> None:
+    @own(key)
+    @torch.no_grad()
+    def _(method: Method):
+        worst = Largest()
+        for sampler in samplers:
+            if sampler.refuse(method) is not None or absorbs(method, one=True) is not None:
+                return
+            worst.see(torch.tensor(distance(method, sampler, L)), 0.0, "exact network")
+        yield worst.row(SAMPLER, identity)
+
+
+_exact("sampler.first_hitting", "first_hitting  law = the data's", FirstHitting())
+_exact("sampler.any_order", "any_order  law = the data's", AnyOrder())
+_exact("sampler.fixed_order", "fixed_order  law = the data's", *map(FixedOrder, ("forward", "backward", "1,0")))
+_exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Confidence, ("margin", "entropy")))
+
+
+@own("sampler.remasking")
+@torch.no_grad()
+def _(method: Method):
+    """Given x_0, which the network knows, each step has the law q(x_s | x_0)."""
     worst = Largest()
-    for T in (1, 2, 5):
-        chosen, plain = (exact.sample_law(Ancestral(choose=c), method, T) for c in (True, False))
-        worst.see(chosen, plain, f"T = {T}")
-        clean = plain[method.process.clean[exact.states(method.process.K, L)].all(-1)]
-        worst.see(clean, exact.log_likelihood(method, grid(method, T)).exp(), f"T = {T}, and p(x) of the model")
-    yield worst.row(SAMPLER, "choose-then-ask = the plain kernel = p(x)")
-
-
-@own("sampler.first_hitting")
-@torch.no_grad()
-def _(method: Method):
-    if method.process.mask is None:
+    if Remasking.refuse(method) is not None:
         return
-    worst, law = Largest(), exact.embed(method.process, data_law(), L)
-    denoiser = exact.Denoiser(method.process, data_law(), L)
-    worst.see(exact.sample_law(FirstHitting(), denoiser, L), law, "exact network")
-    yield worst.row(SAMPLER, "first_hitting  law = the data's")
+    for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
+        sampler = Remasking(kind, eta=0.3)
+        known = torch.zeros_like(data_law()).index_fill(0, torch.tensor(5), 1.0)
+        x_0, times = exact.embed(method.process, known, L), sampler.times(method, 8)
+        for law, t in zip(exact.sample_laws(sampler, truth_of(method, known), times), times):
+            worst.see(law, exact.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}")
+    yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0): cap, rescale, loop")
 
 
+# ---------------------------------------------------------------------------------- given positions
 @own("sampler.infill")
 @torch.no_grad()
 def _(method: Method):
-    if method.process.mask is None:
+    end_at(method.process.schedule, 1e-6)
+    worst, plain = Largest(), Ancestral()
+    if method.process.mask is not None:
+        for sampler in (plain, FirstHitting(), AnyOrder()):
+            if sampler.refuse(method) is None:
+                worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
+        yield worst.row(SAMPLER, "infilling  law = the exact conditional law")
         return
-    X, worst = exact.states(method.process.K, L), Largest()
-    law = exact.embed(method.process, data_law(), L) * ((GIVEN == X) | (GIVEN < 0)).all(-1)
-    denoiser = exact.Denoiser(method.process, data_law(), L)
-    worst.see(exact.sample_law(FirstHitting(), denoiser, L, GIVEN), law / law.sum(), "given [1, _]")
-    worst.see(exact.sample_law(Ancestral(), denoiser, 16, GIVEN), law / law.sum(), "one gap: ancestral, 16 steps")
-    yield worst.row(SAMPLER, "infilling  law = the exact conditional law")
+    worst.see(torch.tensor(distance(method, plain, 16, GIVEN)), 0.0, "given [1, _]")
+    yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
+    away = [distance(method, plain, steps, GIVEN, told=False) for steps in (16, 32, 64)]
+    where = "expected failure: distances at T = 16, 32, 64: " + ", ".join(f"{d:.4f}" for d in away)
+    yield above(SAMPLER, "infilling, told one time  wrong, however many steps", min(away), 0.01, "≥ 0.01", where)
