@@ -12,10 +12,9 @@ import torch.nn.functional as F
 
 from tessella.method import Batch
 from tessella.methods import D3PM
-from tessella.methods.d3pm import alphas
 from tessella.prediction import kernel, truth
 from tessella.process import Mixture, absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Tabulated
+from tessella.schedule import CLEAN, PRIOR, Tabulated, table
 
 from .recorded import Recorded, Said
 
@@ -74,7 +73,7 @@ def test_every_case_is_accounted_for(golden):
     assert DIFFERS.keys() <= TESTED
 
 
-def table(beta: torch.Tensor) -> Tabulated:
+def product(beta: torch.Tensor) -> Tabulated:
     beta = beta.to(D)
     return Tabulated(torch.cat((torch.ones(1, dtype=D), (1 - beta).cumprod(0))))
 
@@ -86,7 +85,7 @@ def mixture(golden, kind: str, schedule: str) -> Mixture:
         if schedule == "mask":  # the last step jumps to the mask
             alpha[-1] = 0.0
         return (absorbing if schedule == "mask" else uniform)(K, Tabulated(alpha))
-    betas = table(golden["d3pm_google.text.betas"][schedule])
+    betas = product(golden["d3pm_google.text.betas"][schedule])
     return (absorbing if kind.startswith("mask") else uniform)(K, betas)
 
 
@@ -95,15 +94,15 @@ def test_betas(golden):
     case = "d3pm_google.text.betas"
     c = golden[case]
     for ours, theirs in (("mutual-information", "standard"), ("cosine", "cosine")):
-        alpha = alphas(ours, T, K, True)
+        alpha = table(ours, T, K, True)
         golden.near(case, 1 - alpha[1:] / alpha[:-1], c[theirs])
-        torch.testing.assert_close(alpha, table(c[theirs]).table, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(alpha, product(c[theirs]).table, rtol=1e-4, atol=1e-6)
     low, high = (golden.index[case]["config"]["linear"][k] for k in ("beta_min", "beta_max"))
     golden.near(case, low + (high - low) * torch.arange(T, dtype=D) / T, c["linear"])  # difference: never beta_max
-    alpha = alphas("linear", T, K, True)
+    alpha = table("linear", T, K, True)
     beta = 1 - alpha[1:] / alpha[:-1]
     torch.testing.assert_close(beta, torch.linspace(float(beta[0]), float(beta[-1]), T, dtype=D))
-    golden.near(case, table(c["linear_const"]).table[1:], 0.9 ** torch.arange(1, T + 1))
+    golden.near(case, product(c["linear_const"]).table[1:], 0.9 ** torch.arange(1, T + 1))
 
 
 @pytest.mark.parametrize("case", MI)
@@ -112,7 +111,7 @@ def test_mutual_information(golden, case):
     c = golden[case]
     alpha = torch.exp(-c["exponents"].to(D))
     if case.endswith("mask"):
-        golden.near(case, alphas("mutual-information", T, K, True)[:-1], alpha[:-1])
+        golden.near(case, table("mutual-information", T, K, True)[:-1], alpha[:-1])
         golden.near(case, 1 - torch.exp(-c["query_exponents"].to(D)), c["query_info_removal"])
         return
     law = c["initial_distribution"].to(D)
@@ -127,7 +126,7 @@ def test_mutual_information(golden, case):
     golden.near(case, removed(alpha)[1:], c["schedule_info_removal"])  # difference: i/(T + 1), of the data
     golden.near(case, c["schedule_info_removal"], torch.arange(1, T + 1, dtype=D) / (T + 1))
     law[:] = 1 / K
-    torch.testing.assert_close(removed(alphas("mutual-information", T, K, False)), torch.arange(T + 1, dtype=D) / T)
+    torch.testing.assert_close(removed(table("mutual-information", T, K, False)), torch.arange(T + 1, dtype=D) / T)
 
 
 @pytest.mark.parametrize("case", Q)
@@ -148,7 +147,7 @@ def test_kernels(golden, case):
 def test_other_kernels(golden, case):
     c, config = golden[case], golden.index[case]["config"]
     n, S = config["n_T"], config["num_classes"]
-    alpha = alphas("cosine", n, S, False)
+    alpha = table("cosine", n, S, False)
     golden.near(case, 1 - alpha[1:] / alpha[:-1], c["beta_t"])
     P = uniform(S, Tabulated(alpha))
     t = (c["k"] + 1).to(D) / n
@@ -200,7 +199,7 @@ def test_other_loss(golden, case):
     B, length = len(c["x0"]), c["x0"][0].numel()
     x_0, x_t = (c[k].long().reshape(B, length) for k in ("x0", "x_t"))
     logits = c["logits"].reshape(B, length, S).requires_grad_()
-    method = d3pm(logits, uniform(S, Tabulated(alphas("cosine", n, S, False))), n, last="image")
+    method = d3pm(logits, uniform(S, Tabulated(table("cosine", n, S, False))), n, last="image")
     t = c["t"].to(D) / n
     s = torch.where(c["t"] > 1, t - 1 / n, CLEAN)
     noised = t[:, None]

@@ -24,7 +24,6 @@ p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the samp
 mass on it. The mutual-information schedule of uniform noise takes x_0 to be uniform; the published one asks the data.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +32,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import InputError, unknown
-from ..masked import at_masks, reveal
-from ..maths import kl, xlogy
+from ..masked import at_masks, reveal, without_mask
+from ..maths import xlogy
 from ..method import Method
 from ..prediction import LeaveOneOut, Mean
 from ..process import absorbing, uniform
-from ..schedule import Tabulated
+from ..schedule import TABLES, Tabulated, table
 
+NOISE = {"absorbing": absorbing, "uniform": uniform}
 CHOICES = {
-    "process": ("absorbing", "uniform"),
-    "schedule": ("linear", "cosine", "mutual-information"),
+    "process": tuple(NOISE),
+    "schedule": TABLES,
     "prediction": ("leave-one-out", "mean"),
     "last": ("text", "image"),
 }
@@ -86,9 +86,8 @@ class D3PM(Method):
             raise InputError(f"--steps is {config.steps}; it must be 1 or more")
         if config.auxiliary < 0:
             raise InputError(f"--auxiliary is {config.auxiliary:g}; it must be 0 or more")
-        K = self.states(vocabulary, config)
-        table = Tabulated(alphas(config.schedule, config.steps, K, config.process == "absorbing"))
-        process = (absorbing if config.process == "absorbing" else uniform)(K, table)
+        K, noise = self.states(vocabulary, config), NOISE[config.process]
+        process = noise(K, Tabulated(table(config.schedule, config.steps, K, noise is absorbing)))
         super().__init__(network, vocabulary, shape, config, process, True, config.steps)
         self.predicts, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
 
@@ -100,21 +99,16 @@ class D3PM(Method):
         return (1000 * t).float()
 
     def read(self, logits, x_t, t):
-        process, mask = self.process, self.process.mask
-        if mask is not None:
-            logits = logits.masked_fill(torch.arange(process.K, device=logits.device) == mask, -torch.inf)
+        logits = logits if self.process.mask is None else without_mask(self, logits)
         if self.predicts == "mean":
-            supported = mask is not None and bool((x_t == mask).all())
-            return Mean(process, logits.softmax(-1), x_t, t, supported)
-        return LeaveOneOut(process, self._of_others(logits, x_t, t).softmax(-1), x_t, t)
+            return Mean(self.process, logits.softmax(-1), x_t, t)
+        return LeaveOneOut(self.process, self._of_others(logits, x_t, t).softmax(-1), x_t, t)
 
     def _of_others(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
         """Logits of p(x_0 | the other positions): those of p(x_0 | x_t) less log q(x_t | x_0), a constant but at x_0 = x_t."""
-        is_mean = torch.full_like(t, self.predicts == "mean", dtype=torch.bool)
-        if self.config.last == "image":
-            is_mean |= (t * self.steps).round() == 1
-        if self.process.mask is not None or not is_mean.any():
+        if self.process.mask is not None or (self.predicts != "mean" and self.config.last == "text"):
             return logits
+        is_mean = ((t * self.steps).round() == 1) | (self.predicts == "mean")
         alpha = self.process.schedule.alpha(t)[..., 0]
         own = torch.where(is_mean, torch.log1p(self.process.K * alpha / (1 - alpha)), 0.0).to(logits)
         return logits.scatter_add(-1, x_t[..., None], -own[..., None])
@@ -160,29 +154,3 @@ class D3PM(Method):
         at_x_t = xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
         at_x_0 = xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
         return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + xlogy(n_0, n / n_0)) / n_0
-
-
-# ---------------------------------------------------------------------------------- schedules
-def alphas(schedule: str, T: int, K: int, absorbing: bool) -> Tensor:
-    """alpha_i, i = 0..T, (T + 1,) float64; linear, cosine or mutual-information."""
-    left = 1 - torch.arange(T + 1, dtype=torch.float64) / T
-    if schedule == "mutual-information":
-        return left if absorbing else mutual_information(left, K)
-    if schedule == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
-        beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=torch.float64)
-    else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
-        f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)
-        beta = (1 - f[1:] / f[:-1]).clamp_max(0.999)
-    return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
-
-
-def mutual_information(left: Tensor, K: int) -> Tensor:
-    """alpha of uniform noise at which I(x_t; x_0)/H(x_0) = left, x_0 uniform on K states (section 3.1), by bisection."""
-    low, high = torch.zeros_like(left), torch.ones_like(left)
-    prior = torch.tensor([1 / K, 1 - 1 / K], dtype=left.dtype)
-    for _ in range(60):
-        alpha = (low + high) / 2
-        here = alpha + (1 - alpha) / K  # q(x_t = x_0 | x_0); the other states share the rest
-        more = kl(torch.stack([here, 1 - here], -1), prior) > left * math.log(K)
-        low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
-    return torch.where(left % 1 == 0, left, low)
