@@ -11,6 +11,7 @@ Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble th
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from . import maths
 from .prediction import Prediction, kernel, score
@@ -38,7 +39,7 @@ def uniform(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor
         beta/K sum_{y != x_t} u_y [ e^d_y - 1 - d_y ],   d = log v - log u,   r = 1 + K / (e^sigma - 1)
         u, the score given x_0, is 1/r at x_t = x_0; elsewhere 1, but r at y = x_0
 
-    Nothing cancels: d is small where v is near u. One temporary of the size of log_v at a time, and its gradient.
+    Nothing cancels: d is small where v is near u. Besides log_v, and for its gradient, one table of its size is held.
     """
     log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
     kept = x_t == x_0
@@ -46,8 +47,24 @@ def uniform(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor
     d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
     at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
     jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
-    rest = log_u.exp() * (d.expm1() - d).sum(-1).double()
+    rest = log_u.exp() * _Excess.apply(d).double()
     return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)
+
+
+class _Excess(torch.autograd.Function):
+    """sum of e^d - 1 - d over the last axis. e^d - 1 is its gradient, so that is all it keeps."""
+
+    @staticmethod
+    def forward(ctx, d):
+        gradient = d.expm1()
+        ctx.save_for_backward(gradient)
+        return (gradient - d).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad[..., None]
 
 
 def prior(process: Process, x_0: Tensor, t: Tensor | float) -> Tensor:
