@@ -226,7 +226,7 @@ def test_lists(what, run):
 def test_list_methods_is_the_table_of_the_readme(run):
     _, out, _ = run("list methods")
     assert out.splitlines()[0].split("  ")[0] == "name"
-    assert re.search(r"^mdlm  MDLM, arXiv 2406.07524  absorbing  mean +bound$", out, re.M)
+    assert re.search(r"^mdlm +MDLM, arXiv 2406.07524 +absorbing +mean +bound, exact per order$", out, re.M)
 
 
 # -------------------------------------------------------------------------------------------------------------- train

@@ -30,7 +30,7 @@ MEASURES = ("probability", "margin", "entropy")
 
 
 class Confidence(Sampler):
-    """The surest masks first: equally many in each step, or all that are sure enough.
+    """The surest masks first, of equally sure ones the leftmost: equally many in each step, or all that are sure enough.
 
     Args:
         confidence: "probability", "margin" or "entropy".
@@ -77,7 +77,9 @@ class Confidence(Sampler):
             maths.discard(masked.shape, generator)
             return state
         sure = torch.full(masked.shape, -1.0, dtype=torch.float64, device=masked.device)
-        sure[masked] = self._measure(posterior(pred)).double()
+        sure[masked] = (
+            self._measure(posterior(pred)).double().round(decimals=5)
+        )  # equal but for the network's rounding: a tie
         if self.threshold is None:
             k = (masked.sum(-1) / t.reshape(-1)).ceil()
         else:
