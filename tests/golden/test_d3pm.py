@@ -1,7 +1,8 @@
 """D3PM's published code (Google's for text, transcribed by hand; cloneofsimo's) against ours, at the tolerance of each case.
 
 Google's text code numbers steps t = 0..T-1 and has columns as sources: its step t takes x_t to x_{t+1}, which is our Q from
-t/T to (t + 1)/T transposed. cloneofsimo numbers t = 1..T as we do. Losses there are of one step, ours of all T.
+t/T to (t + 1)/T transposed. Its image code has rows as sources. cloneofsimo numbers t = 1..T as we do. Losses there are of one
+step, ours of all T.
 """
 
 import math
@@ -10,9 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tessella import bound
 from tessella.method import Batch
 from tessella.methods import D3PM
-from tessella.prediction import kernel, truth
+from tessella.prediction import LeaveOneOut, kernel, truth
 from tessella.process import Mixture, absorbing, uniform
 from tessella.schedule import CLEAN, PRIOR, Tabulated, table
 
@@ -27,10 +29,14 @@ Q |= {f"d3pm_google.text.Q.closed_form_mi.{kind}": ("closed_form_mi", kind) for 
 LOSS = [f"d3pm_google.text.loss.{which}.t{t}.{space}"
         for which in ("beta_diagonal.cosine", "beta_diagonal_slow.linear", "mask.standard", "closed_form_mi.mask")
         for t in (0, 1, 5, 9) for space in ("prob", "log")]  # fmt: skip
+IMAGE = [f"uniform.{s}" for s in ("cosine", "linear_0.02_1")] + ["absorbing.jsd"]
+IMAGE_Q = [f"d3pm_google.images.Q.{kind}" for kind in IMAGE]
+IMAGE_LOSS = [f"d3pm_google.images.loss.{kind}.{p}" for kind in IMAGE for p in ("f32", "f64")]
+IMAGE_BETAS = [f"d3pm_google.images.betas.T{n}" for n in (12, 100, 1000)]
 OTHER_Q = [f"d3pm_cloneofsimo.Q.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
 OTHER_LOSS = [f"d3pm_cloneofsimo.loss.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
 MI = [f"d3pm_google.text.mutual_information.{kind}" for kind in ("mask", "uniform")]
-TESTED = {"d3pm_google.text.betas", *MI, *Q, *LOSS, *OTHER_Q, *OTHER_LOSS}
+TESTED = {"d3pm_google.text.betas", *MI, *Q, *LOSS, *OTHER_Q, *OTHER_LOSS, *IMAGE_BETAS, *IMAGE_Q, *IMAGE_LOSS}
 
 FORCED = "its fast inference sets the product of all T steps to the stationary law; ours is the product"
 DIFFERS = {
@@ -38,11 +44,11 @@ DIFFERS = {
     "d3pm_google.text.mutual_information.uniform": "the noise at which information falls evenly is that of the data's "
     "unigrams, and never all of it; ours takes x_0 uniform and ends at alpha = 0",
     **{f"d3pm_google.text.Q.{kind}.{s}": FORCED for kind in ("beta_diagonal", "mask") for s in ("cosine", "linear")},
-    **dict.fromkeys(OTHER_LOSS, "it adds 1e-6 to the factors of eq. 4 and to x_0, also where ours is -log p(x_0 | x_1)"),
+    **dict.fromkeys(OTHER_LOSS + IMAGE_LOSS, "it adds 1e-6 to the factors of eq. 4 and to x_0; ours is exact"),
 }  # fmt: skip
 
 CHAIN = "a chain that is no mixture (its matrices are band-diagonal, gaussian or of neighbours): a process of its own, to come"
-IMAGES = "the image model: pixels, a grey pixel that absorbs, chains over ordered states: a process and a head, to come"
+IMAGES = "the head for ordered pixels: with the image model's chains, to come"
 STRUCTURED = ("band_diagonal_w3", "band_diagonal_w4", "band_diagonal_w5", "gaussian_precomputed", "nearest_neighbor_k2",
               "nearest_neighbor_k3", "nearest_neighbor_expm_k2")  # fmt: skip
 EXCLUDED = {
@@ -51,13 +57,11 @@ EXCLUDED = {
        for kind in ("band_diagonal_w5", "gaussian_precomputed", "nearest_neighbor_k3")
        for t in (0, 1, 5, 9) for space in ("prob", "log")},
     "d3pm_google.text.nn_rate": CHAIN,
-    **{f"d3pm_google.images.betas.T{n}": IMAGES for n in (12, 100, 1000)},
-    **{f"d3pm_google.images.Q.{kind}": IMAGES for kind in (
-        "uniform.cosine", "uniform.linear_0.02_1", "uniform_band2.cosine", "gaussian.linear_0.05_1",
-        "gaussian_band3.linear_0.05_1", "absorbing.jsd", "gaussian_S256_rows", "gaussian_S256_rows_band40")},
-    **{f"d3pm_google.images.loss.{kind}.{p}": IMAGES for kind in (
-        "uniform.cosine", "uniform.linear_0.02_1", "uniform_band2.cosine", "gaussian.linear_0.05_1",
-        "gaussian_band3.linear_0.05_1", "absorbing.jsd") for p in ("f32", "f64")},
+    **{f"d3pm_google.images.Q.{kind}": CHAIN for kind in (
+        "uniform_band2.cosine", "gaussian.linear_0.05_1", "gaussian_band3.linear_0.05_1", "gaussian_S256_rows",
+        "gaussian_S256_rows_band40")},
+    **{f"d3pm_google.images.loss.{kind}.{p}": CHAIN for kind in (
+        "uniform_band2.cosine", "gaussian.linear_0.05_1", "gaussian_band3.linear_0.05_1") for p in ("f32", "f64")},
     **{f"d3pm_google.images.logistic_head.{p}": IMAGES for p in ("f32", "f64")},
 }  # fmt: skip
 
@@ -237,3 +241,80 @@ def test_other_loss(golden, case):
     torch.testing.assert_close(gradient, c["grad_logits"].reshape(gradient.shape), rtol=2e-3, atol=2e-6)
     assert float(loss.detach()) == pytest.approx(said["loss"], rel=1e-3)
     assert math.isclose(said["loss"], config["hybrid_loss_coeff"] * said["vb_loss"] + said["ce_loss"], rel_tol=1e-6)
+
+
+# ---------------------------------------------------------------------------------- the image code's mixtures
+def pixels(beta: torch.Tensor, kind: str, S: int) -> Mixture:
+    """Uniform noise, or a grey pixel S // 2 that absorbs and is data too."""
+    if kind == "uniform":
+        return uniform(S, product(beta))
+    return Mixture(F.one_hot(torch.tensor(S // 2), S).to(D), product(beta))
+
+
+@pytest.mark.parametrize("case", IMAGE_BETAS)
+def test_image_betas(golden, case):
+    c, n = golden[case], golden.index[case]["config"]["num_timesteps"]
+    for ours, theirs in (("mutual-information", "jsd"), ("cosine", "cosine")):
+        alpha = table(ours, n, K, True)
+        golden.near(case, 1 - alpha[1:] / alpha[:-1], c[theirs])
+    alpha = table("linear", 1000, K, True)  # DDPM's, which theirs does not scale with T
+    beta = 1 - alpha[1:] / alpha[:-1]
+    golden.near(case, torch.linspace(float(beta[0]), float(beta[-1]), n, dtype=D), c["linear_0.0001_0.02"])
+    golden.near(case, torch.linspace(0.02, 1, n, dtype=D), c["linear_0.02_1"])
+
+
+@pytest.mark.parametrize("case", IMAGE_Q)
+def test_image_kernels(golden, case):
+    c, config = golden[case], golden.index[case]["config"]
+    P = pixels(c["betas"], config["transition_mat_type"], config["S"])
+    i = torch.arange(config["T"] + 1, dtype=D) / config["T"]
+    golden.near(case, P.matrix(i[:-1], i[1:]), c["q_onestep"])
+    golden.near(case, P.matrix(torch.zeros_like(i), i)[1:], c["q_cum"])
+
+
+@pytest.mark.parametrize("case", IMAGE_LOSS)
+def test_image_loss(golden, case):
+    c, config, eps = golden[case], golden.index[case]["config"], 1e-6
+    B, S, n = len(c["t"]), config["S"], config["T"]
+    betas = golden[case.replace("loss", "Q").rpartition(".")[0]]["betas"]
+    P = pixels(betas, config["transition_mat_type"], S)
+    flat = lambda x: x.reshape(B, -1, *x.shape[4:])  # noqa: E731
+    x_0, x_t, logits = flat(c["x_start"]).long(), flat(c["x_t"]).long(), flat(c["logits"]).requires_grad_()
+    t = (c["t"] + 1).to(D) / n
+    time, first = t[:, None].expand(x_0.shape), c["t"] == 0
+    s = torch.where(first, CLEAN, t - 1 / n)[:, None].expand(x_0.shape)
+    golden.near(case, P.push(P.one_hot(x_0), CLEAN, time), flat(c["q_probs"]))
+
+    mu, bits = logits.to(D).softmax(-1), x_0.shape[1] * math.log(2)
+    method = None
+    if config["transition_mat_type"] == "uniform":
+        method = d3pm(logits, P, n, last="image")
+        pred, each = method.predict(x_t, t[:, None]), method.step(Batch(x_0), x_t, t, s[:, 0])
+    else:  # no system of its own: eq. 4 itself
+        pred = LeaveOneOut(P, mu, x_t, time)
+        each = bound.discrete(truth(P, x_0, x_t, time), pred, s).sum(-1)
+        # difference: its L_0 is the logits' also where a pixel is not grey at t = 1/T, and so is x_0
+        assert (each / bits <= c["vb_bpd"])[first].all()
+        each = torch.where(first, c["vb_bpd"] * bits, each)
+    # difference: eps in both factors of eq. 4, and none of it where t is the first step: the logits themselves
+    likely = P.likelihood(x_t, s, time) + eps
+    theirs = torch.log(likely) + torch.log(P.push(mu, CLEAN, s) + eps)
+    golden.near(case, theirs[~first], flat(c["posterior_logits_from_logits"])[~first])
+    truly = torch.log(likely) + torch.log(P.push(P.one_hot(x_0), CLEAN, s) + eps)
+    golden.near(case, truly[~first], flat(c["posterior_logits_from_x0"])[~first])
+    log_p = torch.where(first[:, None, None], logits.to(D), theirs).log_softmax(-1)
+    kl = (truly.softmax(-1) * (truly.log_softmax(-1) - log_p)).sum(-1)
+    nll = -log_p.gather(-1, x_0[..., None])[..., 0]
+    golden.near(case, torch.where(first[:, None], nll, kl).sum(-1) / bits, c["vb_bpd"])
+    torch.testing.assert_close(each / bits, c["vb_bpd"].to(D), rtol=5e-3, atol=2e-5)
+    if method is not None:
+        torch.testing.assert_close(kernel(pred, s), log_p.exp(), rtol=0, atol=2e-4)
+    ce = F.cross_entropy(logits.transpose(1, 2), x_0, reduction="none").sum(-1) / bits
+    golden.near(case, ce, c["ce_bpd"])
+    loss = each / bits + config["hybrid_coeff"] * ce
+    torch.testing.assert_close(loss, c["hybrid_loss"].to(D), rtol=5e-3, atol=2e-5)
+    if method is not None:
+        (gradient,) = torch.autograd.grad(loss.mean(), logits)
+        torch.testing.assert_close(gradient, flat(c["grad_logits_of_mean_hybrid"]), rtol=1e-2, atol=1e-5)
+        prior = P.divergence(x_0, 1.0).sum(-1) / bits
+        torch.testing.assert_close(prior, c["prior_bpd"].to(D), rtol=1e-2, atol=1e-4)
