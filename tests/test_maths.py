@@ -1,5 +1,6 @@
 """Logarithms against 60-digit arithmetic; draws against the intervals they must have."""
 
+import itertools
 import math
 from decimal import Decimal, getcontext
 from fractions import Fraction
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tessella import maths
+from tessella.exact import Script
 from worlds import Given
 
 getcontext().prec = 60
@@ -238,3 +240,30 @@ def test_ranks_together_draw_what_one_process_draws():
         (maths.stratified(world * rows, one), [maths.stratified(rows, s) for s in shards]),
     ):
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-15)
+
+
+def test_replace_keeps_or_draws_from_one_law():
+    law, N = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=D), 100_000
+    even = Given((torch.arange(N, dtype=D) + 0.5) / N)
+    drawn = maths.replace(torch.full((N,), 2), 0.7, law, even)
+    seen = torch.bincount(drawn, minlength=4).double() / N
+    torch.testing.assert_close(seen, 0.7 * law + 0.3 * torch.tensor([0, 0, 1, 0], dtype=D), rtol=0, atol=2 / N)
+    x = torch.tensor([[0, 1, 2], [3, 1, 0]])
+    assert torch.equal(maths.replace(x, 0.0, law), x)
+    p = torch.tensor([[1.0, 0.0, 1.0]], dtype=D).expand(2, 3)
+    some = maths.replace(x, p, law, torch.Generator().manual_seed(0))
+    assert torch.equal(some[:, 1], x[:, 1])  # also where the law would never say it
+    assert (some[:, 0] != 1).all()
+    tiny = maths.replace(torch.ones(1000, dtype=torch.long), 1e-12, law, Given(torch.tensor(1e-12 * (1 - 1e-9))))
+    assert (tiny == 3).all()  # the last of the law, never past its end
+
+
+def test_replace_can_be_enumerated():
+    law, x = torch.tensor([0.5, 0.1, 0.4], dtype=D), torch.tensor([[0, 2]])
+    total = torch.zeros(3, 3, dtype=D)
+    for a, b in itertools.product(range(3), repeat=2):
+        script = Script([[a, b]], 1)
+        assert maths.replace(x, 0.3, law, script).tolist() == [[a, b]]
+        total[a, b] = script.probability[0]
+    kept = torch.eye(3, dtype=D)
+    torch.testing.assert_close(total, torch.outer(0.3 * law + 0.7 * kept[0], 0.3 * law + 0.7 * kept[2]))
