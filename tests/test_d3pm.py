@@ -282,7 +282,7 @@ def test_mutual_information_of_uniform_noise_falls_evenly(K):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"process": "unifrom"}, "unknown process 'unifrom'; did you mean 'uniform'?"),
+        ({"process": "unif"}, "unknown process 'unif'; did you mean 'uniform'?"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
         ({"prediction": "score"}, "unknown prediction 'score'; (all: tessella train d3pm --help)"),
         ({"last": "video"}, "unknown last 'video'; (all: tessella train d3pm --help)"),
