@@ -6,9 +6,10 @@ product of transition matrices of its actual code (see `exact`). Networks and la
 
 from . import process, prediction, bound, draw, sampler  # isort: skip  (the order of the table)
 from .check import OWN, SHARED, L, Row, V, variants
-from .sampler import distance
+from .sampler import DRAWS, distance, drawn
 
 __all__ = [
+    "DRAWS",
     "OWN",
     "SHARED",
     "L",
@@ -17,6 +18,7 @@ __all__ = [
     "bound",
     "distance",
     "draw",
+    "drawn",
     "prediction",
     "process",
     "sampler",

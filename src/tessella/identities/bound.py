@@ -69,7 +69,7 @@ def _(method: Method):
         later = torch.full_like(t, s)
         return method.step(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
 
-    moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / T, 1 - 1 / T)]
+    moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / 64, 1 - 1 / T)]
     last = [(0.0, CLEAN)] if method._jumps(0.0, 1.0) else []
     for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start), *last]:
         x_0, x_t, time, _ = pairs(method.process, t)

@@ -124,7 +124,10 @@ class _Unit(Table):
 
 
 def enumerable(cls: type[Method], **changes: Any) -> Method:
-    """The method with an enumerable network whose numbers are fixed. Discrete time has T = 256 steps unless `steps` says so."""
+    """The method with an enumerable network whose numbers are fixed, and so is what else it learns.
+
+    Discrete time has T = 256 steps unless `steps` says so.
+    """
     config = cls.Config(**changes)
     network = _Unit(cls.states(V, config), L, time=cls.timed(config)).double()
     with torch.no_grad():
@@ -132,6 +135,9 @@ def enumerable(cls: type[Method], **changes: Any) -> Method:
     method = methods.build(cls, V, network, config, length=L).double()
     if discrete(method) and "steps" not in changes:
         return enumerable(cls, steps=T, **changes)
+    with torch.no_grad():
+        for parameter in method.process.parameters():
+            parameter += numbers(*parameter.shape).abs()
     if method.time_conditioned:
         network.unit = float(method.network_time(torch.ones((), dtype=torch.float64)))
     return method
@@ -179,7 +185,10 @@ def end_at(schedule: Schedule, alpha_1: float, alpha_0: float | None = None) -> 
 
 def mild(method: Method) -> Method:
     """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
-    end_at(method.process.schedule, 0.3, 0.9)
+    schedule = method.process.schedule
+    end_at(schedule, 0.3, 0.9)
+    if isinstance(schedule, Polynomial):
+        schedule.begin = 0.2  # t^w is not smooth at 0
     with torch.no_grad():
         method.network.logits.mul_(0.2)
     return method

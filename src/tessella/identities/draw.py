@@ -1,6 +1,7 @@
 """What a method draws: the expectations of its terms, losses and estimators, over everything that is drawn."""
 
 import torch
+from torch import Tensor
 
 from .. import exact
 from ..method import Method
@@ -9,10 +10,10 @@ from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, numbers, own
 
 
-def nodes(method: Method):
-    """The times of `exact.expectation`: the T steps of the method, or a quadrature with a part for each number of masks."""
+def nodes(method: Method) -> tuple[Tensor, Tensor]:
+    """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
     if not method.steps:
-        return exact.parts(L)
+        return exact.parts(1, 72) if method.time_conditioned else exact.parts(L)
     n = method.steps
     return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 
@@ -20,7 +21,7 @@ def nodes(method: Method):
 @own("bound.draws")
 def _(method: Method):
     """Draws are enumerated: times by quadrature, tokens one by one."""
-    value, gradient, x_0 = Largest(), Largest(), exact.states(V, L)
+    value, gradient, x_0 = Largest(), Largest(), exact.states(V, L)[[1, 3, 8]]  # with each token at each position
     bound = total(method, x_0)
     ours = exact.expectation(method.bound, x_0, nodes(method))
     value.see(ours, bound, "x_0")
@@ -29,7 +30,7 @@ def _(method: Method):
     weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
     for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (loss, bound))):
         gradient.see(one, other, "the loss" if method.loss_is_bound else "the bound")
-    yield gradient.row(BOUND, "E of the drawn gradient = the bound's gradient", QUADRATURE)
+    yield gradient.row(BOUND, "E of the drawn gradient = its gradient", QUADRATURE)
 
 
 @own("bound.losses")
