@@ -381,7 +381,7 @@ class Verify:
     methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """names, or file.py:Class; all if none is given"""
     only: str | None = None
-    """a check, or the beginning of its name: bound.weighted-ce, sampler"""
+    """a check, or the beginning of its name: bound.closed-form, sampler"""
     sampler: str | None = None
     """the checks of one sampler only"""
     seed: int = 0
