@@ -93,7 +93,7 @@ def _values(kind: Any) -> tuple[list[str], set[Any]]:
                 more, others = _values(part)
                 words, kinds = words + more, kinds | others
         return words, kinds
-    return [], {kind}
+    return (["True", "False"], set()) if kind is bool else ([], {kind})
 
 
 def _or(words: Sequence[str]) -> str:
