@@ -46,7 +46,9 @@ class Report:
 
     def lines(self) -> list[str]:
         """The table, 80 columns."""
-        out = [f"By enumeration ({V} tokens, length {L}) and quadrature, float64, nothing random.", ""]
+        drawn = any(row.key.endswith("-drawn") for row in self.rows)
+        random = "one test of draws" if drawn else "nothing random"
+        out = [f"By enumeration ({V} tokens, length {L}) and quadrature, float64, {random}.", ""]
         out.append(f"{'largest error':>65}{'tolerance':>11}")
         group = None
         for row in self.rows:
@@ -55,10 +57,12 @@ class Report:
                 out.append(group)
             out.append(f"  {_name(row):<52}{_error(row):>11}{row.claim:>11}  {'ok' if row.ok else 'FAIL'}")
         of = {name: sum(row.method == name for row in self.rows) for name in dict.fromkeys(r.method for r in self.rows)}
-        each = "".join(f"   {name} {n}" for name, n in of.items() if name)
+        each = [f"   {name} {n}" for name, n in of.items() if name]
         n, failed = len(self.rows), len(self.failures)
         fails = f", {failed} fails" if failed == 1 else f", {failed} fail" if failed else ""
-        out += ["", f"{n - failed} of {n} hold{fails}{each}   {numbers.duration(self.seconds)}"]
+        few = each if len(each) < 4 else []
+        out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
+        out += [] if few else ["".join(each[i : i + 6]).strip() for i in range(0, len(each), 6)]
         for row in self.failures:
             again = f"tessella verify {row.method} --only {row.key}".replace("  ", " ")
             out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
