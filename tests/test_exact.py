@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from tessella import exact, maths
+from tessella import bound, exact, maths
 from tessella.methods import MD4, MDLM
 from tessella.prediction import Mean, kernel, posterior
 from tessella.process import absorbing, uniform
@@ -200,3 +200,76 @@ def test_any_order_by_hand():
     start, first, second = ask(V, V), ask(2, V), ask(V, 0)
     by_hand = -(start[0, 2] * first[1, 0]).log() / 2 - (start[1, 0] * second[0, 2]).log() / 2
     close(exact.any_order(method, x)[0], by_hand)
+
+
+@torch.no_grad()
+def test_many_times_at_once_are_each_alone():
+    method, X = md4(), exact.states(V, L)
+    t, s = torch.tensor([PRIOR, 0.9, 0.4], dtype=D), torch.tensor([0.9, 0.4, CLEAN], dtype=D)
+    steps = exact.expected(method, X, t, s)
+    assert steps.shape == (3, V**L)
+    for i in range(3):
+        close(steps[i], exact.expected(method, X, t[i], s[i]))
+    close(exact.expected(method, X, t[1:], None)[1], exact.expected(method, X, 0.4, None))
+    times = torch.tensor([PRIOR, 0.9, 0.4, CLEAN], dtype=D)
+    close(exact.step_bound(method, X, times), steps.sum(0) + bound.prior(method.process, X, PRIOR).sum(-1))
+
+
+# ---------------------------------------------------------------------------------- expectations of draws
+@torch.no_grad()
+@pytest.mark.parametrize("mask", [True, False])
+def test_expectation_over_a_noisy_text_at_a_drawn_time(mask):
+    """A loss that is a table of (x_0, x_t) times a function of t, integrated by hand."""
+    P, X = (absorbing(V + 1, Linear(0.0)) if mask else uniform(V, Linear(0.0))), exact.states(V, L)
+    value = numbers(V**L, P.K**L)
+
+    def draw(batch, generator):
+        t = maths.stratified(len(batch), generator)
+        x_t = P.sample(batch.tokens, t[:, None], generator)
+        return t**2 * value[exact.index(batch.tokens, V), exact.index(x_t, P.K)]
+
+    t, w = exact.quadrature()
+    by_hand = torch.zeros(V**L, dtype=D)
+    for u, weight in zip(t, w):
+        q = P.matrix(CLEAN, u)[:V]
+        by_hand += weight * u**2 * (torch.kron(q, q) * value).sum(-1)
+    close(exact.expectation(draw, X), by_hand, rtol=1e-9, atol=1e-12)
+    steps = (torch.tensor([0.25, 0.75], dtype=D), torch.tensor([0.5, 0.5], dtype=D))
+    once = lambda u: u**2 * (torch.kron(*[P.matrix(CLEAN, u)[:V]] * 2) * value).sum(-1)  # noqa: E731
+    close(exact.expectation(draw, X, steps), (once(0.25) + once(0.75)) / 2)
+
+
+def test_expectation_over_orders_and_its_gradient():
+    """Uniforms (B, L) stand for an order. The gradient is the expectation of the gradient of the draw, with the chances fixed."""
+    w = torch.tensor([0.3, -0.2], dtype=D, requires_grad=True)
+
+    def draw(batch, generator):
+        first = maths.uniform(batch.tokens.shape, generator).argmin(-1)
+        coin = maths.bernoulli(w.sigmoid().expand(batch.tokens.shape), generator)
+        return w[first] * coin.sum(-1)
+
+    p = w.sigmoid().detach()
+    value = exact.expectation(draw, exact.states(V, L)[:2])
+    close(value, (w.mean() * p.sum()).detach().expand(2), check_dtype=False)
+    (g,) = torch.autograd.grad(value[0], [w])
+    close(g, torch.full_like(w, 0.5) * p.sum())
+
+
+def test_parts_integrate_what_jumps_between_them():
+    t, w = exact.parts(3)
+    assert ((t > 0) & (t < 1)).all()
+    close(w.sum(), torch.ones((), dtype=D))
+    count = 1 + (t * 3).long()
+    close((w * count).sum(), torch.full((), 2.0, dtype=D))
+    close((w * count * t**2).sum(), torch.tensor((1 + 2 * 7 + 3 * 19) / 81, dtype=D))
+
+
+@torch.no_grad()
+def test_laws_of_a_sampler_at_every_time():
+    method, sampler = md4(), Ancestral()
+    laws = exact.sample_laws(sampler, method, 4)
+    assert laws.shape == (5, (V + 1) ** L)
+    assert laws[0, -1] == 1.0  # all masks
+    close(laws[-1], exact.sample_law(sampler, method, 4))
+    close(laws[2], exact.sample_law(sampler, method, sampler.times(method, 4)[:3]))
+    close(laws.sum(-1), torch.ones(5, dtype=D))
