@@ -7,9 +7,12 @@ import torch
 
 from tessella import identities, maths, methods, verify
 from tessella.errors import InputError
+from tessella.method import Method
 from tessella.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
+from tessella.prediction import LeaveOneOut
 from tessella.samplers import SAMPLERS
 from tessella.verify import Report
+from worlds import CTMC, generator_matrix
 
 KEYS = [*identities.SHARED, *identities.OWN]
 
@@ -174,9 +177,10 @@ def test_the_table_has_80_columns():
 def test_the_matrix():
     pairings = {name: dict.fromkeys(SAMPLERS, 1.234e-3) for name in ("sedd uniform, geometric", "mdlm")}
     pairings["mdlm"]["euler"] = None
-    *_, header, first, second = Report((), 1.0, pairings).lines()
-    assert header.split() == list(SAMPLERS)
-    assert len(first) <= 110
+    *_, above, header, first, second = Report((), 1.0, pairings).lines()
+    assert above.split() == ["first_", "any_", "fixed_"]
+    assert header.split() == [name.split("_")[-1] for name in SAMPLERS]
+    assert len(first) <= 100
     assert second.split()[:3] == ["mdlm", "1.2e-03", "-"]
 
 
@@ -192,3 +196,34 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
     assert names("radd") == [""]  # four losses, one model
     assert names("mdlm") == ["", "time"]  # any_order refuses a network that is told the time
     assert names("d3pm") == ["", "uniform", "uniform, mean"]
+
+
+def test_an_own_process_without_a_schedule():
+    """A generator and nothing else: what needs a schedule is left out, the rest holds."""
+
+    class Own(Method):
+        name = "own"
+        predicts = "leave_one_out"
+
+        @dataclasses.dataclass(frozen=True)
+        class Config:
+            pass
+
+        def __init__(self, network, vocabulary, shape, config=None):
+            super().__init__(network, vocabulary, shape, config, CTMC(generator_matrix(vocabulary)), timed=True)
+
+        @classmethod
+        def states(cls, vocabulary, config):
+            return vocabulary
+
+        def network_time(self, t):
+            return t
+
+        def read(self, logits, x_t, t):
+            return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
+
+    report = verify.verify(Own)
+    assert report.failures == []
+    keys = {row.key for row in report.rows if row.method}
+    assert {"bound.limit", "bound.entropy", "bound.draws", "sampler.ancestral-choose"} <= keys
+    assert not keys & {"bound.log-snr", "sampler.ancestral"}  # it starts from its stationary law, not from that of x_1

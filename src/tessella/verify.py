@@ -62,7 +62,7 @@ class Report:
         fails = f", {failed} fails" if failed == 1 else f", {failed} fail" if failed else ""
         few = each if len(each) < 4 else []
         out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
-        out += [] if few else ["".join(each[i : i + 6]).strip() for i in range(0, len(each), 6)]
+        out += [] if few else ["".join(each[i : i + 7]).strip() for i in range(0, len(each), 7)]
         for row in self.failures:
             again = f"tessella verify {row.method} --only {row.key}".replace("  ", " ")
             out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
@@ -70,7 +70,8 @@ class Report:
             out += [f"    again        {again}"]
         if self.pairings:
             samplers = list(next(iter(self.pairings.values())))
-            table = [["", *samplers]]
+            heads = [name.rpartition("_") for name in samplers]  # of two lines, so that all fit in 100 columns
+            table = [["", *(a + b for a, b, _ in heads)], ["", *(c for _, _, c in heads)]]
             for name, errors in self.pairings.items():
                 table.append([name, *("-" if e is None else numbers.error(e) for e in errors.values())])
             out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]

@@ -270,7 +270,7 @@ def _entropy_gap(method: Method, jump: bool = True) -> float:
 def _(method: Method):
     if discrete(method):
         return
-    worst, moved = Largest(), end_at(method.process.schedule, 1e-5)
+    worst, moved = Largest(), end_at(method, 1e-5)
     worst.see(torch.tensor(_entropy_gap(method)), 0.0, "alpha(1) = 1e-5" if moved else "its own alpha(1)")
     yield worst.row(BOUND, "exact network: terms = H + KL(p_1 || prior)", QUADRATURE)
 
@@ -280,7 +280,7 @@ def _(method: Method):
 def _(method: Method):
     if discrete(method) or method.process.mask is None:
         return
-    gaps = [_entropy_gap(method) for a in (0.02, 0.01) if end_at(method.process.schedule, a)]
+    gaps = [_entropy_gap(method) for a in (0.02, 0.01) if end_at(method, a)]
     yield near(BOUND, "... its order in alpha_1, claims 2", math.log2(gaps[0] / gaps[1]), 2.0, 0.15)
 
 

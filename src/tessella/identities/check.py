@@ -15,7 +15,7 @@ from ..nn.table import Table
 from ..process import Process, absorbing, uniform
 from ..samplers import SAMPLERS
 from ..samplers.sampler import steps_of
-from ..schedule import CLEAN, PRIOR, Cosine, Geometric, Linear, LinearSigma, Polynomial, Schedule, Tabulated
+from ..schedule import CLEAN, PRIOR, Cosine, Geometric, Linear, LinearSigma, Polynomial, Tabulated
 
 V, L = 3, 2  # tokens and length of the enumerated space
 T = 256  # steps of a method whose time is discrete
@@ -170,12 +170,15 @@ def discrete(method: Method) -> bool:
 
 
 def one_alpha(method: Method) -> bool:
-    return method.process.schedule.alpha(0.5).shape[-1] == 1
+    """Whether its noise is a schedule with one alpha for all tokens."""
+    schedule = getattr(method.process, "schedule", None)
+    return schedule is not None and schedule.alpha(0.5).shape[-1] == 1
 
 
-def end_at(schedule: Schedule, alpha_1: float, alpha_0: float | None = None) -> bool:
-    """Move alpha(1), and alpha(0) if it is given; False for a schedule that cannot be moved."""
-    if isinstance(schedule, Tabulated):
+def end_at(method: Method, alpha_1: float, alpha_0: float | None = None) -> bool:
+    """Move alpha(1), and alpha(0) if it is given; False if there is no schedule that can be moved."""
+    schedule = getattr(method.process, "schedule", None)
+    if schedule is None or isinstance(schedule, Tabulated):
         return False
     schedule.alpha_1, schedule.top = alpha_1, schedule.top if alpha_0 is None else alpha_0
     if isinstance(schedule, (Geometric, LinearSigma)):
@@ -185,8 +188,8 @@ def end_at(schedule: Schedule, alpha_1: float, alpha_0: float | None = None) -> 
 
 def mild(method: Method) -> Method:
     """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
-    schedule = method.process.schedule
-    end_at(schedule, 0.3, 0.9)
+    end_at(method, 0.3, 0.9)
+    schedule = getattr(method.process, "schedule", None)
     if isinstance(schedule, Polynomial):
         schedule.begin = 0.2  # t^w is not smooth at 0
     with torch.no_grad():

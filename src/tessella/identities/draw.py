@@ -23,7 +23,7 @@ def _(method: Method):
     """Draws are enumerated: times by quadrature, tokens one by one."""
     value, gradient, x_0 = Largest(), Largest(), exact.states(V, L)[[1, 3, 8]]  # with each token at each position
     if method.process.mask is None:
-        end_at(method.process.schedule, 0.1)  # so that the first term is seen, which is of order alpha(1)^2
+        end_at(method, 0.1)  # so that the first term is seen, which is of order alpha(1)^2
     bound = total(method, x_0)
     ours = exact.expectation(method.bound, x_0, nodes(method))
     value.see(ours, bound, "x_0")

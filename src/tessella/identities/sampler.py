@@ -1,6 +1,7 @@
 """Samplers on a method: the law of what they draw, as a product of the transition matrices of their code."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -59,13 +60,19 @@ class _OneTime(exact.Denoiser):
 
 
 # ---------------------------------------------------------------------------------- what each sampler claims
-def _order(method: Method, sampler: Sampler, identity: str) -> Row:
+def _starts(method: Method) -> bool:
+    """Whether sampling starts from the law of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
+    process, _ = method.process, end_at(method, 1e-6)
+    p_1 = exact.marginal(process, exact.embed(process, data_law(), L), L, process.start)
+    return apart(p_1, process.prior[exact.states(process.K, L)].prod(-1)) < 1e-5
+
+
+def _order(method: Method, sampler: Sampler, identity: str) -> Iterator[Row]:
     """The order in 1/T at which the law of the samples approaches the data's; the claim is 1."""
-    end_at(
-        method.process.schedule, 1e-6
-    )  # uniform noise starts from the prior, which is the law at t = 1 up to alpha(1)
-    a, b = (distance(method, sampler, steps) for steps in (64, 128))
-    return near(SAMPLER, identity, math.log2(a / b), 1.0, 0.15, f"distance {a:.2e} at T = 64, {b:.2e} at T = 128")
+    if _starts(method):
+        a, b = (distance(method, sampler, steps) for steps in (64, 128))
+        where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
+        yield near(SAMPLER, identity, math.log2(a / b), 1.0, 0.15, where)
 
 
 def _converges(name: str) -> None:
@@ -73,7 +80,7 @@ def _converges(name: str) -> None:
     @torch.no_grad()
     def _(method: Method):
         if SAMPLERS[name].refuse(method) is None:
-            yield _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
+            yield from _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
 
 
 for _name, _sampler in SAMPLERS.items():
@@ -85,7 +92,7 @@ for _name, _sampler in SAMPLERS.items():
 @torch.no_grad()
 def _(method: Method):
     if not discrete(method):
-        yield _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
+        yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
 @own("sampler.ancestral-choose")
@@ -153,7 +160,8 @@ def _(method: Method):
 @own("sampler.infill")
 @torch.no_grad()
 def _(method: Method):
-    end_at(method.process.schedule, 1e-6)
+    if not _starts(method):
+        return
     worst, plain = Largest(), Ancestral()
     if method.process.mask is not None:
         for sampler in (plain, FirstHitting(), AnyOrder()):
@@ -163,6 +171,7 @@ def _(method: Method):
         return
     worst.see(torch.tensor(distance(method, plain, 16, GIVEN)), 0.0, "given [1, _]")
     yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
-    away = [distance(method, plain, steps, GIVEN, told=False) for steps in (16, 32, 64)]
-    where = "expected failure: distances at T = 16, 32, 64: " + ", ".join(f"{d:.4f}" for d in away)
-    yield above(SAMPLER, "infilling, told one time  stays wrong", min(away), 0.01, "≥ 0.01", where)
+    away = [distance(method, plain, steps, GIVEN, told=False) for steps in (64, 128, 256)]
+    where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
+    limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
+    yield above(SAMPLER, "infilling, told one time  wrong in the limit", limit, 0.03, "≥ 0.03", where)
