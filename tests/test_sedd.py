@@ -189,7 +189,7 @@ def test_scale_by_sigma_puts_a_network_at_zero_on_the_true_total():
 def test_wrong_choices_are_refused():
     for config, message in (
         (SEDD.Config("unifrm"), "unknown process 'unifrm'; did you mean 'uniform'?"),
-        (SEDD.Config(schedule="geometrc"), "unknown schedule 'geometrc'; did you mean 'geometric'?"),
+        (SEDD.Config(schedule="loglinar"), "unknown schedule 'loglinar'; did you mean 'loglinear'?"),
         (SEDD.Config("uniform", scale_by_sigma=True), "--scale-by-sigma needs --process absorbing"),
     ):
         with pytest.raises(InputError, match=message.replace("?", r"\?")) as error:
