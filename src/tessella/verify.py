@@ -71,7 +71,8 @@ class Report:
         if self.pairings:
             samplers = list(next(iter(self.pairings.values())))
             heads = [name.rpartition("_") for name in samplers]  # of two lines, so that all fit in 100 columns
-            table = [["", *(a + b for a, b, _ in heads)], ["", *(c for _, _, c in heads)]]
+            first, second = ["", *(a + b for a, b, _ in heads)], ["", *(c for _, _, c in heads)]
+            table = [first, second] if any(first) else [second]
             for name, errors in self.pairings.items():
                 table.append([name, *("-" if e is None else numbers.error(e) for e in errors.values())])
             out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]
