@@ -284,8 +284,8 @@ def test_mutual_information_of_uniform_noise_falls_evenly(K):
     [
         ({"process": "unif"}, "unknown process 'unif'; did you mean 'uniform'?"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
-        ({"prediction": "score"}, "unknown prediction 'score'; (all: tessella train d3pm --help)"),
-        ({"last": "video"}, "unknown last 'video'; (all: tessella train d3pm --help)"),
+        ({"prediction": "score"}, "unknown prediction 'score'; all of them: tessella train d3pm --help"),
+        ({"last": "video"}, "unknown last 'video'; all of them: tessella train d3pm --help"),
         ({"steps": 0}, "--steps is 0; it must be 1 or more"),
         ({"auxiliary": -0.5}, "--auxiliary is -0.5; it must be 0 or more"),
     ],

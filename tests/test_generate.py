@@ -156,7 +156,7 @@ def test_length():
         ),
         ({"sampler": Ancestral(), "grid": "cosine"}, "--grid goes with a sampler's name; this one is made already"),
         ({"top_p": 1.5}, "--top-p is 1.5; it must be above 0 and at most 1"),
-        ({"sampler": "metropolis"}, "unknown sampler 'metropolis'; (all: tessella list samplers)"),
+        ({"sampler": "metropolis"}, "unknown sampler 'metropolis'; all of them: tessella list samplers"),
     ],
 )
 def test_wrong_input(how, message):

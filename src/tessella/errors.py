@@ -21,5 +21,5 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
     "unknown method 'mdml'; did you mean 'mdlm'? (all: tessella list methods)"
     """
     near = nearest(name, names)
-    hint = f"did you mean '{near}'? " if near else ""
-    return InputError(f"unknown {kind} '{name}'; {hint}(all: {see})")
+    hint = f"did you mean '{near}'? (all: {see})" if near else f"all of them: {see}"
+    return InputError(f"unknown {kind} '{name}'; {hint}")

@@ -110,6 +110,7 @@ class D3PM(Method):
             return logits
         is_mean = ((t * self.steps).round() == 1) | (self.predicts == "mean")
         alpha = self.process.schedule.alpha(t)[..., 0]
+        is_mean &= alpha < 1  # a given token has no noise, and no others to be told apart from
         own = torch.where(is_mean, torch.log1p(self.process.K * alpha / (1 - alpha)), 0.0).to(logits)
         return logits.scatter_add(-1, x_t[..., None], -own[..., None])
 

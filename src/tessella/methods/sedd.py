@@ -90,7 +90,7 @@ class SEDD(Method):
             odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
             odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
             logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
-        return Score(self.process, logits.exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
