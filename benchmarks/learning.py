@@ -3,10 +3,10 @@
     python benchmarks/learning.py law [METHOD ...]       a minute a method
     python benchmarks/learning.py sudoku [METHOD ...]    some minutes a method
 
-A method may carry choices: sedd:process=uniform. On 3^4 the trained network's bound is computed by enumeration and quadrature, and
-held against the exact denoiser's own bound (the same T, the same prediction); samples are held against the law by total
-variation, whose expectation for n exact samples is the floor. On Sudoku what counts is the share of valid grids. Exits
-with 1 if a claim does not hold.
+A method may carry choices: sedd:process=uniform. On 3^4 the trained network's bound is computed by enumeration and quadrature,
+and held against the exact denoiser's own bound (the same T, the same prediction); samples are held against the law by total
+variation, whose expectation for n exact samples is the floor. On Sudoku what counts is the share of valid grids, and what
+uniform noise reaches is only reported. Exits with 1 if a claim does not hold.
 """
 
 import argparse
@@ -94,7 +94,9 @@ def train(method: Method, draw: Any, steps: int, rate: float, seed: int = 0) -> 
 def samples(method: Method, sampler: str, steps: int, count: int, batch: int = 500, seed: int = 1) -> Tensor:
     generator, out = torch.Generator().manual_seed(seed), []
     for first in range(0, count, batch):
-        *_, last = run(SAMPLERS[sampler](), method, (min(batch, count - first), method.shape[0]), steps, generator=generator)
+        *_, last = run(
+            SAMPLERS[sampler](), method, (min(batch, count - first), method.shape[0]), steps, generator=generator
+        )
         out.append(last.x)
     return torch.cat(out)
 

@@ -155,8 +155,8 @@ def test_the_reason_of_a_dash():
 def test_names_that_are_not_there():
     with pytest.raises(InputError, match="unknown sampler 'eulr'; did you mean 'euler'"):
         verify.verify("mdlm", sampler="eulr")
-    with pytest.raises(InputError, match=r"unknown check 'bound.limt'; did you mean 'bound.limit'"):
-        verify.verify("mdlm", only="bound.limt")
+    with pytest.raises(InputError, match=r"unknown check 'bound.limmit'; did you mean 'bound.limit'"):
+        verify.verify("mdlm", only="bound.limmit")
 
 
 # ---------------------------------------------------------------------------------- the table
