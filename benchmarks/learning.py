@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from tessella import Net, exact, maths
 from tessella.method import Batch, Method
 from tessella.methods import METHODS, build, find
-from tessella.nn.transformer import TimeEmbedding
 from tessella.samplers import SAMPLERS, run
 
 ALL = {
@@ -33,38 +32,29 @@ ALL = {
 }  # fmt: skip
 
 
-class Flat(nn.Module):
-    """A multilayer perceptron on all positions at once: for short sequences whose places mean something, as in a grid."""
+class Placed(nn.Module):
+    """An embedding of tokens that knows its place too: in a grid it matters where a cell is, not only how far from others."""
 
-    def __init__(self, states: int, length: int, timed: bool, width: int = 512, layers: int = 3):
+    def __init__(self, states: int, net: Net):
         super().__init__()
-        self.length, self.time = length, TimeEmbedding(width) if timed else None
-        self.embedding, self.into = nn.Embedding(states, 16), nn.Linear(16 * length, width)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
-            for _ in range(layers)
-        )
-        self.norm, self.out, self.head = nn.LayerNorm(width), nn.Linear(width, 32 * length), nn.Linear(32, states)
+        self.token = nn.Embedding(states, net.hidden)
+        self.place = nn.Parameter(torch.randn(net.length, net.hidden))
 
-    def features(self, x, time=None, **kwargs):
-        h = self.into(self.embedding(x).flatten(1))
-        c = 0.0 if self.time is None or time is None else self.time(time)
-        for block in self.blocks:
-            h = h + block(h + c)
-        return self.out(self.norm(h)).reshape(*x.shape, 32)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.token(x) + self.place
 
 
-def made(name: str, vocabulary: int, net: Net | int) -> Method:
-    """A method from its name and choices, with a fresh network: a transformer, or `Flat` for a length."""
+def made(name: str, vocabulary: int, net: Net, placed: bool = False) -> Method:
+    """A method from its name and choices, with a fresh transformer."""
     name, _, choices = name.partition(":")
     cls = find(name)
     kinds = {f: type(getattr(cls.Config(), f)) for f in cls.Config.__dataclass_fields__}
     given = dict(pair.split("=") for pair in choices.split(",") if pair)
     config = cls.Config(**{k: kinds[k](v) for k, v in given.items()})
-    if isinstance(net, int):
-        flat = Flat(cls.states(vocabulary, config), net, cls.timed(config))
-        return build(cls, vocabulary, flat, config, length=net)
-    return build(cls, vocabulary, net, config)
+    method = build(cls, vocabulary, net, config)
+    if placed:
+        method.network.embedding = Placed(cls.states(vocabulary, config), net)
+    return method
 
 
 def train(method: Method, draw: Any, steps: int, rate: float, seed: int = 0) -> float:
@@ -158,10 +148,11 @@ def grids() -> Tensor:
     return torch.tensor(found)
 
 
-def sudoku(name: str, steps: int = 6000, count: int = 1000) -> Learnt:
+def sudoku(name: str, steps: int = 4000, count: int = 400) -> Learnt:
     solved = grids()
     torch.manual_seed(0)
-    method = made(name.replace("steps=64", "steps=512"), 4, 16)
+    net = Net(layers=3, hidden=64, heads=4, length=16, condition=64)
+    method = made(name.replace("steps=64", "steps=512"), 4, net, placed=True)
     seconds = train(method, lambda g: solved[maths.categorical(torch.ones(128, 288), g)], steps, 2e-3)
     valid = {tuple(g) for g in solved.tolist()}
     how = {"ancestral": 512}
