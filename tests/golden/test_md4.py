@@ -38,7 +38,7 @@ EXCLUDED = {
     "and MD4's unit (1000 t) is what its network is told",
 }
 ENDS = "its first and last step stop at alpha = eps and 1 - eps; ours are the jumps from PRIOR and to CLEAN"
-TERMS = "its reconstruction is what a uniform guess would cost and its latent term is 0; ours are the model's own; the diffusion terms agree"
+TERMS = "its reconstruction is the cost of a uniform guess and its latent term is 0; ours are the model's own; diffusion agrees"
 DIFFERS = {
     **dict.fromkeys((case for case in LOSS if ".T" in case), ENDS),
     **dict.fromkeys((case for case in LOSS if ".cont" in case), TERMS),
