@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
+import torch
+
 from . import identities, methods
 from ._module import callable_module
 from .errors import InputError, unknown
@@ -147,6 +149,21 @@ def verify(
     keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
     if not keys and sampler is None:
         raise unknown("check", str(only), [*SHARED, *OWN], "tessella verify --json -")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are tiny: a second thread only waits, on busy cores for minutes
+    try:
+        return _verify(classes, keys, only, sampler, progress)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _verify(
+    classes: list[type[Method]],
+    keys: list[str],
+    only: str | None,
+    sampler: str | None,
+    progress: Callable[[str], None] | None,
+) -> Report:
     started, rows = perf_counter(), []
     for key in keys:
         for cls in classes if key in OWN else [None]:
