@@ -116,15 +116,16 @@ def expected_bound(method: Method, x_0: Tensor, law: Tensor) -> float:
     return float((law * each).sum()) / x_0.shape[1]
 
 
-def law(name: str, steps: int = 3000, count: int = 20_000) -> Learnt:
+def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
     target, x_0 = random_law(), exact.states(3, 4)
     torch.manual_seed(0)
     method = made(name, 3, Net(layers=2, hidden=64, heads=4, length=4, conv=3, condition=64))
+    steps = steps or (3000 if method.process.mask is not None else 6000)  # uniform noise is slower to learn
     seconds = train(method, lambda g: x_0[maths.categorical(target.expand(256, -1), g)], steps, 3e-3)
     denoiser = exact.Denoiser(method.process, target, 4, method.predicts)
     denoiser.steps, denoiser.config = method.steps, method.config
     best, reached = expected_bound(denoiser, x_0, target), expected_bound(method, x_0, target)
-    drawn = samples(method, "ancestral", 64 if method.steps else 128, count, batch=2000)
+    drawn = samples(method, "ancestral", 64 if method.steps else 256, count, batch=2000)
     share = torch.bincount(exact.index(drawn, 3), minlength=81) / count
     floor = float((2 * target * (1 - target) / (math.pi * count)).sqrt().sum()) / 2
     variation = float((share - target).abs().sum()) / 2
