@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tessella.evaluate import Result
+from tessella.result import Result
 
 
 def main(paths: list[str]) -> int:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tessella import Net, demo
-from tessella.evaluate import difference, summarize
+from tessella.result import difference, summarize
 from tessella.signals import Stopped
 from tessella.terminal import Terminal, cells
 

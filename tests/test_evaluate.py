@@ -9,12 +9,13 @@ import torch
 
 import tessella
 from tessella import evaluate as ev
-from tessella.evaluate import Result, difference, evaluate_rows, student, summarize
+from tessella.evaluate import evaluate_rows
 from tessella.exact import states
 from tessella.maths import stratified
 from tessella.method import Batch
 from tessella.methods import build
 from tessella.nn.table import Table
+from tessella.result import Result, difference, student, summarize
 
 
 class Rows:

@@ -19,11 +19,11 @@ from tessella import report
 from tessella.data import Corpus, Rows
 from tessella.data.tokenizer import Bytes, Characters
 from tessella.errors import InputError
-from tessella.evaluate import Result
 from tessella.generate import Frame, watch
 from tessella.method import Batch
 from tessella.methods import D3PM, MDLM
 from tessella.report import figures, page
+from tessella.result import Result
 from tessella.samplers import Ancestral, run
 from tessella.schedule import Cosine, Linear, Tabulated
 

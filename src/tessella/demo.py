@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # torch comes after the first line is on the screen
 
     from .config import Train
     from .data import Rows
-    from .evaluate import Result
     from .nn import Net
+    from .result import Result
 
 STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
@@ -128,8 +128,8 @@ class _Demo:
         """2: the n-gram models, and what each gives the test rows."""
         import torch
 
-        from .evaluate import summarize
         from .ngram import NGrams
+        from .result import summarize
 
         since = time.perf_counter()
         train, validation, test = (array(self.corpus.split(name)) for name in ("train", "validation", "test"))
@@ -163,7 +163,8 @@ class _Demo:
     def compare(self) -> "Result":
         """4: everything on the same test rows; MDLM minus its rival, paired."""
         from .checkpoint import load
-        from .evaluate import difference, evaluate
+        from .evaluate import evaluate
+        from .result import difference
 
         since = time.perf_counter()
         self.model = load(self.folder)

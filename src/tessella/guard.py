@@ -17,11 +17,12 @@ from .config import Config
 from .data import Corpus
 from .ema import EMA
 from .errors import InputError
-from .evaluate import Result, evaluate_rows
+from .evaluate import evaluate_rows
 from .generate import collect, watch
 from .journal import Journal, log, write_samples
 from .method import Method
 from .plan import precision, rate
+from .result import Result
 from .samplers.sampler import admissible
 from .signals import Interrupted, Quit, Signals
 from .terminal import counted

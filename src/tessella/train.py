@@ -23,11 +23,11 @@ from ._module import callable_module
 from .config import Config, Train, from_json, to_json
 from .data import Data, prepare
 from .errors import InputError
-from .evaluate import Result
 from .generate import mix
 from .method import Method
 from .methods import build, find
 from .nn.transformer import Net
+from .result import Result
 from .signals import Quit, Signals, Stopped
 from .terminal import count, counted, duration, path, rate, scaled, size
 

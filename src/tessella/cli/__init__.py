@@ -119,9 +119,10 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)
-    from . import commands, training
+    from . import commands, drawing, training
 
-    run = training.train if first == "train" else getattr(commands, "list_" if first == "list" else first)
+    place = {"train": training, "sample": drawing, "infill": drawing}.get(first, commands)
+    run = getattr(place, "list_" if first == "list" else first)
     return run(rest, terminal, time.monotonic())
 
 

@@ -2,7 +2,8 @@
 
 import textwrap
 
-from ..evaluate import PROTOCOL, Result
+from ..evaluate import PROTOCOL
+from ..result import Result
 from ..terminal import columns, count, counted, parameters, percent, pm
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from ..evaluate import Result
+from ..result import Result
 from ..samplers.sampler import admissible
 from ..terminal import count as counted
 from ..terminal import duration, escape, parameters
