@@ -8,7 +8,7 @@ import torch
 from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, generators, md4, mdlm
 
 from tessella import exact, samplers
-from tessella.cli.commands import Options
+from tessella.cli.drawing import Options
 from tessella.errors import InputError
 from tessella.methods import MDLM
 from tessella.samplers import (
