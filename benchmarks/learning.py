@@ -125,7 +125,7 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
     denoiser = exact.Denoiser(method.process, target, 4, method.predicts)
     denoiser.steps, denoiser.config = method.steps, method.config
     best, reached = expected_bound(denoiser, x_0, target), expected_bound(method, x_0, target)
-    drawn = samples(method, "ancestral", 64 if method.steps else 256, count, batch=2000)
+    drawn = samples(method, "ancestral", 64 if method.steps else 128, count, batch=2000)
     share = torch.bincount(exact.index(drawn, 3), minlength=81) / count
     floor = float((2 * target * (1 - target) / (math.pi * count)).sqrt().sum()) / 2
     variation = float((share - target).abs().sum()) / 2
