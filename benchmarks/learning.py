@@ -149,7 +149,7 @@ def grids() -> Tensor:
     return torch.tensor(found)
 
 
-def sudoku(name: str, steps: int = 4000, count: int = 400) -> Learnt:
+def sudoku(name: str, steps: int = 8000, count: int = 400) -> Learnt:
     solved = grids()
     torch.manual_seed(0)
     net = Net(layers=3, hidden=64, heads=4, length=16, condition=64)
