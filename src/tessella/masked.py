@@ -55,9 +55,8 @@ def first_jump(method: Method, batch: Batch) -> Tensor:
         return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
     h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
     logits = without_mask(method, method._logits(h))  # one row serves all: (L, K)
-    given = logits[
-        torch.arange(x.shape[1], device=x.device), x
-    ]  # not of logits expanded: its gradient would be (B, L, K)
+    place = torch.arange(x.shape[1], device=x.device)
+    given = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
     return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
 
 
