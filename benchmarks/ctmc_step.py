@@ -9,7 +9,6 @@ network call, at x~. The network is a table and a linear head: what differs is t
 """
 
 import json
-import statistics
 from functools import partial
 from typing import Any
 
@@ -19,9 +18,9 @@ from torch import Tensor, nn
 
 import measure
 from tessella import maths, rates
+from tessella.chains import CTMC
 from tessella.method import Batch
 from tessella.methods import TauLDR
-from tessella.process import CTMC
 from tessella.schedule import Exponential, LinearSigma
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8), "K = 256, L = 784, B = 32": (256, 784, 32)}
@@ -103,9 +102,6 @@ def step(way: str, method: TauLDR, published: Published, x_0: Tensor) -> float:
     return float(loss.detach())
 
 
-WAYS = ("published", "tessella")
-
-
 def main() -> None:
     parser = measure.options(__doc__.splitlines()[0], rounds=5)
     parser.add_argument("--process", choices=CONFIGS, default="gaussian")
@@ -117,35 +113,20 @@ def main() -> None:
         states, length, batch = {**SIZES, **SMALL}[size]
         method, memory = make(name, states, length), measure.Memory()
         published, x_0 = Published(method), data(states, batch, length)
-        step(way, method, published, x_0[:1, :4])
-        before = memory.mark()
-        for _ in range(2):
-            step(way, method, published, x_0)
-        print(json.dumps({"step": memory.largest() - before}))
+        measure.peak_of_steps(
+            memory, partial(step, way, method, published, x_0[:1, :4]), partial(step, way, method, published, x_0)
+        )
         return
     name, rows, out = options.process, [], {"machine": measure.machine(), "process": options.process, "sizes": {}}
     for size, (states, length, batch) in (SMALL if options.small else SIZES).items():
         method, x_0 = make(name, states, length), data(states, batch, length)
         published = Published(method)
-        losses = {way: step(way, method, published, x_0) for way in WAYS}
-        variants = {way: partial(step, way, method, published, x_0) for way in WAYS}
-        seconds = measure.alternate(variants, options.rounds, 1, options.clock)
-        memory = {way: measure.peak(__file__, f"{size}/{way}/{name}", options.threads)["step"] for way in WAYS}
-        faster = measure.compare(seconds, "published", "tessella")
-        out["sizes"][size] = {"loss": losses, "seconds": seconds, "faster": faster, "MiB": memory}
-        rows.append(
-            (
-                size,
-                *(f"{statistics.median(seconds[way]):.3f} s" for way in WAYS),
-                f"{faster['times']:.2f}x",
-                f"{faster['low']:.2f}-{faster['high']:.2f}",
-                *(f"{memory[way]:,.0f} MiB" for way in WAYS),
-                f"{memory['tessella'] / memory['published']:.2f}",
-                *(f"{losses[way]:.4f}" for way in WAYS),
-            )
+        peak = lambda way, size=size: measure.peak(__file__, f"{size}/{way}/{name}", options.threads)["step"]  # noqa: E731
+        row, out["sizes"][size] = measure.beside(
+            size, partial(step, method=method, published=published, x_0=x_0), peak, options
         )
-    head = ("loss and backward", "published", "tessella", "faster", "quartiles", "published", "tessella", "memory")
-    measure.show(rows, (*head, "published", "tessella"))
+        rows.append(row)
+    measure.show(rows, measure.BESIDE)
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")
 

@@ -17,9 +17,10 @@ import torch
 from matplotlib.figure import Figure
 
 from tessella import exact, rates
+from tessella.chains import CTMC
 from tessella.identities.check import numbers
 from tessella.prediction import kernel, reverse_rate
-from tessella.process import CTMC, Process, uniform
+from tessella.process import Process, uniform
 from tessella.report.figures import COLOURS
 from tessella.samplers.ancestral import spaced
 from tessella.samplers.euler import stepped

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -102,3 +104,35 @@ def show(rows: list[tuple], head: tuple) -> None:
     for row in table:
         cells = [str(c).ljust(w) if i == 0 else str(c).rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
         print("  ".join(cells))
+
+
+WAYS = ("published", "tessella")
+
+
+def peak_of_steps(memory: Memory, first: Callable[[], object], step: Callable[[], object]) -> None:
+    """Print what two steps take beside what is there after a small `first` one, which makes the gradients of the weights."""
+    first()
+    before = memory.mark()
+    for _ in range(2):
+        step()
+    print(json.dumps({"step": memory.largest() - before}))
+
+
+def beside(size: str, step: Callable[[str], float], peak: Callable[[str], float], options: Any) -> tuple[tuple, dict]:
+    """Both ways of a step (which gives its loss) at one size, in turn: a row under `BESIDE`, and what the JSON file says."""
+    losses = {way: step(way) for way in WAYS}
+    seconds = alternate({way: partial(step, way) for way in WAYS}, options.rounds, 1, options.clock)
+    memory, faster = {way: peak(way) for way in WAYS}, compare(seconds, *WAYS)
+    row = (
+        size,
+        *(f"{statistics.median(seconds[way]):.3f} s" for way in WAYS),
+        f"{faster['times']:.2f}x",
+        f"{faster['low']:.2f}-{faster['high']:.2f}",
+        *(f"{memory[way]:,.0f} MiB" for way in WAYS),
+        f"{memory['tessella'] / memory['published']:.2f}",
+        *(f"{losses[way]:.4f}" for way in WAYS),
+    )
+    return row, {"loss": losses, "seconds": seconds, "faster": faster, "MiB": memory}
+
+
+BESIDE = ("loss and backward", *WAYS, "faster", "quartiles", *WAYS, "memory", *WAYS)

@@ -10,7 +10,6 @@ what differs is the loss.
 """
 
 import json
-import statistics
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -88,9 +87,6 @@ def step(way: str, name: str, method: Method, x_0: Tensor) -> float:
     return float(loss.detach())
 
 
-WAYS = ("published", "tessella")
-
-
 def main() -> None:
     parser = measure.options(__doc__.splitlines()[0], rounds=5)
     parser.add_argument("--method", choices=PUBLISHED, default="sedd")
@@ -101,36 +97,18 @@ def main() -> None:
         states, batch = SIZES[size]
         method, memory = make(name, states), measure.Memory()
         x_0 = torch.randint(states, (batch, NET.length), generator=torch.Generator().manual_seed(0))
-        step(way, name, method, x_0[:1, :4])  # the gradients of the weights are there now
-        before = memory.mark()
-        for _ in range(2):
-            step(way, name, method, x_0)
-        print(json.dumps({"step": memory.largest() - before}))
+        measure.peak_of_steps(
+            memory, partial(step, way, name, method, x_0[:1, :4]), partial(step, way, name, method, x_0)
+        )
         return
     name, rows, out = options.method, [], {"machine": measure.machine(), "method": options.method, "sizes": {}}
     for size, (states, batch) in SIZES.items():
         method = make(name, states)
         x_0 = torch.randint(states, (batch, NET.length), generator=torch.Generator().manual_seed(0))
-        losses = {way: step(way, name, method, x_0) for way in WAYS}
-        variants = {way: partial(step, way, name, method, x_0) for way in WAYS}
-        seconds = measure.alternate(variants, options.rounds, 1, options.clock)
-        method.zero_grad()
-        memory = {way: measure.peak(__file__, f"{size}/{way}/{name}", options.threads)["step"] for way in WAYS}
-        faster = measure.compare(seconds, "published", "tessella")
-        out["sizes"][size] = {"loss": losses, "seconds": seconds, "faster": faster, "MiB": memory}
-        rows.append(
-            (
-                size,
-                *(f"{statistics.median(seconds[way]):.3f} s" for way in WAYS),
-                f"{faster['times']:.2f}x",
-                f"{faster['low']:.2f}-{faster['high']:.2f}",
-                *(f"{memory[way]:,.0f} MiB" for way in WAYS),
-                f"{memory['tessella'] / memory['published']:.2f}",
-                *(f"{losses[way]:.4f}" for way in WAYS),
-            )
-        )
-    head = ("loss and backward", "published", "tessella", "faster", "quartiles", "published", "tessella", "memory")
-    measure.show(rows, (*head, "published", "tessella"))
+        peak = lambda way, size=size: measure.peak(__file__, f"{size}/{way}/{name}", options.threads)["step"]  # noqa: E731
+        row, out["sizes"][size] = measure.beside(size, partial(step, name=name, method=method, x_0=x_0), peak, options)
+        rows.append(row)
+    measure.show(rows, measure.BESIDE)
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")
 

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
-from tessella import bound, exact, maths, methods
-from tessella import schedule as schedules
+from tessella import bound, exact, maths, methods, transitions
+from tessella.chains import CTMC, Chain
 from tessella.errors import InputError
 from tessella.method import Batch
 from tessella.methods import D3PM
 from tessella.nn import Net
 from tessella.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
-from tessella.process import CTMC, Chain, Mixture
+from tessella.process import Mixture
 from tessella.samplers import Ancestral
 from tessella.schedule import CLEAN, PRIOR
 from worlds import L, V, data_law, five_sigma, numbers, table
@@ -267,21 +267,21 @@ def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
 def test_schedules_of_the_paper():
     for T in (1, 2, 10, 1000):
         i = torch.arange(T + 1, dtype=D)
-        alpha = schedules.table("mutual-information", T, 7, True)
+        alpha = transitions.table("mutual-information", T, 7, True)
         close(1 - alpha[1:] / alpha[:-1], 1 / (T - i[1:] + 1), rtol=1e-9, atol=1e-12)  # beta_i = 1/(T - i + 1)
-        alpha = schedules.table("cosine", T, 7, True)
+        alpha = transitions.table("cosine", T, 7, True)
         f = torch.cos((i / T + 0.008) / 1.008 * math.pi / 2)
         close(alpha[:-1], (f / f[0])[:-1])
         assert float(alpha[-1] / alpha[-2]) == pytest.approx(1e-3)  # beta_T would be 1; 0.999
-    alpha = schedules.table("linear", 1000, 7, True)
+    alpha = transitions.table("linear", 1000, 7, True)
     close(1 - alpha[1:] / alpha[:-1], torch.linspace(1e-4, 0.02, 1000, dtype=D), rtol=1e-9, atol=1e-12)
-    assert all(math.exp(-11) < schedules.table("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000))
+    assert all(math.exp(-11) < transitions.table("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000))
 
 
 @pytest.mark.parametrize("K", [2, 27, 50_257])
 def test_mutual_information_of_uniform_noise_falls_evenly(K):
     T = 20
-    alpha = schedules.table("mutual-information", T, K, False)
+    alpha = transitions.table("mutual-information", T, K, False)
     process = D3PM(None, K, (1,), D3PM.Config("uniform", steps=T)).process
     close(process.schedule.table, alpha)  # pyright: ignore
     information = process.divergence(torch.zeros(T + 1, dtype=torch.long), torch.arange(T + 1, dtype=D) / T)

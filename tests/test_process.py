@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessella import exact, process
+from tessella import chains, exact
+from tessella.chains import CTMC as CTMC_
 from tessella.errors import InputError
 from tessella.prediction import reverse_rate
-from tessella.process import CTMC as CTMC_
 from tessella.process import Mixture, Process, absorbing, uniform
 from tessella.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 from worlds import CTMC, L, V, all_processes, ctmcs, data_law, generator_matrix, mixtures, numbers, per_token, processes
@@ -202,10 +202,10 @@ def test_the_chain_is_its_matrices():
         (lambda: CTMC_(at(-1.0, 1.5, 1.0, -1.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "rows of R must sum to 0; row 0"),
         (lambda: CTMC_(at(1.0, -1.0, 1.0, -1.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "from state 0 to 1 is -1; rates"),
         (lambda: CTMC_(at(-1.0, 1.0, 2.0, -2.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "prior is not stationary"),
-        (lambda: process.Chain(at(0.5, 0.4, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "row 0 of Q_1 sums to 0.9"),
-        (lambda: process.Chain(at(1.5, -0.5, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "Q_1 has an entry -0.5"),
-        (lambda: process.Chain(torch.ones(1, 2, 3, dtype=D), at(0.5, 0.5)), "must be square"),
-        (lambda: process.afford(50_000), "a matrix of 50,000 x 50,000 would take 19 GiB; use uniform or absorbing"),
+        (lambda: chains.Chain(at(0.5, 0.4, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "row 0 of Q_1 sums to 0.9"),
+        (lambda: chains.Chain(at(1.5, -0.5, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "Q_1 has an entry -0.5"),
+        (lambda: chains.Chain(torch.ones(1, 2, 3, dtype=D), at(0.5, 0.5)), "must be square"),
+        (lambda: chains.afford(50_000), "a matrix of 50,000 x 50,000 would take 19 GiB; use uniform or absorbing"),
     ],
 )  # fmt: skip
 def test_matrices_that_are_no_process(make, says):

@@ -9,11 +9,13 @@ import torch
 
 from tessella import maths
 from tessella import transitions as tr
+from tessella.chains import Chain, afford
 from tessella.errors import InputError
-from tessella.process import Chain, Mixture, afford
+from tessella.process import Mixture
 from tessella.process import absorbing as absorbing_noise
 from tessella.process import uniform as uniform_noise
-from tessella.schedule import CLEAN, PRIOR, Tabulated, table
+from tessella.schedule import CLEAN, PRIOR, Tabulated
+from tessella.transitions import table
 from worlds import numbers
 
 D = torch.float64

@@ -12,7 +12,7 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from tessella import process
+from tessella import chains
 from tessella.nn import Table
 from tessella.process import Mixture, Process, absorbing, uniform
 from tessella.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
@@ -111,7 +111,7 @@ def mixtures() -> dict[str, Mixture]:
     }
 
 
-def ctmcs() -> dict[str, process.CTMC]:
+def ctmcs() -> dict[str, chains.CTMC]:
     """The library's own, by matrices: detailed balance, none, and one that only ever moves to a neighbour."""
     one_way = CTMC(generator_matrix(V))
     prior = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
@@ -119,9 +119,9 @@ def ctmcs() -> dict[str, process.CTMC]:
     steps = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
     balanced, neighbours = (R - torch.diag(R.sum(-1)) for R in (flow / prior[:, None], steps))
     return {
-        "CTMC, balanced": process.CTMC(balanced, prior, LinearSigma(0.0, 2.0)),
-        "CTMC, one-way": process.CTMC(one_way.R, one_way.prior, LinearSigma(0.0, 3.0)),
-        "CTMC, neighbours": process.CTMC(neighbours, torch.ones(V).double() / V, Exponential(0.02, 100.0)),
+        "CTMC, balanced": chains.CTMC(balanced, prior, LinearSigma(0.0, 2.0)),
+        "CTMC, one-way": chains.CTMC(one_way.R, one_way.prior, LinearSigma(0.0, 3.0)),
+        "CTMC, neighbours": chains.CTMC(neighbours, torch.ones(V).double() / V, Exponential(0.02, 100.0)),
     }
 
 
@@ -131,7 +131,7 @@ def processes() -> dict[str, Process]:
 
 
 def all_processes() -> dict[str, Process]:
-    own = process.Chain(
+    own = chains.Chain(
         chain().table.diagonal(1).movedim(-1, 0)[:10], torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
     )
     return {**processes(), "chain": chain(), "Chain": own}

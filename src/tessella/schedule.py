@@ -15,8 +15,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from . import maths
-
 CLEAN = -math.inf
 PRIOR = math.inf
 
@@ -392,34 +390,6 @@ class Tabulated(Schedule):
 
     def extra_repr(self) -> str:
         return f"T={self.T}"
-
-
-TABLES = ("linear", "cosine", "mutual-information")
-
-
-def table(name: str, T: int, K: int, absorbing: bool) -> Tensor:
-    """alpha_i, i = 0..T, of D3PM's noise schedules for K states (arXiv 2107.03006, section 3.1): (T + 1,) float64."""
-    left = 1 - torch.arange(T + 1, dtype=torch.float64) / T
-    if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
-        return left if absorbing else _informed(left, K)
-    if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
-        beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=torch.float64)
-    else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
-        f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)
-        beta = (1 - f[1:] / f[:-1]).clamp_max(0.999)
-    return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
-
-
-def _informed(left: Tensor, K: int) -> Tensor:
-    """alpha of uniform noise at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on K states, by bisection."""
-    low, high = torch.zeros_like(left), torch.ones_like(left)
-    prior = torch.tensor([1 / K, 1 - 1 / K], dtype=left.dtype)
-    for _ in range(60):
-        alpha = (low + high) / 2
-        here = alpha + (1 - alpha) / K  # q(x_t = x_0 | x_0); the other states share the rest
-        more = maths.kl(torch.stack([here, 1 - here], -1), prior) > left * math.log(K)
-        low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
-    return torch.where(left % 1 == 0, left, low)
 
 
 SCHEDULES: dict[str, type[Schedule]] = {

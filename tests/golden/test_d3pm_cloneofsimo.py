@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from tessella.method import Batch
 from tessella.prediction import kernel, truth
 from tessella.process import uniform
-from tessella.schedule import CLEAN, Tabulated, table
+from tessella.schedule import CLEAN, Tabulated
+from tessella.transitions import table
 
 from .d3pm import D, d3pm
 from .recorded import Recorded

@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from tessella import transitions
+from tessella.chains import Chain
 from tessella.method import Batch
 from tessella.methods.d3pm import logistic
 from tessella.prediction import kernel
-from tessella.process import Chain, Mixture, Process, uniform
+from tessella.process import Mixture, Process, uniform
 from tessella.schedule import CLEAN
 
 from .d3pm import D, d3pm, product

@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 
 from tessella import transitions
+from tessella.chains import Chain
 from tessella.method import Batch
 from tessella.prediction import kernel, truth
-from tessella.process import Chain, Process, absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Tabulated, table
+from tessella.process import Process, absorbing, uniform
+from tessella.schedule import CLEAN, PRIOR, Tabulated
+from tessella.transitions import table
 
 from .d3pm import D, d3pm, product
 from .recorded import Recorded

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from tessella import maths, rates
+from tessella.chains import CTMC
 from tessella.method import Batch
 from tessella.methods import tauldr
 from tessella.methods.tauldr import TauLDR
 from tessella.prediction import posterior, reverse_rate
-from tessella.process import CTMC
 from tessella.samplers.tau_leaping import corrector_rate, landing
 from tessella.schedule import CLEAN, LinearSigma
 

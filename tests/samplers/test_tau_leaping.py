@@ -8,9 +8,10 @@ import torch
 from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
 
 from tessella import exact, maths, rates
+from tessella.chains import CTMC
 from tessella.errors import InputError
 from tessella.prediction import kernel, reverse_rate
-from tessella.process import CTMC, absorbing, uniform
+from tessella.process import absorbing, uniform
 from tessella.samplers import Ancestral, State, TauLeaping, run
 from tessella.samplers.tau_leaping import corrector_rate, landing, leap_law, single_law
 from tessella.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma, Polynomial

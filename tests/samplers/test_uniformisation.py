@@ -5,9 +5,10 @@ import torch
 from pairs import close, denoiser, generators, genmd4, md4, sedd
 
 from tessella import exact, rates
+from tessella.chains import CTMC
 from tessella.errors import InputError
 from tessella.prediction import LeaveOneOut, Mean, reverse_rate
-from tessella.process import CTMC, Mixture, absorbing, uniform
+from tessella.process import Mixture, absorbing, uniform
 from tessella.samplers import Uniformisation, run
 from tessella.samplers.uniformisation import bounds, pace, unit_rate
 from tessella.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma

@@ -37,13 +37,18 @@ def local_arrays(data: "Data") -> dict[str, Path]:
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
+def copies(data: "Data", fetch: Fetch) -> Raw | None:
+    """The images from arrays or from the hub, where --data.path names such; else None, and the published files are read."""
+    if local_arrays(data):
+        return array(data, fetch)
+    return hub(data) if on_hub(data) else None
+
+
 # ---------------------------------------------------------------------------------------------------- MNIST
 def mnist(data: "Data", fetch: Fetch) -> Raw:
     """MNIST and Fashion-MNIST, from the idx files, from arrays or from the hub."""
-    if local_arrays(data):
-        return array(data, fetch)
-    if on_hub(data):
-        return hub(data)
+    if elsewhere := copies(data, fetch):
+        return elsewhere
     files, about = locate(data, fetch)
     return Raw({split: idx(path) for split, path in files.items()}, 256, about=about)
 
@@ -83,10 +88,8 @@ def amat(path: Path) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------------- CIFAR-10, digits
 def cifar(data: "Data", fetch: Fetch) -> Raw:
     """CIFAR-10's binary version: a label and 3 x 32 x 32 bytes an image, colour by colour."""
-    if local_arrays(data):
-        return array(data, fetch)
-    if on_hub(data):
-        return hub(data)
+    if elsewhere := copies(data, fetch):
+        return elsewhere
     files, about = locate(data, fetch)
     names = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
     found: dict[str, bytes] = {}

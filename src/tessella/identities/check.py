@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import exact, methods, rates
+from ..chains import CTMC
 from ..method import Method
 from ..nn.table import Table
-from ..process import CTMC, Process, absorbing, uniform
+from ..process import Process, absorbing, uniform
 from ..samplers import SAMPLERS
 from ..samplers.sampler import steps_of
 from ..schedule import CLEAN, PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial, Tabulated

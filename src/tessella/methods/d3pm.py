@@ -39,13 +39,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import transitions
+from ..chains import afford
 from ..errors import InputError, unknown
 from ..masked import at_masks, reveal, without_mask
 from ..maths import xlogy
 from ..method import Method
 from ..prediction import LeaveOneOut, Mean, as_leave_one_out
-from ..process import Mixture, Process, absorbing, afford, uniform
-from ..schedule import PRIOR, TABLES, Tabulated, table
+from ..process import Mixture, Process, absorbing, uniform
+from ..schedule import PRIOR, Tabulated
+from ..transitions import TABLES, table
 
 CHOICES = {
     "process": ("absorbing", "uniform", "middle", "gaussian", "band", "nearest"),

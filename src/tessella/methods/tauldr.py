@@ -40,12 +40,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import maths, rates
+from ..chains import CTMC, afford
 from ..errors import InputError, unknown
 from ..masked import without_mask
 from ..maths import Randomness
 from ..method import Batch, Method
 from ..prediction import Mean
-from ..process import CTMC, Process, absorbing, afford, uniform
+from ..process import Process, absorbing, uniform
 from ..schedule import CLEAN, Exponential, LinearSigma
 
 PROCESSES = ("uniform", "gaussian", "birth-death", "absorbing")

@@ -35,11 +35,12 @@ import torch
 from torch import Tensor
 
 from .. import guide, maths
+from ..chains import CTMC
 from ..errors import InputError
 from ..maths import Randomness
 from ..method import Method
 from ..prediction import score
-from ..process import CTMC, Mixture, Process
+from ..process import Mixture, Process
 from ..schedule import CLEAN
 from .ancestral import STEPS, Ancestral
 from .sampler import Sampler, State, ask, fill, free, one_alpha, rateless
