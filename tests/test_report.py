@@ -233,9 +233,9 @@ def test_an_exact_likelihood_on_the_page(folder, model, written):
     html = report.write(folder, model=model, steps=8).read_text()
     part = html[html.index("<h3>pydocs-test-forward</h3>") :]
     assert "= 2.000" in part
-    assert "147 texts, exact for each" in part
+    assert "147 sequences, exact for each" in part
     assert "<svg" not in part[: part.index("<pre>")]  # one term is no bar
-    assert "147 texts x 4 draws" in html
+    assert "147 sequences x 4 draws" in html
 
 
 def test_revealed_takes_bare_states_too(method):

@@ -265,7 +265,7 @@ def _evaluation(path: Path, result: Result) -> str:
     rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
     drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
-    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} texts{drawn}")
+    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}")
     bar = ""
     if len(result.terms) > 1:
         text = "The whole bar is the total."

@@ -211,7 +211,7 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
     fig = Figure(figsize=(6.4, 2.6), layout="constrained")
     ax = fig.subplots()
     ax.errorbar(t, loss.mean(1), half, fmt="s-", ms=3.5, capsize=2, lw=1.2, color=COLOURS["blue"],
-                label=f"mean of {loss.shape[1]} texts, 95%")  # fmt: skip
+                label=f"mean of {loss.shape[1]} sequences, 95%")  # fmt: skip
     ax.set(xlabel="t", ylabel=f"{unit} per unit of t", xlim=(0, 1))
     ax.set_ylim(bottom=0)
     cells = np.diff([0.0, *(t[1:] + t[:-1]) / 2, 1.0])
