@@ -25,6 +25,7 @@ from .. import train as trainer
 from .._module import callable_module
 from ..config import Config, Train
 from ..data import Data, prepare
+from ..errors import InputError
 from ..methods import build
 from ..nn.transformer import Net
 from ..result import Result, difference
@@ -87,7 +88,9 @@ def compare(
     terminal = terminal or Terminal(quiet=True)
     data = Data(data) if isinstance(data, str) else data or Data()
     train = train or Train()
-    train = replace(train, devices=1) if train.devices == 0 else train
+    if train.devices > 1:  # several would each ask for all of the comparison
+        raise InputError(f"--train.devices is {train.devices}; compare trains on one device, leave it out")
+    train = replace(train, devices=1)
     how = Settings(tuple(calls), samples, draws, limit, train.seed)
     several, folder = entrants(methods), Path(run)
     check_folder(folder)
