@@ -1,22 +1,27 @@
-"""How many held-out 9 x 9 Sudokus does a model solve by infilling? Nothing searches: the model fills the blanks, once.
+"""How many held-out Sudokus does a model solve by infilling? Nothing searches: the model fills the blanks, once.
 
     tessella train mdlm --data.name sudoku --data.size 9 --data.path sudoku9_pairs.csv.xz --data.augment 10 \\
         --net.layers 4 --net.hidden 96 --net.heads 4 --train.steps 4000 --train.batch 32 --train.rate 2e-3 --run runs/sudoku
     python benchmarks/sudoku.py runs/sudoku [--count 200]
 
-A puzzle counts as solved if the filled grid is its solution. Printed for several samplers, with the interval of a share (Wilson).
+A puzzle counts as solved if the filled grid is its solution. A model of 4 x 4 grids, which come without puzzles, draws whole
+grids, and those count in which each row, column and box has every digit once. Printed for several samplers, with the
+interval of a share (Wilson).
 """
 
 import argparse
 
 import torch
+from torch import Tensor
 
 import tessella
 from tessella.data import prepare
 from tessella.generate import collect, watch
+from tessella.samplers import SAMPLERS
 
-SAMPLERS = {
+WAYS = {
     "ancestral, 64 steps": {"sampler": "ancestral", "steps": 64},
+    "ancestral, 512 steps": {"sampler": "ancestral", "steps": 512},
     "first_hitting, one cell at a time": {"sampler": "first_hitting"},
     "confidence, the surest cell first": {"sampler": "confidence", "confidence": "probability"},
 }
@@ -28,25 +33,45 @@ def wilson(solved: int, count: int, z: float = 1.96) -> tuple[float, float]:
     return (middle - half) / (1 + width), (middle + half) / (1 + width)
 
 
+def valid(grids: Tensor, side: int) -> Tensor:
+    """Whether each row, column and box of grids (N, side * side) has every digit once: (N,) bool."""
+    box = int(side**0.5)
+    rows = grids.reshape(-1, side, side)
+    boxes = rows.reshape(-1, box, box, box, box).transpose(2, 3).reshape(-1, side, side)
+    each = torch.stack((rows, rows.mT, boxes), 1).sort(-1).values
+    return (each == torch.arange(side)).all(-1).all(-1).all(-1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run")
-    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--count", type=int, help="200 puzzles, or 400 grids")
     chosen = parser.parse_args()
     model = tessella.load(chosen.run)
+    side = model.tokenizer.shape[0]
     rows = prepare(model.config.data, model.config.net.length, tokenizer=model.tokenizer).test
-    count = min(chosen.count, len(rows))
-    given, solution = torch.as_tensor(rows.given[:count]), torch.as_tensor(rows.array()[:count])
-    print(f"{count} held-out puzzles, {float((given >= 0).double().mean()) * 81:.1f} cells given")
-    for said, how in SAMPLERS.items():
+    if rows.given is None:
+        given, solution, count = None, None, chosen.count or 400
+        print(f"{count} grids of {side} x {side}")
+    else:
+        count = min(chosen.count or 200, len(rows))
+        given, solution = torch.as_tensor(rows.given[:count]), torch.as_tensor(rows.array()[:count])
+        print(f"{count} held-out puzzles, {float((given >= 0).double().mean()) * side * side:.1f} cells given")
+    for said, how in WAYS.items():
+        if SAMPLERS[how["sampler"]].refuse(model.method):
+            continue
         drawn = collect(watch(model, fixed=given, count=count, batch=50, temperature=1.0, seed=0, **how))
         filled = torch.tensor(drawn.tokens)
-        solved = int((filled == solution).all(-1).sum())
-        cells = float((filled == solution)[given < 0].double().mean())
-        low, high = wilson(solved, count)
-        print(
-            f"{said:<36} solved {solved / count:6.1%} ({low:.1%} to {high:.1%})   cells {cells:.1%}   {drawn.seconds:.0f} s"
+        right = valid(filled, side) if solution is None else (filled == solution).all(-1)
+        low, high = wilson(int(right.sum()), count)
+        share = (
+            f"{'valid' if given is None else 'solved'} {float(right.double().mean()):6.1%} ({low:.1%} to {high:.1%})"
         )
+        if given is None or solution is None:
+            share += f"   {len(set(map(tuple, filled[right].tolist())))} different"
+        else:
+            share += f"   cells {float((filled == solution)[given < 0].double().mean()):.1%}"
+        print(f"{said:<36} {share}   {drawn.seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
