@@ -36,15 +36,17 @@ class Dense(Process):
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """The distinct matrices (U, K, K), and which of them (*) each time has."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
-        names = [(keys.device, key) for key in keys.tolist()]
-        kept: dict[tuple, Tensor] = self.__dict__.setdefault("_kept", {})
-        new = [i for i, name in enumerate(names) if name not in kept]
-        made = dict(zip(new, self._of(keys[new]))) if new else {}
-        found = [made[i] if i in made else kept.pop(name) for i, name in enumerate(names)]
-        kept.update(zip(names, found))  # the last to be dropped
-        while len(kept) > max(8, KEPT // (8 * self.K**2)):
-            del kept[next(iter(kept))]
-        return found[0][None] if len(found) == 1 else torch.stack(found), where
+        kept, Q = self.__dict__.get("_kept", (keys[:0], self.prior.new_empty(0, self.K, self.K)))
+        if kept.device != keys.device:
+            kept, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
+        new = keys[~torch.isin(keys, kept)]
+        if len(new):
+            if 8 * self.K**2 * (len(kept) + len(new)) > KEPT:
+                kept, Q, new = kept[:0], Q[:0], keys
+            kept, order = torch.cat((kept, new)).sort()
+            Q = torch.cat((Q, self._of(new)))[order]
+            self.__dict__["_kept"] = kept, Q
+        return Q[torch.searchsorted(kept, keys)], where
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if not k.startswith("_kept")}
