@@ -12,7 +12,7 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
-    one-pass    w times all of it at x~ ~ psi_t                                                one network call
+    one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network call
     w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0; position by position 1/w is
 
         sum_i sum_y R(y, x~_i) u_i(x~)_y / (Z(x~) - z(x~_i) + z(y)),   z the exit rates of one position, and + 1 where Z(x~) = 0
@@ -21,15 +21,18 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| any continuous-time chain | linear sigma; base (growth^t - 1) | Mean | continuous + CE | tau-leaping |
+| any continuous-time chain | linear sigma; base (growth^t - 1) | Mean (or LeaveOneOut) | continuous + CE | tau-leaping |
 
 Where it leaks. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is in nats; its gradient
-is the same. The published one-pass form takes the first sum at x~ without w: biased, not copied. Published times start at 0.01.
-Here the schedule itself starts at `min_time`, and `bound` adds the jump from there to clean tokens, and the prior's term, which
-the published value lacks. Without that jump the bound of a Mean would be infinite but for absorbing noise: as t goes to 0, v_y
-is some mu over t. With it the bound is dearer the later it starts, by the square of the noise there (positions jump
-independently): hence 0.001. The published sequence network is fed times.long(), which is 0: blind to time; here it is told
-1000 t. A given position of an infilling is no clean one for a network told one time: approximate, but for absorbing noise.
+is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is right, but near t = 0 a w of
+about 1/t is drawn with probability t, and training is lost in that noise where sequences are short; the coin bounds the weight
+by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01. Here the schedule itself starts at
+`min_time`, and `bound` adds the jump from there to clean tokens, and the prior's term, which the published value lacks. Without
+that jump the bound of a mean would be infinite but for absorbing noise: as t goes to 0, v_y is some mu over t. With it the bound
+is dearer the later it starts, by the square of the noise there (positions jump independently): hence 0.001. For the same reason
+a mean must be sharp to within t; `prediction` leave-one-out multiplies in what the noise alone says of x_0. The published
+sequence network is fed times.long(), which is 0: blind to time; here it is told 1000 t. A given position of an infilling is no
+clean one for a network told one time: approximate, but for absorbing noise.
 """
 
 from dataclasses import dataclass
@@ -45,13 +48,14 @@ from ..errors import InputError, unknown
 from ..masked import without_mask
 from ..maths import Randomness
 from ..method import Batch, Method
-from ..prediction import Mean
+from ..prediction import LeaveOneOut, Mean
 from ..process import Process, absorbing, uniform
 from ..schedule import CLEAN, Exponential, LinearSigma
 
 PROCESSES = ("uniform", "gaussian", "birth-death", "absorbing")
 ORDERED = ("gaussian", "birth-death")
 OBJECTIVES = ("two-pass", "one-pass", "generic")
+PREDICTIONS = ("mean", "leave-one-out")
 ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}
 SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says otherwise
 PART = 1 << 17  # numbers in one table of `weight`
@@ -62,7 +66,13 @@ class TauLDR(Method):
 
     name = "tauldr"
     loss_is_bound = False
-    variants = ({}, {"process": "gaussian"}, {"process": "birth-death"}, {"process": "absorbing"})
+    variants = (
+        {},
+        {"process": "gaussian"},
+        {"process": "gaussian", "prediction": "leave-one-out"},
+        {"process": "birth-death"},
+        {"process": "absorbing"},
+    )
 
     leave: Tensor
 
@@ -87,12 +97,15 @@ class TauLDR(Method):
         """how the bound is drawn in training: one-pass, generic, or two-pass with two network calls"""
         auxiliary: float = 0.001
         """weight of the mean cross-entropy beside the bound"""
+        prediction: str = "mean"
+        """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = config or self.Config()
         _check(config)
         process = _process(config, self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
+        self.predicts = config.prediction.replace("-", "_")
         leave = -process.R.diagonal() if isinstance(process, CTMC) else 1 - process.prior
         self.register_buffer("leave", leave, persistent=False)  # z, the exit rates of the states, of unit beta
 
@@ -108,7 +121,14 @@ class TauLDR(Method):
         return (1000 * t).float()
 
     def read(self, logits, x_t, t):
-        return Mean(self.process, self._mean(logits, self._likelihood(x_t, t)), x_t, t, supported=True)
+        if self.predicts == "mean":
+            return Mean(self.process, self._mean(logits, self._likelihood(x_t, t)), x_t, t, supported=True)
+        return LeaveOneOut(self.process, self._others(logits), x_t, t)
+
+    def _others(self, logits: Tensor) -> Tensor:
+        """p(x_0 | the other positions): float64, so that no state is impossible."""
+        logits = logits if self.process.mask is None else without_mask(self, logits)
+        return logits.to(self.process.prior.dtype).softmax(-1)
 
     def _likelihood(self, x_t: Tensor, t: Tensor) -> Tensor:
         """q(x_t | x_0 = .), zero where x_0 is no clean state: (*) -> (*, K)."""
@@ -122,8 +142,12 @@ class TauLDR(Method):
     # ---------------------------------------------------------------------------------- the bound, and its two parts
     def _moment(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """R_t(., x_t), the score u given x_0 and the network's v: (N, K) each."""
-        q = self._likelihood(x_t, t)
-        v = self.process.push(self._mean(logits, q) / q.masked_fill(q == 0, 1.0), CLEAN, t)
+        if self.predicts == "mean":
+            q = self._likelihood(x_t, t)
+            v = self.process.push(self._mean(logits, q) / q.masked_fill(q == 0, 1.0), CLEAN, t)
+        else:
+            v = self.process.push(self._others(logits), CLEAN, t)
+            v = v / v.gather(-1, x_t[:, None])
         return self.process.rate_into(x_t, t), self._given(x_0, x_t, t), v
 
     def _given(self, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
@@ -161,9 +185,14 @@ class TauLDR(Method):
         value = maths.categorical(torch.where(stuck, 1.0, law), generator)[:, None]
         return torch.where(stuck, x_t, x_t.scatter(-1, place, value))
 
-    @torch.no_grad()
     def weight(self, batch: Batch, x: Tensor, t: Tensor) -> Tensor:
         """w = q_t(x)/psi_t(x) given x_0, for x (B, L) after a jump: (B,)."""
+        psi = self.after(batch, x, t)
+        return torch.where(psi > 0, 1 / psi, 1.0)  # 0 where x is no jump's end
+
+    @torch.no_grad()
+    def after(self, batch: Batch, x: Tensor, t: Tensor) -> Tensor:
+        """1/w = psi_t(x)/q_t(x) given x_0, how much likelier x (B, L) is after one more jump: (B,)."""
         counted = _counted(batch)
         leave = self.leave[x] * counted
         total, at = leave.sum(-1), counted & self.process.movable(x)  # elsewhere nothing leads into x
@@ -175,8 +204,7 @@ class TauLDR(Method):
             before = others[i, None] + self.leave  # Z of the sequence that jumps from each state to here
             flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)
             share.append(flow / self.process.schedule.beta(time[i])[:, 0])
-        psi = (total == 0).double().index_add(0, row, torch.cat(share) if share else others)  # over q
-        return torch.where(psi > 0, 1 / psi, 1.0)  # 0 where x is no jump's end
+        return (total == 0).double().index_add(0, row, torch.cat(share) if share else others)
 
     # ---------------------------------------------------------------------------------- what training minimises
     def loss(self, batch, generator=None):
@@ -186,11 +214,11 @@ class TauLDR(Method):
         if self.config.objective == "generic":
             return self._weighted(self.cost, batch, x_t, t, torch.ones_like(t), beside)
         jumped = self.jump(batch, x_t, t, generator)
-        w = self.weight(batch, jumped, t)
         if self.config.objective == "one-pass":
-            return self._weighted(self.cost, batch, jumped, t, w, beside)
+            x = torch.where(maths.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
+            return self._weighted(self.cost, batch, x, t, 2 / (1 + self.after(batch, x, t)), beside)
         first = self._weighted(self.leaving, batch, x_t, t, torch.ones_like(t), beside)
-        return first + self._weighted(self.signal, batch, jumped, t, w, torch.zeros_like(w))
+        return first + self._weighted(self.signal, batch, jumped, t, self.weight(batch, jumped, t), torch.zeros_like(t))
 
     def _weighted(self, f, batch: Batch, x: Tensor, t: Tensor, *weights: Tensor) -> Tensor:
         """Weights (B,) times f and the cross-entropy, summed over the positions of x (B, L): (B,)."""
@@ -234,7 +262,7 @@ def _sigmas(config: TauLDR.Config, K: int) -> tuple[float, float]:
 
 
 def _check(config: TauLDR.Config) -> None:
-    for field, known in (("process", PROCESSES), ("objective", OBJECTIVES)):
+    for field, known in (("process", PROCESSES), ("objective", OBJECTIVES), ("prediction", PREDICTIONS)):
         if getattr(config, field) not in known:
             raise unknown(field, getattr(config, field), known, "tessella train tauldr --help")
     for field, where in ONLY.items():
