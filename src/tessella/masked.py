@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import maths
 from .maths import Randomness
-from .method import Batch, Estimator, Method
+from .method import Batch, Estimator, Method, per_position
 from .nn.cross_entropy import cross_entropy
 from .prediction import Mean
 from .process import absorbing
@@ -36,11 +36,15 @@ def subs(method: Method, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
 def at_masks(
     method: Method, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
 ) -> Tensor:
-    """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+    """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats.
+
+    The head is computed there only."""
     masked = x_t == method.process.mask
-    h = method._features(x_t, t, batch)[masked]
+    h = method._features(x_t, t, batch, method.clean(batch))[masked]
     row = masked.nonzero()[:, 0]
-    each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
+    each = None
+    if weight is not None:
+        each = weight[masked if weight.ndim == 2 else row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
     ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask)
     return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
 
@@ -50,7 +54,7 @@ def first_jump(method: Method, batch: Batch) -> Tensor:
     x, alpha_1 = batch.tokens, method.process.schedule.alpha_1
     if alpha_1 == 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    if batch.mask is not None or batch.segments is not None or batch.condition is not None:
+    if any(part is not None for part in (batch.mask, batch.segments, batch.condition, method.clean(batch))):
         x_t = method.process.sample_prior(x.shape)
         return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
     h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
@@ -111,19 +115,19 @@ class Masked(Method):
     def cross_entropy(
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
     ) -> Tensor:
-        """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+        """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats."""
         return at_masks(self, batch, x_t, t, weight)
 
     # ---------------------------------------------------------------------------------- the closed forms
     def diffusion(self, batch, x_t, t):
-        return self.cross_entropy(batch, x_t, t[:, None], self.process.schedule.weight(t)[:, 0])
+        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])
 
     def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
         return reveal(self.process.schedule, t, s)
 
     def step(self, batch, x_t, t, s):
-        return self.cross_entropy(batch, x_t, t[:, None], self.reveal(t, s))
+        return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))
 
     def terms(self, batch, generator=None):
         if self.steps or self.time_conditioned:
@@ -182,7 +186,8 @@ class Masked(Method):
             row, place = part.unbind(-1)
             here, each = batch.take(row), torch.arange(len(row), device=device)
             later = when[row] >= when[row, place][:, None]
-            h = self._features(here.tokens.masked_fill(later & counted[row], self.mask), None, here)[each, place]
+            x_t = here.tokens.masked_fill(later & counted[row], self.mask)
+            h = self._features(x_t, None, here, self.clean(here))[each, place]
             nll = cross_entropy(self.network, h, x[row, place], exclude=self.mask)
             total = total.index_add(0, row, nll.double())
         return total

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import bound, maths
@@ -72,7 +73,12 @@ class Estimator:
 
 
 class Network(Protocol):
-    """Hidden states and head apart, so that the head is paid only where it is read."""
+    """Hidden states and head apart, so that the head is paid only where it is read.
+
+    A network of blocks (its attribute `block` > 0) takes two more keywords in `features`: `clean` (B, L), the tokens
+    that earlier blocks are read from, or `cache`, what it remembers of the tokens before x; and it has
+    `extend(cache, x, time) -> cache` (see `nn.DiT`).
+    """
 
     def features(
         self, x: Tensor, time: Tensor | None = None, *, segments: Tensor | None = None, condition: Tensor | None = None
@@ -193,12 +199,18 @@ class Method(nn.Module):
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
                 head is computed there only.
+            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
+                before x_t.
         """
-        h = self._features(x_t, t, Batch(x_t, None, segments, condition))
+        h = self._features(x_t, t, Batch(x_t, None, segments, condition), context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
         return self.read(self._logits(h), x_t, t)
+
+    def clean(self, batch: Batch) -> Tensor | None:
+        """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
+        return None
 
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
@@ -214,11 +226,14 @@ class Method(nn.Module):
 
     # ---------------------------------------------------------------------------------- its bound
     def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """The continuous bound at times t (B,) given x_t, summed over the sequence: (B,) nats per unit of time."""
+        """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
+
+        A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
+        """
         return self._cost(batch, x_t, t)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """The discrete bound of the step from t to s (B,) given x_t, summed over the sequence: (B,) nats."""
+        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
         return self._cost(batch, x_t, t, s)
 
     def _cost(
@@ -231,10 +246,12 @@ class Method(nn.Module):
         each = each or self.cost
         at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
         row = at.nonzero()[:, 0]
-        x_0, noisy, time, later = batch.tokens[at], x_t[at], t[row], None if s is None else s[row]
+        here = at if t.ndim == 2 else row
+        x_0, noisy, time, later = batch.tokens[at], x_t[at], t[here], None if s is None else s[here]
         total = torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device)
         if type(self).read is Method.read:  # a method that gives `predict` whole
-            pred = self.predict(x_t, t[:, None], at=at, condition=batch.condition, segments=batch.segments)
+            beside = {"condition": batch.condition, "segments": batch.segments, "context": self.clean(batch)}
+            pred = self.predict(x_t, per_position(t), at=at, **beside)
             target = truth(self.process, x_0, noisy, time)
             value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
             return total.index_add(0, row, value.double())
@@ -242,7 +259,7 @@ class Method(nn.Module):
         def f(logits: Tensor, i: slice) -> Tensor:
             return each(logits, x_0[i], noisy[i], time[i], None if later is None else later[i]).double()
 
-        h = self._features(x_t, t[:, None], batch)[at]
+        h = self._features(x_t, per_position(t), batch, self.clean(batch))[at]
         value = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
         return total.index_add(0, row, value)
 
@@ -341,16 +358,30 @@ class Method(nn.Module):
         }
 
     # ---------------------------------------------------------------------------------- asking the network
-    def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None) -> Tensor:
-        """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others."""
-        time = None
-        if self.time_conditioned:
-            t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
-            t = t.amax(-1) if t.ndim == 2 else t
-            time = self.network_time(t.expand(len(x)).clamp(0.0, 1.0))
-        if batch is None or (batch.segments is None and batch.condition is None):
-            return self.network.features(x, time)
-        return self.network.features(x, time, segments=batch.segments, condition=batch.condition)
+    def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
+        """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others.
+
+        One time for each row; for a network of blocks one for each block, if t is (B, L). `context`: what a network of blocks
+        reads beside x, clean tokens (B, L) or a cache.
+        """
+        more: dict[str, Any] = {}
+        if batch is not None and not (batch.segments is None and batch.condition is None):
+            more = {"segments": batch.segments, "condition": batch.condition}
+        if context is not None:
+            more["clean" if isinstance(context, Tensor) else "cache"] = context
+        return self.network.features(x, self._told(x, t, more.get("segments")), **more)
+
+    def _told(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
+        """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
+        if not self.time_conditioned:
+            return None
+        t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
+        block = getattr(self.network, "block", 0) or x.shape[1]
+        if t.ndim == 2 and t.shape[1] > block:  # with documents, blocks begin anywhere: each position as it says
+            t = t if segments is not None else largest(t, block)
+        else:
+            t = (t.amax(-1) if t.ndim == 2 else t).expand(len(x))
+        return self.network_time(t.clamp(0.0, 1.0))
 
     def _logits(self, h: Tensor) -> Tensor:
         """The head's logits in float32 at least, (*, D) -> (*, K)."""
@@ -362,3 +393,14 @@ def _times(batch: Batch, t: Tensor | float) -> Tensor:
     """Times (B, L), CLEAN where a token is given."""
     t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
     return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
+
+
+def per_position(t: Tensor) -> Tensor:
+    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
+    return t if t.ndim == 2 else t[:, None]
+
+
+def largest(t: Tensor, block: int) -> Tensor:
+    """Times (B, L) -> (B, L): at each position the largest of its block, since the given ones in it are CLEAN."""
+    whole = F.pad(t, (0, -t.shape[1] % block), value=CLEAN)
+    return whole.unflatten(1, (-1, block)).amax(-1).repeat_interleave(block, 1)[:, : t.shape[1]]
