@@ -196,8 +196,7 @@ def _time(method: Method) -> str:
 
 def _strata(method: Method) -> str:
     """What the draws of the bound are spread evenly over."""
-    timed = getattr(method, "time_conditioned", True) or getattr(method, "steps", 0)
-    return "times" if timed else "numbers of masks"
+    return "numbers of masks" if getattr(method, "by_counts", False) else "times"
 
 
 def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:

@@ -75,9 +75,9 @@ class Estimator:
 class Network(Protocol):
     """Hidden states and head apart, so that the head is paid only where it is read.
 
-    A network of blocks (its attribute `block` > 0) takes two more keywords in `features`: `clean` (B, L), the tokens
-    that earlier blocks are read from, or `cache`, what it remembers of the tokens before x; and it has
-    `extend(cache, x, time) -> cache` (see `nn.DiT`).
+    A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that earlier
+    blocks are read from, and `clean_time`, what it is told of them; or `cache`, what it remembers of the tokens before x; and
+    it has `extend(cache, x, time) -> cache` (see `nn.DiT`).
     """
 
     def features(
@@ -104,6 +104,8 @@ class Method(nn.Module):
         predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
+        exact: whether `bound` is -log p itself, with nothing drawn.
+        adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
         sampler: the sampler it is drawn with unless another is asked for.
         variants: what its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
@@ -123,6 +125,8 @@ class Method(nn.Module):
     predicts: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
+    exact: bool = False
+    adapts: int = 0
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     ordered: bool = False
@@ -162,6 +166,11 @@ class Method(nn.Module):
         return cls.states(vocabulary, config)
 
     @classmethod
+    def blocks(cls, config: Any) -> int:
+        """The length of the blocks that its network reads one after another; 0: it reads all of a sequence at once."""
+        return 0
+
+    @classmethod
     def needs_order(cls, config: Any) -> str | None:
         """The choice that makes sense only where tokens are ordered, as it is typed: "--process gaussian"; or None."""
         return None
@@ -170,7 +179,12 @@ class Method(nn.Module):
     def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
         """A fresh transformer for this method."""
         states, outputs = cls.states(vocabulary, config), cls.outputs(vocabulary, config)
-        return DiT(net, states, time=cls.timed(config), outputs=outputs)
+        return DiT(net, states, time=cls.timed(config), outputs=outputs, block=cls.blocks(config))
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether a draw of its bound draws numbers of masks, not times."""
+        return False
 
     # ---------------------------------------------------------------------------------- what a paper says
     def network_time(self, t: Tensor) -> Tensor:
@@ -263,6 +277,13 @@ class Method(nn.Module):
         value = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
         return total.index_add(0, row, value)
 
+    def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
+
+        At 0 a rate may be infinite.
+        """
+        return 1 - maths.stratified(len(batch), generator, batch.tokens.device)
+
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
 
@@ -270,8 +291,8 @@ class Method(nn.Module):
         """
         if self.steps:
             return self._step_terms(batch, generator)
-        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]: at 0 a rate may be infinite
-        x_t = self.corrupt(batch, t[:, None], generator)
+        t = self.draw_times(batch, generator)
+        x_t = self.corrupt(batch, per_position(t), generator)
         diffusion = self.diffusion(batch, x_t, t)
         return {
             "diffusion": diffusion,
@@ -286,6 +307,10 @@ class Method(nn.Module):
     def loss(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """What training minimises: (B,) nats, summed over the sequence; the bound unless the paper differs."""
         return self.bound(batch, generator)
+
+    def adapt(self, batch: Batch, generator: Randomness = None) -> str:
+        """Set what training tunes beside the weights, a buffer, from `adapts` rows of the validation split; in words."""
+        raise NotImplementedError
 
     def estimators(self) -> dict[str, Estimator]:
         """Other likelihoods that the method admits, by name; each gives (B,) nats."""
@@ -367,9 +392,17 @@ class Method(nn.Module):
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
             more = {"segments": batch.segments, "condition": batch.condition}
-        if context is not None:
-            more["clean" if isinstance(context, Tensor) else "cache"] = context
+        if isinstance(context, Tensor):
+            more["clean"] = context
+            if self.time_conditioned:  # what a cache of these tokens is told: it is made before there is a time
+                more["clean_time"] = self._told(x, CLEAN, None)
+        elif context is not None:
+            more["cache"] = context
         return self.network.features(x, self._told(x, t, more.get("segments")), **more)
+
+    def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None) -> Any:
+        """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
+        return self.network.extend(cache, x, self._told(x, CLEAN, None), valid)  # pyright: ignore
 
     def _told(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
