@@ -149,6 +149,16 @@ class Method(nn.Module):
             self.process = process
         self.time_conditioned, self.steps = timed, steps
 
+    @property
+    def block(self) -> int:
+        """Tokens of a block of its network; 0 where every position sees every other."""
+        return getattr(self.network, "block", 0)
+
+    @property
+    def window(self) -> int:
+        """How many tokens its network was built for: L, also where `shape` is that of other texts (`samplers.of_length`)."""
+        return self.__dict__.get("built_for", self.shape[0])
+
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod
     def states(cls, vocabulary: int, config: Any) -> int:
