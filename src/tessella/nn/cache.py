@@ -16,7 +16,7 @@ class Cache:
         keys: (B, H, P, W) for each layer, rotated to where they stand.
         values: (B, H, P, W) for each layer.
         tails: (B, kernel // 2, D) for each layer, the end of the residual stream, which the short convolution of the next
-            positions reads; () without convolution.
+            positions reads (nothing where there is none: the kernel is 0).
         valid: (B, P) bool.
         place: (B,) long, the position that comes next.
     """
@@ -53,6 +53,6 @@ class Cache:
         keys, values = (tuple(y[:, :, first:] for y in of) for of in (self.keys, self.values))
         return replace(self, keys=keys, values=values, valid=self.valid[:, first:])
 
-    def layer(self, i: int) -> "tuple[Tensor, Tensor, Tensor | None]":
+    def layer(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and tail of one layer."""
-        return self.keys[i], self.values[i], self.tails[i] if self.tails else None
+        return self.keys[i], self.values[i], self.tails[i]

@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from tessella.nn.attention import ALL, Sight
 
@@ -32,16 +33,12 @@ class ShortConv(nn.Module):
         return convolve(x.mT.reshape(B, D, *axes), weight, padding=reach, groups=D).reshape(B, D, L).mT
 
     def in_blocks(self, x: Tensor, sight: Sight, tail: Tensor | None) -> Tensor:
-        """Each block by itself, behind the clean positions that it reaches and before zeros."""
-        reach, b, (B, L, D) = self.kernel // 2, sight.block, x.shape
-        blocks = -(-L // b)
+        """Each block by itself, and what it reaches of the clean positions before it."""
+        reach, b, (B, L) = self.kernel // 2, sight.block, x.shape[:2]
+        x = F.pad(x, (0, 0, 0, -L % b))
         clean = x[B // 2 :] if sight.streams == 2 else x
         past = F.pad(clean, (0, 0, reach, 0)) if tail is None else torch.cat((tail, clean), 1)
-        past = past.unfold(1, reach, b)[:, :blocks].repeat(sight.streams, 1, 1, 1)  # (B, blocks, D, reach)
-        own = F.pad(x, (0, 0, 0, blocks * b - L)).unflatten(1, (blocks, b)).mT
-        window = F.pad(torch.cat((past, own), -1), (0, reach)).flatten(0, 1)
-        out = F.conv1d(window, self.weight.T[:, None].to(x.dtype), groups=D)
-        return out.mT.reshape(B, blocks * b, D)[:, :L]
+        return Near.apply(x.unflatten(1, (-1, b)), past, self.weight.to(x.dtype)).flatten(1, 2)[:, :L]
 
     def in_documents(self, x: Tensor, sight: Sight) -> Tensor:
         """Neighbour by neighbour, since documents begin and end anywhere."""
@@ -62,3 +59,46 @@ class ShortConv(nn.Module):
                 read = read + past[:, d : d + L] * earlier
             out = out + w * read
         return out
+
+
+class Near(torch.autograd.Function):
+    """The convolution in blocks, weight after weight; nothing but its input is kept for the backward pass.
+
+    x (streams * B, blocks, b, D), past (B, reach + blocks * b, D), the clean positions behind `reach` others, and weight
+    (2 * reach + 1, D) -> as x.
+    """
+
+    @staticmethod
+    def forward(ctx, x, past, weight):
+        ctx.save_for_backward(x, past, weight)
+        out = torch.zeros_like(x)
+        for w, read, written in zip(*taps(weight, x, past, out, out.unflatten(0, (-1, len(past))))):
+            written.addcmul_(read, w)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        x, past, weight = ctx.saved_tensors
+        dx, dpast, dweight = torch.zeros_like(x), torch.zeros_like(past), torch.zeros_like(weight)
+        whole = grad.unflatten(0, (-1, len(past))).sum(0, keepdim=True)  # both streams read the same past
+        each = (taps(weight, x, past, grad, whole), taps(dweight, dx, dpast, grad, whole))
+        for (w, read, written), (dw, dread, _) in zip(*(zip(*tap) for tap in each)):
+            dread.addcmul_(written, w)
+            dw.add_((read * written).flatten(0, -2).sum(0))
+        return dx, dpast, dweight
+
+
+def taps(weight, x, past, out, later) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """Each weight, what it reads, and where that is added: in the block itself, then (to `later`) from those before."""
+    reach, (blocks, b) = len(weight) // 2, x.shape[1:3]
+    weights, read, written = [], [], []
+    for d in range(max(-reach, 1 - b), min(reach, b - 1) + 1):
+        weights.append(weight[reach + d])
+        read.append(x[:, :, max(d, 0) : b + min(d, 0)])
+        written.append(out[:, :, max(-d, 0) : b - max(d, 0)])
+    for d in range(-reach, 0):  # places 0 .. -d - 1 of a block reach beyond its beginning
+        weights.append(weight[reach + d])
+        read.append(past[None, :, reach + d :][:, :, : blocks * b].unflatten(2, (blocks, b))[:, :, :, :-d])
+        written.append(later[:, :, :, :-d])
+    return weights, read, written

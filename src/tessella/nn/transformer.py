@@ -25,6 +25,17 @@ from tessella.errors import InputError
 from tessella.nn.attention import Sight, attend, sight
 from tessella.nn.cache import Cache
 from tessella.nn.convolution import ShortConv
+from tessella.nn.embedding import (
+    Modulation,
+    TimeEmbedding,
+    add,
+    axial_table,
+    both,
+    modulate,
+    rotary_at,
+    rotary_table,
+    rotate,
+)
 
 
 @dataclass(frozen=True)
@@ -70,90 +81,6 @@ class Net:
             raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
 
 
-def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
-    """(2, length, width / 2): cos and sin of position times frequency (Su et al. 2021), float32."""
-    return rotary_at(torch.arange(length), width, base)
-
-
-def rotary_at(position: Tensor, width: int, base: float = 1e4) -> Tensor:
-    """(2, *, width / 2): the same at any positions (*)."""
-    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width)
-    angle = position.double()[..., None] * frequency
-    return torch.stack((angle.cos(), angle.sin())).float()
-
-
-def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
-    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
-    pairs, axes = width // 2, len(grid)
-    each = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
-    places = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
-    angle = [
-        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(each)
-    ]
-    angle = torch.cat(angle, -1)
-    return torch.stack((angle.cos(), angle.sin())).float()
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the pairs (i, i + width / 2) of the last axis of x (B, L, *, width) by the angle of their position;
-    cos and sin broadcast to (B, L, *, width / 2)."""
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-
-def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
-    """Times of noisy rows x (B, L), then of as many clean ones: (2B,) or (2B, L)."""
-    each = [time, time if clean_time is None else clean_time]
-    if max(t.ndim for t in each) < 2:
-        return torch.cat([t.expand(len(x)) for t in each])
-    return torch.cat([(t[:, None] if t.ndim == 1 else t).expand(x.shape) for t in each])
-
-
-class TimeEmbedding(nn.Module):
-    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP, then SiLU."""
-
-    def __init__(self, width: int, waves: int = 256):
-        super().__init__()
-        self.waves = waves
-        self.mlp = nn.Sequential(nn.Linear(waves, width), nn.SiLU(), nn.Linear(width, width))
-
-    def sinusoid(self, time: Tensor) -> Tensor:
-        half = self.waves // 2
-        frequency = torch.exp(-math.log(1e4) / half * torch.arange(half, device=time.device, dtype=torch.float32))
-        angle = time.float()[..., None] * frequency
-        return torch.cat((angle.cos(), angle.sin()), -1)
-
-    def forward(self, time: Tensor) -> Tensor:
-        return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
-
-
-class Modulation(nn.Linear):
-    """adaLN: the embedding of the time -> `parts` vectors (B or 1, L or 1, D). Zero at the start, as in DiT.
-
-    It is computed for the distinct times `c` (U, condition) and then given to the positions by `where`, an index
-    that broadcasts to (B, L).
-    """
-
-    def __init__(self, condition: int, hidden: int, parts: int):
-        super().__init__(condition, parts * hidden)
-        self.parts = parts
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, c: Tensor, where: Tensor) -> tuple[Tensor, ...]:
-        return super().forward(c)[where].chunk(self.parts, -1)
-
-
-def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
-    return h if shift is None or scale is None else h * (1 + scale) + shift
-
-
-def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
-    return x + branch if gate is None else x + gate * branch
-
-
 class Block(nn.Module):
     """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
 
@@ -186,18 +113,15 @@ class Block(nn.Module):
             k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
         return self.out(attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)), k, v
 
-    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor | None]]:
-        """As `forward`, with what later positions need of this layer: keys, values and the tail (see `Cache`)."""
+    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, with all keys and values."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
-        tail = None
         if self.conv is not None:
-            before = past[2] if past is not None else x.new_zeros(len(x), self.conv.kernel // 2, x.shape[-1])
-            tail = torch.cat((before, x), 1)[:, x.shape[1] :]
-            x = x + self.conv(x, seen, None if past is None else before)
+            x = x + self.conv(x, seen, None if past is None else past[2])
         y, k, v = self.attention(modulate(self.norm1(x), shift1, scale1), rotary, seen, past)
         x = add(x, gate1, F.dropout(y, self.dropout, self.training))
         h = modulate(self.norm2(x), shift2, scale2)
-        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), (k, v, tail)
+        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
 
     def forward(self, x, rotary, time, seen, past=None) -> Tensor:
         """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache."""
@@ -305,19 +229,18 @@ class DiT(nn.Module):
         seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
         c = () if time is None else self.embed_time(time)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
+        able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         made = []
         for i, block in enumerate(self.blocks):
-            h, kept = block.remember(h, rotary, c, seen, None if cache is None else cache.layer(i))
-            made.append(kept)
-        valid = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+            past = None if cache is None else cache.layer(i)
+            before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
+            tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
+            h, k, v = block.remember(h, rotary, c, seen, past)
+            made.append((k, v, tail))
+        place = able.sum(-1) + (0 if cache is None else cache.place)
+        able = able if cache is None else torch.cat((cache.valid, able), 1)
         keys, values, tails = zip(*made)
-        if self.net.conv:
-            reach = self.net.conv // 2
-            able = F.pad(valid, (reach, 0), value=cache is not None)[:, valid.shape[1] :, None]
-            tails = tuple(tail * able for tail in tails)
-        place = valid.sum(-1) + (0 if cache is None else cache.place)
-        valid = valid if cache is None else torch.cat((cache.valid, valid), 1)
-        return self._end(h, c), Cache(keys, values, tails if self.net.conv else (), valid, place)
+        return self._end(h, c), Cache(keys, values, tails, able, place)
 
     def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
         """The cache of `advance` alone."""
@@ -380,9 +303,9 @@ class DiT(nn.Module):
         """InputError for what a cache cannot hold."""
         if not self.block:
             raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
-        lengths = x.new_tensor(x.shape[1]) if valid is None else valid.sum(-1)
-        if (lengths % self.block).any():
-            raise InputError(f"{int(lengths.max())} tokens are not whole blocks of {self.block}; give whole ones")
+        lengths = x.new_tensor([x.shape[1]]) if valid is None else valid.sum(-1)
+        if len(cut := lengths[lengths % self.block > 0]):
+            raise InputError(f"{int(cut[0])} tokens are not whole blocks of {self.block}; give whole ones")
         if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
             raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 
