@@ -138,7 +138,7 @@ for _name, _sampler in SAMPLERS.items():
 @own("sampler.ancestral-grids")
 @torch.no_grad()
 def _(method: Method):
-    if not discrete(method) and not _even(method):
+    if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
         yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
@@ -146,6 +146,8 @@ def _(method: Method):
 @torch.no_grad()
 def _(method: Method):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
+    if Ancestral.refuse(method) is not None:
+        return
     worst, clean = Largest(), method.process.clean[exact.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
         chosen, plain = (exact.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
@@ -202,7 +204,7 @@ def _(method: Method):
 @own("sampler.infill")
 @torch.no_grad()
 def _(method: Method):
-    if not starts(method):
+    if Ancestral.refuse(method) is not None or not starts(method):
         return
     worst, plain = Largest(), Ancestral()
     if method.process.mask is not None:
