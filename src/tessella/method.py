@@ -419,7 +419,7 @@ class Method(nn.Module):
         if not self.time_conditioned:
             return None
         t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
-        block = getattr(self.network, "block", 0) or x.shape[1]
+        block = self.block or x.shape[1]
         if t.ndim == 2 and t.shape[1] > block:  # with documents, blocks begin anywhere: each position as it says
             t = t if segments is not None else largest(t, block)
         else:

@@ -185,8 +185,8 @@ def flexible(q: Tensor, k: Tensor, v: Tensor, masks: Masks) -> Tensor:
     out = flex(q[B:], k[B:], v[B:], block_mask=masks.clean)
     if masks.noisy is None:
         return out
-    both = (torch.cat((y[:B], y[B:]), 2) for y in (k, v))
-    return torch.cat((flex(q[:B], *both, block_mask=masks.noisy), out))
+    k, v = (torch.cat((y[:B], y[B:]), 2) for y in (k, v))
+    return torch.cat((flex(q[:B], k, v, block_mask=masks.noisy), out))
 
 
 class Chunks(torch.autograd.Function):

@@ -146,12 +146,11 @@ class DiT(nn.Module):
         block: int = 0,
     ):
         super().__init__()
-        if block < 0 or (block and net.grid):
-            raise InputError(
-                f"block is {block}; it must be 1 or more, or 0 for none"
-                if block < 0
-                else "a network on a grid has no blocks; leave out the grid"
-            )
+        if block < 0:
+            raise InputError(f"block is {block}; it must be 1 or more, or 0 for none")
+        if block and net.grid:
+            shape = " x ".join(map(str, net.grid))
+            raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         D = net.hidden
         self.embedding = nn.Embedding(states, D)
@@ -200,9 +199,11 @@ class DiT(nn.Module):
         `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
         """
         self._check(x, time, segments, condition, clean, cache)
-        B, two = len(x), clean is not None and x.shape[1] > self.block  # in a single block nothing stands before
-        seen = sight(self.block, 1 + two, x, segments, None if cache is None else cache.valid)
-        if two:
+        B = len(x)
+        clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
+        streams = 1 if clean is None else 2
+        seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
+        if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
         c = () if time is None else self.embed_time(time)
         h, rotary = self._embed(x), self._rotary(x, cache)
@@ -232,6 +233,7 @@ class DiT(nn.Module):
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         made = []
         for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
             past = None if cache is None else cache.layer(i)
             before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
             tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
