@@ -26,7 +26,8 @@ L = 24
 def model(tokenizer=None, name="mdlm", length=L):
     torch.manual_seed(0)
     tokenizer = tokenizer or tk.Characters(tk.TEXT8)
-    method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length))
+    config = tessella.METHODS[name].Config(**({"block": 8} if name == "bd3lm" else {}))
+    method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length), config)
     with torch.no_grad():  # fresh weights give the uniform law: make it sharper, so that contexts matter
         for p in method.parameters():
             p.add_((0.1 if name == "sedd" else 0.3) * torch.randn_like(p))  # its scores are exponentials
@@ -165,7 +166,10 @@ def test_length():
         ({"prompt": "café"}, "'é' at position 3 of the prompt is not in the model's vocabulary (a-z and space)"),
         ({"count": 0}, "--count is 0; it must be 1 or more"),
         ({"steps": 0}, "--steps is 0; it must be 1 or more"),
-        ({"length": 25}, "--length is 25, the model takes 24; use 24 or less"),
+        (
+            {"length": 25},
+            "--length is 25, the model takes 24; use 24 or less, or a block sampler: --block-sampler ancestral",
+        ),
         ({"temperature": float("nan")}, "--temperature is nan; it must be 0 or more"),
         ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no --order; its options: --grid"),
         (

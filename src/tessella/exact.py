@@ -7,6 +7,7 @@ probabilities), the law of its samples, the T-step bound and the three terms of 
 A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ from . import bound, maths
 from .method import Batch, Method
 from .prediction import LeaveOneOut, Mean, Score, kernel, truth
 from .process import Process
-from .samplers import Sampler, State
+from .samplers import Sampler, State, of_length
+from .samplers.growing import Growth
 from .samplers.sampler import start_law
 from .schedule import CLEAN, PRIOR
 
@@ -197,6 +199,37 @@ def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Te
     for matrix in matrices:
         laws.append(laws[-1] @ matrix)
     return torch.stack(laws)
+
+
+def run_law(
+    sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
+) -> Tensor:
+    """The law of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
+
+    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
+    `fixed` is (length,), -1 where free.
+    """
+
+    def tokens(state: State) -> tuple[int, ...]:
+        inner = state.memory.inner if isinstance(state.memory, Growth) else None
+        return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)))
+
+    method = of_length(method, length)
+    state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
+    reached = {(): (state, 1.0)}
+    for t, s in itertools.pairwise(sampler.times(method, steps)):
+        after: dict[tuple[int, ...], tuple[State, float]] = {}
+        for state, before in reached.values():
+            step = functools.partial(sampler.step, method, state, t, s)
+            for new, p in scripts(step, 1):
+                x = tokens(new)
+                if p > 0:
+                    after[x] = (new, before * float(p) + (after[x][1] if x in after else 0.0))
+        reached = after
+    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
+    for x, (_, p) in reached.items():
+        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
+    return law
 
 
 # ---------------------------------------------------------------------------------- the T-step model

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from .. import exact, invariant
-from ..method import Method
+from ..method import Batch, Method
 from ..samplers import (
     SAMPLERS,
     Ancestral,
     AnyOrder,
+    Blockwise,
     Confidence,
     FirstHitting,
     FixedOrder,
+    LeftToRight,
     Remasking,
     Sampler,
     TauLeaping,
@@ -198,6 +200,27 @@ def _(method: Method):
         for law, t in zip(exact.sample_laws(sampler, truth_of(method, known), times), times):
             worst.see(law, exact.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}")
     yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0) at each step")
+
+
+# ---------------------------------------------------------------------------------- from left to right
+@own("sampler.blockwise")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
+    if Blockwise.refuse(method) is not None:
+        return
+    worst = Largest()
+    ours, model = exact.run_law(Blockwise(Ancestral()), method, L, 2), exact.log_likelihood(method, grid(method, 2))
+    worst.see(ours, model.exp(), "T = 2")
+    yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
+
+
+@own("sampler.left_to_right", lambda method: method.predicts == "next")
+@torch.no_grad()
+def _(method: Method):
+    worst, X = Largest(), exact.states(method.vocabulary, L)
+    worst.see(exact.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
+    yield worst.row(SAMPLER, "left_to_right = p(x)")
 
 
 # ---------------------------------------------------------------------------------- given positions
