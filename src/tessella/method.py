@@ -6,89 +6,20 @@ paper differs it gives `cost` (its closed form of the bound at one position), `c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import bound, maths
+from .batch import Batch, Estimator
 from .maths import Randomness
 from .nn.chunks import each_position
 from .nn.transformer import DiT, Net
 from .prediction import Prediction, truth
 from .process import Process
 from .schedule import CLEAN, PRIOR
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What data gives and losses take.
-
-    Attributes:
-        tokens: (B, L) long.
-        mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
-        segments: (B, L) long or None; which packed document a position belongs to.
-        condition: labels or anything else that the network takes.
-    """
-
-    tokens: Tensor
-    mask: Tensor | None = None
-    segments: Tensor | None = None
-    condition: Tensor | None = None
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
-        fields = (self.tokens, self.mask, self.segments, self.condition)
-        return Batch(*[None if f is None else f.to(device, non_blocking=True) for f in fields])  # pyright: ignore
-
-    def take(self, rows: Tensor) -> "Batch":
-        """These rows (N,) of it, in this order."""
-        fields = (self.tokens, self.mask, self.segments, self.condition)
-        return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Estimator:
-    """A likelihood other than the bound.
-
-    Attributes:
-        draw: (batch, generator) -> (B,) nats.
-        about: what is done, for the protocol: "one token at a time, left to right".
-        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
-        strata: what its draws are spread evenly over; None if they are independent.
-    """
-
-    draw: Callable[[Batch, Randomness], Tensor]
-    about: str
-    exact: bool = False
-    strata: str | None = None
-
-    def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        return self.draw(batch, generator)
-
-
-class Network(Protocol):
-    """Hidden states and head apart, so that the head is paid only where it is read.
-
-    A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that earlier
-    blocks are read from, and `clean_time`, what it is told of them; or `cache`, what it remembers of the tokens before x; and
-    it has `extend(cache, x, time) -> cache` (see `nn.DiT`).
-    """
-
-    def features(
-        self, x: Tensor, time: Tensor | None = None, *, segments: Tensor | None = None, condition: Tensor | None = None
-    ) -> Tensor:
-        """(B, L) tokens, time (B,) or (B, L) -> (B, L, D)."""
-        ...
-
-    def head(self, h: Tensor) -> Tensor:
-        """(*, D) -> (*, K) logits."""
-        ...
 
 
 class NoBound(TypeError):
@@ -111,7 +42,7 @@ class Method(nn.Module):
         ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
 
     Args:
-        network: features and head (see `Network`); the head gives K logits.
+        network: features and head (see `nn.network`); the head gives K logits.
         vocabulary: V, the number of data tokens.
         shape: (L,).
         config: the method's own choices.
