@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 # ---------------------------------------------------------------------------------- the space
 def states(K: int, L: int) -> Tensor:
     """All K^L sequences, (K^L, L) long."""
-    return torch.tensor(list(itertools.product(range(K), repeat=L))).reshape(-1, L)
+    return torch.tensor(list(itertools.product(range(K), repeat=L)), dtype=torch.long).reshape(K**L, L)
 
 
 def index(x: Tensor, K: int) -> Tensor:

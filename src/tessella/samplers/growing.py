@@ -61,8 +61,8 @@ class Ending:
             hit = (x[:, start:end] == self.token) & ~fixed[:, start:end]
             found = torch.where(hit.any(-1), start + hit.long().argmax(-1), found)
         if self.entropy is not None and end >= SPAN:
-            low = torch.tensor([entropy(row) < self.entropy for row in x[:, end - SPAN : end]], device=x.device)
-            found = torch.where(low, found.clamp_max(end), found)
+            low = [entropy(row) < self.entropy for row in x[:, end - SPAN : end]]
+            found = torch.where(torch.tensor(low, dtype=torch.bool, device=x.device), found.clamp_max(end), found)
         return found
 
 
