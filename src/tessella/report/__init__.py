@@ -116,7 +116,10 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         watched["stills"] = stills(kind, frames)
     watched["note"] = f"{counted(steps)} steps, seed {seed}."
     if method.process is None:
-        return [page.note("no noise, so no schedule, no order of reveal and no bound")], watched
+        missing = (
+            "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
+        )
+        return [page.note(f"no noise, so {missing}")], watched
     if getattr(method.process, "schedule", None) is None:
         alpha, curve = page.note("this noise is a list of matrices: it has no alpha(t)"), None
     else:
