@@ -1,6 +1,7 @@
 """BD3-LM: blocks of any length by enumeration, against MDLM and autoregression; clipped times, their search, documents."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ COUNTS = (
 )  # each number of masks
 
 
-def blocks(block, length=LENGTH, seed=0, **choices) -> BD3LM:
+def blocks(block, length=LENGTH, seed=0, **choices) -> Any:
     """On a table of blocks, float64; sigma is told in units of 3."""
     network = Table(V + 1, length, time=choices.get("time", False), block=block).double()
     with torch.no_grad():
@@ -33,7 +34,7 @@ def blocks(block, length=LENGTH, seed=0, **choices) -> BD3LM:
     return BD3LM(network, V, (length,), BD3LM.Config(block=block, **choices))
 
 
-def small(block, cls=BD3LM, time=False, length=8, **choices):
+def small(block, cls: Any = BD3LM, time=False, length=8, **choices):
     """On a small transformer with random weights."""
     torch.manual_seed(0)
     config = cls.Config(time=time, **choices) if cls is MDLM else cls.Config(block=block, time=time, **choices)

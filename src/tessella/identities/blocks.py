@@ -39,7 +39,7 @@ def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
     t = torch.tensor(TIMES, dtype=torch.float64).repeat_interleave(block)[:LONG].expand(x_0.shape)
     if method.process is None:
         return x_0, method.inputs(Batch(x_0)), t  # pyright: ignore
-    return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, method.process.mask, x_0), t
+    return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, V, x_0), t  # V is the mask
 
 
 def lengths(method: Method) -> tuple[int, ...]:

@@ -82,11 +82,12 @@ class Table(nn.Module):
 
     def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
         """The cache of `advance` alone."""
-        valid, place = torch.ones_like(x, dtype=torch.bool) if valid is None else valid, 0
+        known = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+        place = known.sum(-1)
         if cache is not None:
-            x, place = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place
-        place, valid = place + valid.sum(-1), valid if cache is None else torch.cat((cache.valid, valid), 1)
-        return Cache((x[:, None, :, None],), (), (), valid, place)
+            x, place = torch.cat((cache.keys[0][:, 0, :, 0], x), 1), cache.place + place
+            known = torch.cat((cache.valid, known), 1)
+        return Cache((x[:, None, :, None],), (), (), known, place)
 
     def head(self, h: Tensor) -> Tensor:
         return h
