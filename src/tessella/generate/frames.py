@@ -85,9 +85,12 @@ class Frame:
 
     @property
     def reached(self) -> list[int]:
-        """How far each text is being written; of a sampler that writes from left to right less than all of it."""
+        """How far each text is given or being written; of a sampler that writes from left to right less than all of it."""
         memory = self.state.memory
-        return [min(end, memory.end) if isinstance(memory, Growth) else end for end in self.ends]
+        if not isinstance(memory, Growth):
+            return self.ends
+        given = self.fixed.long().cumprod(-1).sum(-1).tolist()
+        return [min(end, max(memory.end, first)) for end, first in zip(self.ends, given)]
 
     @cached_property
     def text(self) -> list[str]:
