@@ -18,7 +18,7 @@ from .. import guide, maths
 from ..errors import InputError
 from ..method import Method
 from .growing import Ending, Growth, begin, check_given, close, pieces, window_of
-from .sampler import Sampler, State, blank, check
+from .sampler import Sampler, State, check
 
 
 class LeftToRight(Sampler):
@@ -72,11 +72,11 @@ class LeftToRight(Sampler):
         rows = torch.arange(shape[0], device=next(method.parameters()).device)
         fixed = torch.full(shape, -1) if fixed is None else fixed.expand(shape)
         given = fixed.to(rows.device)
-        x = torch.where(given >= 0, given, blank(method))
+        x = torch.where(given >= 0, given, method.vocabulary)
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
         return begin(State(x, given >= 0, torch.zeros_like(rows), memory=memory), 1)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Any, state, t, s, generator=None):
         memory: Growth = state.memory
         drawn = ~state.fixed[memory.rows, memory.begin]
         if drawn.any():
