@@ -18,8 +18,8 @@ Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? tessella demo takes about 4 minutes."""
 
 TRAIN = """usage: tessella train METHOD [options]   all of them: tessella train mdlm --help
-  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm ar,
-                         or file.py:Class for your own
+  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
+                         ar, or file.py:Class for your own
   --data.name pydocs     text, text8, ... (tessella list data)
   --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
   --train.steps 10000    --train.batch 32   --train.rate 3e-4

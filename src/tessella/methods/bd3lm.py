@@ -1,4 +1,5 @@
-"""Block diffusion: Interpolating between autoregressive and diffusion language models (Arriola et al. 2025, arXiv 2503.09573).
+"""BD3-LM: Block diffusion, interpolating between autoregressive and diffusion language models (Arriola et al. 2025,
+arXiv 2503.09573).
 
 The sequence is cut into blocks x^b of L' tokens, written one after another; each is a diffusion of its own, given those before.
 

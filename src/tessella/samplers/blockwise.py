@@ -50,7 +50,7 @@ class Blockwise(Sampler):
     error: ClassVar[str] = "that of the block sampler"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"
-    calls: ClassVar[str] = "its own, per block"
+    calls: ClassVar[str] = "inner, per block"
     grows: ClassVar[bool] = True
 
     def __init__(
