@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,9 +17,9 @@ from tessella.data.levels import Levels
 from tessella.methods import build
 from tessella.nn import Net
 from tessella.process import uniform
-from tessella.samplers import Ancestral, State
+from tessella.samplers import Ancestral, Blockwise, Confidence, State
 from tessella.schedule import Linear
-from tessella.terminal import Terminal, Watch
+from tessella.terminal import Picture, Terminal, Watch
 
 L = 24
 
@@ -26,7 +27,8 @@ L = 24
 def model(tokenizer=None, name="mdlm", length=L):
     torch.manual_seed(0)
     tokenizer = tokenizer or tk.Characters(tk.TEXT8)
-    method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length))
+    config = tessella.METHODS[name].Config(**({"block": 8} if name == "bd3lm" else {}))
+    method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length), config)
     with torch.no_grad():  # fresh weights give the uniform law: make it sharper, so that contexts matter
         for p in method.parameters():
             p.add_((0.1 if name == "sedd" else 0.3) * torch.randn_like(p))  # its scores are exponentials
@@ -165,7 +167,10 @@ def test_length():
         ({"prompt": "café"}, "'é' at position 3 of the prompt is not in the model's vocabulary (a-z and space)"),
         ({"count": 0}, "--count is 0; it must be 1 or more"),
         ({"steps": 0}, "--steps is 0; it must be 1 or more"),
-        ({"length": 25}, "--length is 25, the model takes 24; use 24 or less"),
+        (
+            {"length": 25},
+            "--length is 25, the model takes 24; use 24 or less, or a block sampler: --block-sampler ancestral",
+        ),
         ({"temperature": float("nan")}, "--temperature is nan; it must be 0 or more"),
         ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no --order; its options: --grid"),
         (
@@ -181,6 +186,106 @@ def test_wrong_input(how, message):
     with pytest.raises(tessella.InputError) as error:
         g.watch(model(), **how)  # at once, not at the first frame
     assert str(error.value) == message
+
+
+# ------------------------------------------------------------------------------------------------- text of any length
+
+LONG = {"bd3lm": {}, "ar": {}, "mdlm": {"block_sampler": "first_hitting", "stride": 8}}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_text_does_not_depend_on_its_batch_or_its_length(name):
+    m, how = model(name=name), {"steps": 4, "temperature": 3.0, "seed": 3, "prompt": "the value of ", **LONG[name]}
+    whole = g.sample(m, count=5, length=60, **how)
+    assert [len(text) for text in whole] == [60] * 5
+    assert len(set(whole)) == 5
+    assert g.sample(m, count=5, length=60, batch=2, **how) == whole
+    assert g.sample(m, count=5, length=41, **how) == [text[:41] for text in whole]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_frames_of_a_text_that_grows(name):
+    m = model(name=name)
+    *frames, last = list(g.watch(m, count=2, length=60, steps=4, prompt="the ", **LONG[name]))
+    assert (frames[0].t, last.t) == (1.0, 0.0)
+    assert frames[0].text == ["the " + "·" * 56] * 2
+    for a, b in itertools.pairwise([*frames, last]):
+        assert a.t > b.t
+        assert all(i <= j for i, j in zip(a.reached, b.reached))
+        assert (a.x == b.x)[~a.masked].all()  # what stands stays
+        for row, end in enumerate(a.reached):
+            assert end >= 4
+            assert a.masked[row, end:].all()
+    revealed = torch.stack([f.new for f in (*frames, last)]).sum(0)
+    assert torch.equal(revealed, (~last.fixed).long())
+    assert last.reached == [60, 60]
+    picture = g.picture(frames[len(frames) // 2], 1)
+    assert picture.total == 60
+    assert len(picture.pieces) == len(picture.marks) == frames[len(frames) // 2].reached[1] < 60
+
+
+def test_a_growing_picture_shows_its_end():
+    text = "".join(chr(97 + i % 26) for i in range(3000))
+    picture = Picture("head", text, ["shown"] * 2999 + ["new"], "foot", total=5000)
+    lines = Watch(Terminal(io.StringIO(), io.StringIO(), environ={})).lines(picture)
+    assert lines[1].endswith(" lines before")
+    assert "".join(line[2:] for line in lines[2:-1]) == text[-len("".join(line[2:] for line in lines[2:-1])) :]
+    assert "3,000 of 5,000 revealed, 1 new" in lines[-1]
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
+    m, how = model(bpe, name), {"count": 8, "length": 40, "steps": 4, "temperature": 5.0, **LONG[name]}
+    whole = g.collect(g.watch(m, **how, end=-1))
+    end = whole.tokens[0][17]  # one that does occur
+    monkeypatch.setattr(bpe, "separator", end)
+    short = g.collect(g.watch(m, **how))
+    for a, b, text in zip(short.tokens, whole.tokens, short.texts):
+        assert a == b[: b.index(end) if end in b else 40]
+        assert text == bpe.decode(a)
+    assert len(short.tokens[0]) <= 17
+    assert g.sample(m, **how) == short.texts
+    assert [len(tokens) for tokens in whole.tokens] == [40] * 8
+
+
+def test_characters_end_no_text():
+    from tessella.generate.choice import ending
+
+    assert ending(tk.Characters(tk.TEXT8)) is None
+    assert ending(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
+
+
+def test_block_sampler_is_blockwise_with_its_options():
+    m = model(name="bd3lm")
+    ours = g.sample(m, block_sampler="confidence", confidence="margin", steps=3, seed=2)
+    made = Blockwise(Confidence("margin"), end=None)
+    assert ours == g.sample(m, sampler=made, steps=3, seed=2)
+    assert g.sample(m, steps=3, seed=2, temperature=0.5) == g.sample(
+        m, sampler=Blockwise(Ancestral(temperature=0.5)), steps=3, seed=2
+    )
+    for how, message in (
+        ({"confidence": "margin"}, "sampler 'ancestral' takes no --confidence; its options: --grid"),
+        ({"block_sampler": "euler", "sampler": "euler"}, "--block-sampler goes with --sampler blockwise, not euler"),
+        (
+            {"block_sampler": Ancestral(), "grid": "cosine"},
+            "--grid goes with a sampler's name; this one is made already",
+        ),
+        ({"prompt": "a" * 25}, "the prompt has 25 tokens, the text 24; give a larger --length"),
+        ({"fixed": [0, -1, *[-1] * 7, 1]}, "position 9 is given, right of a gap; bd3lm writes from left to right"),
+    ):
+        with pytest.raises(tessella.InputError, match=re.escape(message)):
+            g.watch(m, **how)
+
+
+def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
+    m, text = model(name="bd3lm"), "the value of _ ___"
+    filled = g.infill(m, text, count=3, steps=4, seed=1)
+    assert all(f.startswith("the value of ") and len(f) == len(text) and f[14] == " " for f in filled)
+    frames = []
+    g.fill(m, text, see=frames.append, steps=4)
+    assert frames[0].x.shape[1] == len(text)  # what comes after does not matter to it
+    with pytest.raises(tessella.InputError, match="position 16 is given, right of a gap"):
+        g.infill(m, "the value _f the object")
 
 
 # ------------------------------------------------------------------------------------------------------------- infill

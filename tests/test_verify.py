@@ -23,7 +23,7 @@ def test_what_all_methods_share():
         assert verify.verify("mdlm", only=only).failures == []
 
 
-@pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if cls.bounded])
+@pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if cls.bounded and not cls.exact])
 def test_bounds_of(name):
     """In all variants: closed forms, limits, likelihoods, and the expectations of what is drawn."""
     report = verify.verify(name, only="bound")
@@ -34,6 +34,16 @@ def test_bounds_of(name):
     discrete = methods.find(name) is D3PM
     assert discrete != ("bound.limit" in kinds)  # the only bound of discrete time is that of its steps
     assert discrete != ("bound.entropy" in kinds)
+
+
+@pytest.mark.parametrize("name", ["bd3lm", "ar"])
+def test_blocks_of(name):
+    report = verify.verify(name, only="blocks")
+    assert report.failures == []
+    assert {row.key for row in report.rows} >= {
+        "blocks.cache",
+        *(["blocks.ar"] if name == "ar" else ["blocks.streams"]),
+    }
 
 
 @pytest.mark.long

@@ -82,6 +82,8 @@ class Train:
     """write TensorBoard events into the run folder too"""
     wandb: str = ""
     """name of a Weights & Biases project to log to"""
+    start: str = ""
+    """a run, a saved model or a hub id, of any method, whose network's weights this one begins with"""
     seed: int = 0
     """of the first weights, the order of the data and every random draw"""
 

@@ -46,7 +46,8 @@ def evaluate_rows(
 ) -> Result:
     """The bound (or another estimator of the method) on the rows of a data set.
 
-    An estimator that draws nothing (the exact likelihood in a given order) is asked once for each text, whatever `draws` says.
+    What draws nothing (the exact likelihood in a given order, the bound of AR) is asked once for each text, whatever `draws`
+    says.
 
     Args:
         rows: a sequence of examples with `collate(list) -> Batch`.
@@ -66,9 +67,10 @@ def evaluate_rows(
     N = min(len(rows), limit or len(rows))
     chosen = [i * len(rows) // N for i in range(N)]
     other = _estimator(method, estimator)
-    draws = 1 if other is not None and other.exact else draws
+    certain = getattr(method, "exact", False) if other is None else other.exact  # the bound itself, or the estimator
+    draws = 1 if certain else draws
     estimate = method.terms if other is None else lambda batch, generator: {estimator: other(batch, generator)}
-    kind = "exact" if other is not None and other.exact else "bound" if _bounded(method) else "loss"
+    kind = "exact" if certain else "bound" if _bounded(method) else "loss"
     if kind == "loss":
         characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"
     device = torch.device(device) if device is not None else _device(method)
@@ -190,14 +192,17 @@ def _device(method: Method) -> torch.device:
 
 
 def _time(method: Method) -> str:
+    if getattr(method, "exact", False):
+        return "one token at a time, left to right"
     steps = getattr(method, "steps", 0)
     return f"{steps} steps (stratified)" if steps else "whole of t in [0, 1] (stratified)"
 
 
-def _strata(method: Method) -> str:
-    """What the draws of the bound are spread evenly over."""
-    timed = getattr(method, "time_conditioned", True) or getattr(method, "steps", 0)
-    return "times" if timed else "numbers of masks"
+def _strata(method: Method) -> str | None:
+    """What the draws of the bound are spread evenly over; None where nothing is drawn."""
+    if getattr(method, "exact", False):
+        return None
+    return "numbers of masks" if getattr(method, "by_counts", False) else "times"
 
 
 def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:

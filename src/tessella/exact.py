@@ -7,6 +7,7 @@ probabilities), the law of its samples, the T-step bound and the three terms of 
 A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,8 @@ from . import bound, maths
 from .method import Batch, Method
 from .prediction import LeaveOneOut, Mean, Score, kernel, truth
 from .process import Process
-from .samplers import Sampler, State
+from .samplers import Sampler, State, of_length
+from .samplers.growing import Growth
 from .samplers.sampler import start_law
 from .schedule import CLEAN, PRIOR
 
@@ -29,7 +31,7 @@ Result = TypeVar("Result")
 # ---------------------------------------------------------------------------------- the space
 def states(K: int, L: int) -> Tensor:
     """All K^L sequences, (K^L, L) long."""
-    return torch.tensor(list(itertools.product(range(K), repeat=L))).reshape(-1, L)
+    return torch.tensor(list(itertools.product(range(K), repeat=L)), dtype=torch.long).reshape(K**L, L)
 
 
 def index(x: Tensor, K: int) -> Tensor:
@@ -199,18 +201,58 @@ def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Te
     return torch.stack(laws)
 
 
+def run_law(
+    sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
+) -> Tensor:
+    """The law of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
+
+    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
+    `fixed` is (length,), -1 where free.
+    """
+
+    def tokens(state: State) -> tuple[int, ...]:
+        inner = state.memory.inner if isinstance(state.memory, Growth) else None
+        return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)))
+
+    method = of_length(method, length)
+    state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
+    reached = {(): (state, 1.0)}
+    for t, s in itertools.pairwise(sampler.times(method, steps)):
+        after: dict[tuple[int, ...], tuple[State, float]] = {}
+        for state, before in reached.values():
+            step = functools.partial(sampler.step, method, state, t, s)
+            for new, p in scripts(step, 1):
+                x = tokens(new)
+                if p > 0:
+                    after[x] = (new, before * float(p) + (after[x][1] if x in after else 0.0))
+        reached = after
+    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
+    for x, (_, p) in reached.items():
+        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
+    return law
+
+
 # ---------------------------------------------------------------------------------- the T-step model
 @torch.no_grad()
 def log_likelihood(method: Method, times: Tensor) -> Tensor:
     """log p(x) of the model that steps through `times` with the reverse kernel, for every clean x: (V^L,) nats."""
     process, (L,) = method.process, method.shape
     X = states(process.K, L)
-    p = process.prior[X].prod(-1)
-    for t, s in itertools.pairwise(times):
-        time = t.expand(X.shape)
-        each = kernel(method.predict(X, time), s.expand(X.shape))  # (N, L, K)
-        p = p @ each[:, torch.arange(L), X].prod(-1)
-    return p[process.clean[X].all(-1)].log()
+    clean, prior = process.clean[X].all(-1), process.prior[X].prod(-1)
+
+    def ends(context: Tensor | None) -> Tensor:
+        """The law of the last state, (N,), where the network reads `context` beside each state."""
+        p = prior
+        for t, s in itertools.pairwise(times):
+            time = t.expand(X.shape)
+            each = kernel(method.predict(X, time, context=context), s.expand(X.shape))  # (N, L, K)
+            p = p @ each[:, torch.arange(L), X].prod(-1)
+        return p
+
+    if method.clean(Batch(X)) is None:
+        return ends(None)[clean].log()
+    # blocks: given those before, each is a chain of its own, and p(x) is their product: that of all of them beside x itself
+    return torch.stack([ends(x.expand(X.shape))[i] for i, x in zip(index(X[clean], process.K), X[clean])]).log()
 
 
 def expected(method: Method, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:
@@ -223,12 +265,18 @@ def expected(method: Method, x_0: Tensor, t: Tensor | float, s: Tensor | float |
     time = t.reshape(-1, 1, 1).expand(-1, *X.shape).reshape(-1, L)  # (n N, L), every x_t at every time
     later = None if s is None else torch.as_tensor(s, dtype=torch.float64).reshape(-1, 1, 1).expand(t.numel(), *X.shape)
     x_t = X.repeat(t.numel(), 1)
-    pred = method.predict(x_t, time)
     known, noisy = x_0[:, None].expand(-1, len(x_t), -1), x_t.expand(len(x_0), -1, -1)
     q = process.likelihood(x_t, CLEAN, time)[:, torch.arange(L), x_0].prod(-1).T  # (M, n N)
+    shape, later = noisy.shape, None if later is None else later.reshape(-1, L)
+    if method.clean(Batch(x_0)) is None:
+        pred = method.predict(x_t, time)
+    else:  # blocks: what the network says of x_t depends on x_0
+        known, noisy = known.reshape(-1, L), noisy.reshape(-1, L)
+        time, later = time.repeat(len(x_0), 1), None if later is None else later.repeat(len(x_0), 1)
+        pred = method.predict(noisy, time, context=known)
     target = truth(process, known, noisy, time.expand(noisy.shape))
-    value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later.reshape(-1, L))
-    each = torch.where(q > 0, q * value.sum(-1), 0.0)
+    value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
+    each = torch.where(q > 0, q * value.reshape(shape).sum(-1), 0.0)
     return each.reshape(len(x_0), -1, len(X)).sum(-1).T.reshape(*t.shape, len(x_0))
 
 
@@ -292,13 +340,16 @@ def continuous_terms(method: Method, x_0: Tensor, n: int = 60) -> dict[str, Tens
 
 @torch.no_grad()
 def any_order(method: Method, x_0: Tensor) -> Tensor:
-    """-log p of each x_0 (M, L), autoregressively, averaged over all L! orders, for a network that does not see the time."""
-    L, total = x_0.shape[1], torch.zeros(len(x_0), dtype=torch.float64)
+    """-log p of each x_0 (M, L), autoregressively, averaged over all L! orders, for a network that does not see the time.
+
+    In a method of blocks: over all orders in each block, the blocks left to right.
+    """
+    L, total, context = x_0.shape[1], torch.zeros(len(x_0), dtype=torch.float64), method.clean(Batch(x_0))
     orders = list(itertools.permutations(range(L)))
     for order in orders:
         x = torch.full_like(x_0, method.process.mask)  # pyright: ignore[reportArgumentType]
         for i in order:
-            law = method.predict(x, 0.5).law()[:, i]  # pyright: ignore[reportAttributeAccessIssue]
+            law = method.predict(x, 0.5, context=context).law()[:, i]  # pyright: ignore[reportAttributeAccessIssue]
             total -= law.gather(-1, x_0[:, i : i + 1])[:, 0].log() / len(orders)
             x[:, i] = x_0[:, i]
     return total

@@ -18,7 +18,7 @@ from .data import Corpus
 from .ema import EMA
 from .errors import InputError
 from .evaluate import evaluate_rows
-from .generate import collect, watch
+from .generate import collect, mix, watch
 from .journal import Journal, log, write_samples
 from .method import Method
 from .plan import precision, rate
@@ -243,6 +243,8 @@ class Guard(Callback):
                     estimator="bound" if self.method.bounded else "loss",
                     unit=self.unit if self.corpus.tokenizer.shape else "",
                 )  # fmt: skip
+                if self.method.adapts:
+                    self.adapt(module.device)
                 if t.samples:
                     texts = self.sample()
             except Interrupted:
@@ -254,6 +256,15 @@ class Guard(Callback):
             self.progress.validated(self.step, result, texts[0] if texts else None, best)
             self.tell(f"step {self.step}: validation {result}, {time.monotonic() - began:.1f} s")
         return result
+
+    def adapt(self, device: torch.device) -> None:
+        """What the method tunes beside its weights, from rows of the validation split and random numbers of this step."""
+        rows, n = self.corpus.validation, min(self.method.adapts, len(self.corpus.validation))
+        batch = rows.collate([rows[i * len(rows) // n] for i in range(n)]).to(device)
+        self.method.eval()
+        said = self.method.adapt(batch, torch.Generator().manual_seed(mix(self.train.seed, self.step, "adapt")))
+        self.method.train()
+        self.tell(f"step {self.step}: {said}")
 
     def sample(self) -> list[str]:
         """A few into samples/, as a line of JSON each and as their kind shows them; the texts, if they are texts."""

@@ -1,7 +1,7 @@
 """What changes a model's law while sampling: temperature and top-p, on the clean posterior p(x_0 | x_t).
 
-They act on the posterior whatever the network predicts, so they mean the same for every method. Greedy decoding is
-temperature 0.
+They act on the posterior whatever the network predicts, so they mean the same for every method; of an autoregressive model on
+the law of the next token, and there is top-k too. Greedy decoding is temperature 0.
 """
 
 import torch
@@ -31,6 +31,11 @@ def top_p(p: Tensor, value: float) -> Tensor:
     before = ordered.cumsum(-1, dtype=torch.float64) - ordered
     kept = (before < value * p.sum(-1, keepdim=True)).sum(-1, keepdim=True).clamp_min(1)
     return torch.where(p >= ordered.gather(-1, kept - 1), p, 0.0)
+
+
+def top_k(p: Tensor, value: int) -> Tensor:
+    """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*, K)."""
+    return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
 def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0) -> Prediction:

@@ -7,11 +7,12 @@ order, whose likelihood in a given order is exact. The functions before the clas
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from . import maths
 from .maths import Randomness
-from .method import Batch, Estimator, Method
+from .method import Batch, Estimator, Method, per_position
 from .nn.cross_entropy import cross_entropy
 from .prediction import Mean
 from .process import absorbing
@@ -34,15 +35,29 @@ def subs(method: Method, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
 
 
 def at_masks(
-    method: Method, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
+    method: Method,
+    batch: Batch,
+    x_t: Tensor,
+    t: Tensor | float | None,
+    weight: Tensor | None = None,
+    group: Tensor | None = None,
 ) -> Tensor:
-    """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+    """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats.
+
+    With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
+    computed at the masks only.
+    """
     masked = x_t == method.process.mask
-    h = method._features(x_t, t, batch)[masked]
+    h = method._features(x_t, t, batch, method.clean(batch))[masked]
     row = masked.nonzero()[:, 0]
-    each = None if weight is None else weight[row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
-    ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask)
-    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce.double())
+    each = None
+    if weight is not None:
+        each = weight[masked if weight.ndim == 2 else row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
+    ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask).double()
+    if group is None:
+        return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce)
+    total = torch.zeros(len(x_t), int(group.max()) + 1, dtype=torch.float64, device=x_t.device)
+    return total.index_put((row, group[masked]), ce, accumulate=True)
 
 
 def first_jump(method: Method, batch: Batch) -> Tensor:
@@ -50,7 +65,7 @@ def first_jump(method: Method, batch: Batch) -> Tensor:
     x, alpha_1 = batch.tokens, method.process.schedule.alpha_1
     if alpha_1 == 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    if batch.mask is not None or batch.segments is not None or batch.condition is not None:
+    if any(part is not None for part in (batch.mask, batch.segments, batch.condition, method.clean(batch))):
         x_t = method.process.sample_prior(x.shape)
         return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
     h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
@@ -66,6 +81,24 @@ def reveal(schedule: Schedule, t: Tensor | float, s: Tensor | float) -> Tensor:
     return (alpha_s - alpha_t) / (1 - alpha_t)
 
 
+def spread(n: Tensor, generator: Randomness = None) -> Tensor:
+    """A uniform in [0, 1) for each group of each row, n (B, G) positions in each: (B, G) float64.
+
+    Evenly spread over the rows, and over the groups of each row that have a position.
+    """
+    u = maths.stratified(len(n), generator, n.device)[:, None]
+    groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
+    return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
+
+
+def places(order: Tensor, group: Tensor) -> Tensor:
+    """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
+    sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
+    first = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
+    start = torch.where(first, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
+    return sorted_by(group * group.shape[1] + sorted_by(order)) - start
+
+
 class Masked(Method):
     """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
 
@@ -79,6 +112,8 @@ class Masked(Method):
     weight against the law of k (a weight 1/t would have infinite variance):
 
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
+
+    In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
 
     Args:
         schedule: one alpha for all tokens.
@@ -108,43 +143,61 @@ class Masked(Method):
     def read(self, logits, x_t, t):
         return subs(self, logits, x_t, t)
 
+    @property
+    def by_counts(self):
+        return not (self.steps or self.time_conditioned)
+
+    def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
+
+        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
+        """
+        x = batch.tokens
+        n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
+        return torch.zeros_like(x), n
+
     def cross_entropy(
         self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
     ) -> Tensor:
-        """weight_b times the sum over the masks of row b of -log mu(x_0): (B,) nats. The head is computed there only."""
+        """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats."""
         return at_masks(self, batch, x_t, t, weight)
 
     # ---------------------------------------------------------------------------------- the closed forms
     def diffusion(self, batch, x_t, t):
-        return self.cross_entropy(batch, x_t, t[:, None], self.process.schedule.weight(t)[:, 0])
+        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])
 
     def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
         return reveal(self.process.schedule, t, s)
 
     def step(self, batch, x_t, t, s):
-        return self.cross_entropy(batch, x_t, t[:, None], self.reveal(t, s))
+        return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))
+
+    def draw_times(self, batch, generator=None):
+        group, n = self.groups(batch)
+        t = 1 - spread(n, generator)
+        return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
 
     def terms(self, batch, generator=None):
-        if self.steps or self.time_conditioned:
+        if not self.by_counts:
             return super().terms(batch, generator)
-        n, k, x_t = self.mask_some(batch, generator)
-        ce = self.cross_entropy(batch, x_t, None)
+        group, n, k, x_t = self.mask_some(batch, generator)
+        ce = at_masks(self, batch, x_t, None, group=group)
         diffusion, reconstruction = self._count_weights(n, k)
         return {
-            "diffusion": n * diffusion * ce,
-            "reconstruction": n * reconstruction * ce,
+            "diffusion": (n * diffusion * ce).sum(-1),
+            "reconstruction": (n * reconstruction * ce).sum(-1),
             "prior": self._prior(batch, generator),
         }
 
     def loss(self, batch, generator=None):
-        if self.time_conditioned or self.steps:
+        if not self.by_counts:
             return self.bound(batch, generator)
         # All three terms are weights on the cross-entropy with k masks: the jump from PRIOR is one more weight on k = n.
-        n, k, x_t = self.mask_some(batch, generator)
+        group, n, k, x_t = self.mask_some(batch, generator)
         diffusion, reconstruction = self._count_weights(n, k)
         prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
-        return self.cross_entropy(batch, x_t, None, n * (diffusion + reconstruction + prior))
+        return self.cross_entropy(batch, x_t, None, (n * (diffusion + reconstruction + prior)).gather(1, group))
 
     # ---------------------------------------------------------------------------------- orders
     def estimators(self):
@@ -169,44 +222,50 @@ class Masked(Method):
     def in_order(self, batch: Batch, when: Tensor) -> Tensor:
         """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section 3.3).
 
-        For a network that does not see the time. The inputs of several tokens and rows share a network call, and the head is
-        computed at one position of each.
+        For a network that does not see the time. In a method of blocks, earlier blocks come first, and `when` is the order
+        within each. The inputs of several tokens and rows share a network call, and the head is computed at one position of
+        each block.
 
         Args:
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
         """
         x, device = batch.tokens, batch.tokens.device
-        when, counted = when.expand(x.shape), torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        counted = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        group, n = self.groups(batch)
+        place = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
         total = torch.zeros(len(x), dtype=torch.float64, device=device)
-        for part in counted.nonzero().split(max(len(x), TOKENS // x.shape[1])):
-            row, place = part.unbind(-1)
-            here, each = batch.take(row), torch.arange(len(row), device=device)
-            later = when[row] >= when[row, place][:, None]
-            h = self._features(here.tokens.masked_fill(later & counted[row], self.mask), None, here)[each, place]
-            nll = cross_entropy(self.network, h, x[row, place], exclude=self.mask)
-            total = total.index_add(0, row, nll.double())
+        turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
+        for part in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
+            row, turn = part[:, 0], part[:, 1:]
+            here, later = batch.take(row), counted[row] & (place[row] >= turn)
+            at = later & (place[row] == turn)
+            x_t = here.tokens.masked_fill(later, self.mask)
+            h = self._features(x_t, None, here, self.clean(here))[at]
+            nll = cross_entropy(self.network, h, here.tokens[at], exclude=self.mask)
+            total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())
         return total
 
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        n, k, x_t = self.mask_some(batch, generator)
-        return self.cross_entropy(batch, x_t, None, n / k)
+        group, n, k, x_t = self.mask_some(batch, generator)
+        return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))
 
     # ---------------------------------------------------------------------------------- exactly k masks
-    def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw k in 1..n for each row, stratified, and mask exactly k of its n positions: n, k (B,) and x_t (B, L)."""
-        device = batch.tokens.device
-        order = maths.uniform(batch.tokens.shape, generator, device)
-        if batch.mask is None:
-            n = torch.full((len(batch),), batch.tokens.shape[1], device=device)
-        else:
-            n, order = batch.mask.sum(-1), order.masked_fill(~batch.mask, 2.0)  # given positions come last
-        k = 1 + (maths.stratified(len(batch), generator, device) * n).long().clamp_max(n - 1)
+    def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Draw k in 1..n for each group, stratified, and mask exactly k of its n positions.
+
+        The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
+        """
+        group, n = self.groups(batch)
+        order = maths.uniform(batch.tokens.shape, generator, batch.tokens.device)
+        if batch.mask is not None:
+            order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
+        k = 1 + (spread(n, generator) * n).long().clamp_max(n - 1)
         k = torch.where(n > 0, k, 0)
-        x_t = batch.tokens.masked_fill(order.argsort(-1).argsort(-1) < k[:, None], self.mask)
-        return n, k.clamp_min(1), x_t
+        x_t = batch.tokens.masked_fill(places(order, group) < k.gather(1, group), self.mask)
+        return group, n, k.clamp_min(1), x_t
 
     def _count_weights(self, n: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (B,) float64."""
+        """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (*) float64."""
         schedule = self.process.schedule
         m_0, m_1 = 1 - schedule.alpha_0, 1 - schedule.alpha_1
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k

@@ -187,6 +187,11 @@ def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.devic
     return uniform(shape, generator, device) if at is None else uniform(at.shape, generator, device)[at]
 
 
+def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
+    """What these rows (N,) draw from, where each row may have its own generator."""
+    return [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
+
+
 def discard(shape: Sequence[int], generator: Randomness) -> None:
     """Use up the uniforms of a draw that turned out not to be needed, so that rows with their own generators stay in step."""
     if isinstance(generator, Sequence):

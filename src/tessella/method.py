@@ -6,83 +6,20 @@ paper differs it gives `cost` (its closed form of the bound at one position), `c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import bound, maths
+from .batch import Batch, Estimator
 from .maths import Randomness
 from .nn.chunks import each_position
 from .nn.transformer import DiT, Net
 from .prediction import Prediction, truth
 from .process import Process
 from .schedule import CLEAN, PRIOR
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What data gives and losses take.
-
-    Attributes:
-        tokens: (B, L) long.
-        mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
-        segments: (B, L) long or None; which packed document a position belongs to.
-        condition: labels or anything else that the network takes.
-    """
-
-    tokens: Tensor
-    mask: Tensor | None = None
-    segments: Tensor | None = None
-    condition: Tensor | None = None
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
-        fields = (self.tokens, self.mask, self.segments, self.condition)
-        return Batch(*[None if f is None else f.to(device, non_blocking=True) for f in fields])  # pyright: ignore
-
-    def take(self, rows: Tensor) -> "Batch":
-        """These rows (N,) of it, in this order."""
-        fields = (self.tokens, self.mask, self.segments, self.condition)
-        return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Estimator:
-    """A likelihood other than the bound.
-
-    Attributes:
-        draw: (batch, generator) -> (B,) nats.
-        about: what is done, for the protocol: "one token at a time, left to right".
-        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
-        strata: what its draws are spread evenly over; None if they are independent.
-    """
-
-    draw: Callable[[Batch, Randomness], Tensor]
-    about: str
-    exact: bool = False
-    strata: str | None = None
-
-    def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        return self.draw(batch, generator)
-
-
-class Network(Protocol):
-    """Hidden states and head apart, so that the head is paid only where it is read."""
-
-    def features(
-        self, x: Tensor, time: Tensor | None = None, *, segments: Tensor | None = None, condition: Tensor | None = None
-    ) -> Tensor:
-        """(B, L) tokens, time (B,) or (B, L) -> (B, L, D)."""
-        ...
-
-    def head(self, h: Tensor) -> Tensor:
-        """(*, D) -> (*, K) logits."""
-        ...
 
 
 class NoBound(TypeError):
@@ -98,12 +35,14 @@ class Method(nn.Module):
         predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
+        exact: whether `bound` is -log p itself, with nothing drawn.
+        adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
         sampler: the sampler it is drawn with unless another is asked for.
         variants: what its paper reports, as changes of Config; `verify` checks each.
         ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
 
     Args:
-        network: features and head (see `Network`); the head gives K logits.
+        network: features and head (see `nn.network`); the head gives K logits.
         vocabulary: V, the number of data tokens.
         shape: (L,).
         config: the method's own choices.
@@ -117,6 +56,8 @@ class Method(nn.Module):
     predicts: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
+    exact: bool = False
+    adapts: int = 0
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     ordered: bool = False
@@ -139,6 +80,16 @@ class Method(nn.Module):
             self.process = process
         self.time_conditioned, self.steps = timed, steps
 
+    @property
+    def block(self) -> int:
+        """Tokens of a block of its network; 0 where every position sees every other."""
+        return getattr(self.network, "block", 0)
+
+    @property
+    def window(self) -> int:
+        """How many tokens its network was built for: L, also where `shape` is that of other texts (`samplers.of_length`)."""
+        return self.__dict__.get("built_for", self.shape[0])
+
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod
     def states(cls, vocabulary: int, config: Any) -> int:
@@ -156,6 +107,11 @@ class Method(nn.Module):
         return cls.states(vocabulary, config)
 
     @classmethod
+    def blocks(cls, config: Any) -> int:
+        """The length of the blocks that its network reads one after another; 0: it reads all of a sequence at once."""
+        return 0
+
+    @classmethod
     def needs_order(cls, config: Any) -> str | None:
         """The choice that makes sense only where tokens are ordered, as it is typed: "--process gaussian"; or None."""
         return None
@@ -164,7 +120,12 @@ class Method(nn.Module):
     def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
         """A fresh transformer for this method."""
         states, outputs = cls.states(vocabulary, config), cls.outputs(vocabulary, config)
-        return DiT(net, states, time=cls.timed(config), outputs=outputs)
+        return DiT(net, states, time=cls.timed(config), outputs=outputs, block=cls.blocks(config))
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether a draw of its bound draws numbers of masks, not times."""
+        return False
 
     # ---------------------------------------------------------------------------------- what a paper says
     def network_time(self, t: Tensor) -> Tensor:
@@ -193,12 +154,18 @@ class Method(nn.Module):
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
                 head is computed there only.
+            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
+                before x_t.
         """
-        h = self._features(x_t, t, Batch(x_t, None, segments, condition))
+        h = self._features(x_t, t, Batch(x_t, None, segments, condition), context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
         return self.read(self._logits(h), x_t, t)
+
+    def clean(self, batch: Batch) -> Tensor | None:
+        """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
+        return None
 
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
@@ -214,11 +181,14 @@ class Method(nn.Module):
 
     # ---------------------------------------------------------------------------------- its bound
     def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """The continuous bound at times t (B,) given x_t, summed over the sequence: (B,) nats per unit of time."""
+        """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
+
+        A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
+        """
         return self._cost(batch, x_t, t)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """The discrete bound of the step from t to s (B,) given x_t, summed over the sequence: (B,) nats."""
+        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
         return self._cost(batch, x_t, t, s)
 
     def _cost(
@@ -231,10 +201,12 @@ class Method(nn.Module):
         each = each or self.cost
         at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
         row = at.nonzero()[:, 0]
-        x_0, noisy, time, later = batch.tokens[at], x_t[at], t[row], None if s is None else s[row]
+        here = at if t.ndim == 2 else row
+        x_0, noisy, time, later = batch.tokens[at], x_t[at], t[here], None if s is None else s[here]
         total = torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device)
         if type(self).read is Method.read:  # a method that gives `predict` whole
-            pred = self.predict(x_t, t[:, None], at=at, condition=batch.condition, segments=batch.segments)
+            beside = {"condition": batch.condition, "segments": batch.segments, "context": self.clean(batch)}
+            pred = self.predict(x_t, per_position(t), at=at, **beside)
             target = truth(self.process, x_0, noisy, time)
             value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
             return total.index_add(0, row, value.double())
@@ -242,9 +214,16 @@ class Method(nn.Module):
         def f(logits: Tensor, i: slice) -> Tensor:
             return each(logits, x_0[i], noisy[i], time[i], None if later is None else later[i]).double()
 
-        h = self._features(x_t, t[:, None], batch)[at]
+        h = self._features(x_t, per_position(t), batch, self.clean(batch))[at]
         value = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
         return total.index_add(0, row, value)
+
+    def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
+
+        At 0 a rate may be infinite.
+        """
+        return 1 - maths.stratified(len(batch), generator, batch.tokens.device)
 
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
@@ -253,8 +232,8 @@ class Method(nn.Module):
         """
         if self.steps:
             return self._step_terms(batch, generator)
-        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]: at 0 a rate may be infinite
-        x_t = self.corrupt(batch, t[:, None], generator)
+        t = self.draw_times(batch, generator)
+        x_t = self.corrupt(batch, per_position(t), generator)
         diffusion = self.diffusion(batch, x_t, t)
         return {
             "diffusion": diffusion,
@@ -269,6 +248,10 @@ class Method(nn.Module):
     def loss(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """What training minimises: (B,) nats, summed over the sequence; the bound unless the paper differs."""
         return self.bound(batch, generator)
+
+    def adapt(self, batch: Batch, generator: Randomness = None) -> str:
+        """Set what training tunes beside the weights, a buffer, from `adapts` rows of the validation split; in words."""
+        raise NotImplementedError
 
     def estimators(self) -> dict[str, Estimator]:
         """Other likelihoods that the method admits, by name; each gives (B,) nats."""
@@ -341,16 +324,38 @@ class Method(nn.Module):
         }
 
     # ---------------------------------------------------------------------------------- asking the network
-    def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None) -> Tensor:
-        """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others."""
-        time = None
-        if self.time_conditioned:
-            t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
-            t = t.amax(-1) if t.ndim == 2 else t
-            time = self.network_time(t.expand(len(x)).clamp(0.0, 1.0))
-        if batch is None or (batch.segments is None and batch.condition is None):
-            return self.network.features(x, time)
-        return self.network.features(x, time, segments=batch.segments, condition=batch.condition)
+    def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
+        """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others.
+
+        One time for each row; for a network of blocks one for each block, if t is (B, L). `context`: what a network of blocks
+        reads beside x, clean tokens (B, L) or a cache.
+        """
+        more: dict[str, Any] = {}
+        if batch is not None and not (batch.segments is None and batch.condition is None):
+            more = {"segments": batch.segments, "condition": batch.condition}
+        if isinstance(context, Tensor):
+            more["clean"] = context
+            if self.time_conditioned:  # what a cache of these tokens is told: it is made before there is a time
+                more["clean_time"] = self._told(x, CLEAN, None)
+        elif context is not None:
+            more["cache"] = context
+        return self.network.features(x, self._told(x, t, more.get("segments")), **more)
+
+    def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None) -> Any:
+        """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
+        return self.network.extend(cache, x, self._told(x, CLEAN, None), valid)  # pyright: ignore
+
+    def _told(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
+        """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
+        if not self.time_conditioned:
+            return None
+        t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
+        block = self.block or x.shape[1]
+        if t.ndim == 2 and t.shape[1] > block:  # with documents, blocks begin anywhere: each position as it says
+            t = t if segments is not None else largest(t, block)
+        else:
+            t = (t.amax(-1) if t.ndim == 2 else t).expand(len(x))
+        return self.network_time(t.clamp(0.0, 1.0))
 
     def _logits(self, h: Tensor) -> Tensor:
         """The head's logits in float32 at least, (*, D) -> (*, K)."""
@@ -362,3 +367,14 @@ def _times(batch: Batch, t: Tensor | float) -> Tensor:
     """Times (B, L), CLEAN where a token is given."""
     t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
     return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
+
+
+def per_position(t: Tensor) -> Tensor:
+    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
+    return t if t.ndim == 2 else t[:, None]
+
+
+def largest(t: Tensor, block: int) -> Tensor:
+    """Times (B, L) -> (B, L): at each position the largest of its block, since the given ones in it are CLEAN."""
+    whole = F.pad(t, (0, -t.shape[1] % block), value=CLEAN)
+    return whole.unflatten(1, (-1, block)).amax(-1).repeat_interleave(block, 1)[:, : t.shape[1]]

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import journal
+from . import checkpoint, journal
 from .checkpoint import versions
 from .config import Config, Train
 from .data import DATASETS, Corpus, Data, require_same
+from .data import load as load_tokenizer
 from .errors import InputError
+from .files import load_tensors
 from .method import Method
 from .nn.transformer import Net
 from .terminal import count, counted, parameters, path
@@ -161,6 +163,16 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
             f"the data has changed since the run began (sha256 {str(before['sha256'])[:8]}, now {str(now)[:8]}); "
             "give the same data, or use a new --run"
         )
+
+
+def begin(method: Method, config: Config, corpus: Corpus) -> None:
+    """Give a fresh method the network's weights of the model `train.start`, whose sizes and tokens must be the same."""
+    folder = checkpoint.locate(config.train.start)
+    require_same(load_tokenizer(folder), corpus.tokenizer)
+    tensors, _ = load_tensors(folder / checkpoint.WEIGHTS)
+    given = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}
+    rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
+    checkpoint.fit(method, given | rest, config)
 
 
 @dataclass(frozen=True)

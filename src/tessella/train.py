@@ -169,6 +169,8 @@ def train(
     if last:  # what does not fit, or is truncated, is said before anything starts
         checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
         files.header(last / "training.safetensors")
+    elif config.train.start:
+        plan.begin(fresh, config, corpus)
     about = plan.about_run(about, corpus, fresh, changes, step)
     if not rank:
         if overwrite:

@@ -190,13 +190,15 @@ def _verify(
             found = _checked(key, cls) if cls else SHARED[key]()
             rows += [replace(row, key=key, method=name) for row in found]
     pairings, notes = {}, []
-    if sampler is not None or (only is None and len(classes) > 1):
+    chosen = {
+        key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
+    }  # the others are of several steps
+    if chosen and (sampler is not None or (only is None and len(classes) > 1)):
         for cls in classes:
             if progress:
                 progress(f"{cls.name} samplers")
             for said, method in identities.variants(cls, kinds=True):
                 name = f"{cls.name} {said}".strip()
-                chosen = SAMPLERS if sampler is None else {sampler: SAMPLERS[sampler]}
                 pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
                 pairings[name] = {key: value for key, (value, _) in pairs.items()}
                 notes += [note for _, note in pairs.values() if note]

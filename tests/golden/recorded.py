@@ -84,8 +84,14 @@ class Told(nn.Module):
         super().__init__()
         self.network, self.time = network, time
 
+    def _said(self, x):
+        return torch.as_tensor(self.time).float().expand(len(x))
+
     def features(self, x, time=None, **kwargs):
-        return self.network.features(x, torch.as_tensor(self.time).float().expand(len(x)), **kwargs)
+        return self.network.features(x, self._said(x), **kwargs)
+
+    def extend(self, cache, x, time=None, valid=None):
+        return self.network.extend(cache, x, self._said(x), valid)
 
     def head(self, h):
         return self.network.head(h)
@@ -98,11 +104,15 @@ def ours(key: str) -> str:
     return key
 
 
-def published_network(weights: dict[str, Tensor]) -> DiT:
+def published_network(weights: dict[str, Tensor], block: int = 0, time: bool = True) -> DiT:
     """The DiT that the recorded weights belong to (RADD's: no time, biases); rotary frequencies are not parameters here."""
     states, bias = len(weights["vocab_embed.embedding"]), "blocks.0.norm1.bias" in weights
-    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states, time=not bias, bias=bias)
-    network.load_state_dict({ours(k): v for k, v in weights.items() if k != "rotary_emb.inv_freq"})
+    time = time and not bias
+    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states, time, bias, block=block)
+    left = (
+        ("rotary_emb",) if time else ("rotary_emb", "time.", "blocks.0.modulation", "blocks.1.modulation", "modulation")
+    )
+    network.load_state_dict({ours(k): v for k, v in weights.items() if not ours(k).startswith(left)})
     return network.eval()
 
 

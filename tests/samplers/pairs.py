@@ -107,7 +107,8 @@ CANNOT = {  # sampler -> the methods that it refuses
     "remasking": {"genmd4", "d3pm, uniform", "sedd, uniform", "uniform, mean"},
 }
 CANNOT["fixed_order"] = CANNOT["any_order"]
-CANNOT["metropolis"] = set(METHODS)
+CANNOT["metropolis"] = CANNOT["left_to_right"] = set(METHODS)
+CANNOT["blockwise"] = {"d3pm, uniform", "sedd, uniform", "uniform, mean"}
 PAIRS = [
     (s, m)
     for s, sampler in SAMPLERS.items()

@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 class Options:
     """Those of one sampler or another; a sampler's own default stands where none is given."""
 
+    block_sampler: str | None = None
+    """write block after block, text of any --length, with this sampler inside; its options are given as always"""
+    stride: int | None = None
+    """blockwise: tokens of a block, where the network has none of its own"""
+    window: int | None = None
+    """blockwise, left_to_right: how many tokens the network sees at most; its own length if not given"""
+    end: int | None = None
+    """blockwise, left_to_right: the token that ends a text, the tokenizer's if it has one; -1: none"""
+    entropy: float | None = None
+    """blockwise, left_to_right: end where the last 256 tokens repeat themselves, in nats per token"""
+    top_k: int | None = None
+    """left_to_right: keep so many of the likeliest tokens"""
     grid: str | None = None
     """ancestral, euler, tau_leaping: uniform, cosine or log-snr"""
     per_step: int | None = None
@@ -91,7 +103,7 @@ class Sample(Drawing):
     prompt: str | None = None
     """what each text begins with"""
     length: int | None = None
-    """tokens of a text; the model's length if not given"""
+    """tokens of a text; the model's length if not given, and more with --block-sampler"""
 
 
 @dataclass(frozen=True)
@@ -181,6 +193,8 @@ def _draw(
     given = give(model, kind)
     prompt = chosen.text or None if given is not None else chosen.prompt
     more = {"length": chosen.length, "prompt": prompt} if given is None else {"fixed": given.fixed}
+    if isinstance(given, generate.Gaps):
+        more["length"] = generate.needed(model, given)
     frames = generate.watch(model, **more, **how)
     if (said := generate.approximate(model)) and (prompt or given is not None):
         terminal.note(said)

@@ -5,7 +5,7 @@ from tessella import __version__
 HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
 
   demo       train a small model here and now, and watch it write
-  train      METHOD: train one of the systems on a text
+  train      METHOD: train one of the systems, or ar, on a text
   evaluate   likelihood with a 95% interval
   sample     draw text; --watch shows the tokens appear
   infill     fill the gaps of a given text, keep the rest
@@ -18,8 +18,8 @@ Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? tessella demo takes about 4 minutes."""
 
 TRAIN = """usage: tessella train METHOD [options]   all of them: tessella train mdlm --help
-  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm,
-                         or file.py:Class for your own
+  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
+                         ar, or file.py:Class for your own
   --data.name pydocs     text, text8, ... (tessella list data)
   --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
   --train.steps 10000    --train.batch 32   --train.rate 3e-4
@@ -56,14 +56,17 @@ def methods() -> list[dict[str, str]]:
         page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
         paper = re.search(r"arXiv \d{4}\.\d{5}", page)
         free = issubclass(cls, Masked) and not cls.timed(cls.Config())  # such a network knows any order's likelihood
+        bound = "bound, exact per order" if free else "bound" if cls.bounded else "none"
         noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
         rows.append(
             {
                 "name": name,
                 "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
                 "noise": noise[1].strip() if noise else "-",
-                "network gives": {"leave_one_out": "leave-one-out"}.get(cls.predicts, cls.predicts),
-                "likelihood": "bound, exact per order" if free else "bound" if cls.bounded else "none",
+                "network gives": {"leave_one_out": "leave-one-out", "next": "next token"}.get(
+                    cls.predicts, cls.predicts
+                ),
+                "likelihood": "exact" if cls.exact else bound,
             }
         )
     return rows

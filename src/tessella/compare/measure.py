@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,18 +80,19 @@ def measure(
     count = how.samples or judge.count
     batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
     quality = []
-    taken = [admissible(method, steps) for steps in how.calls]
+    blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
+    taken = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
     for number, (steps, asked) in enumerate(zip(how.calls, taken)):
         frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch)
 
-        def told(frame: Frame, before: int = sum(taken[:number])) -> None:
-            done = frame.first * frame.steps + len(frame.x) * frame.step
-            say("samples", count * before + done, count * sum(taken))
+        def told(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
+            share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
+            say("samples", round(count * (before + share * steps)), count * sum(taken))
 
         drawn = collect(frames, told)
         quality.append(
             {"asked": steps, "steps": asked, "calls": float(np.mean(drawn.calls)), "samples": count}
-            | judge.score(np.array(drawn.tokens))
+            | judge.score(padded(drawn.tokens))
             | {"example": drawn.texts[0]}
         )
     return {
@@ -101,6 +103,11 @@ def measure(
         "tokens_per_second": speed(run),
         "seconds": time.perf_counter() - began,
     }
+
+
+def padded(texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Texts that may have ended before others, as rows: -1 where there is none."""
+    return np.array(list(zip(*zip_longest(*texts, fillvalue=-1))))
 
 
 def plain_bound(result: Result) -> dict[str, Any]:

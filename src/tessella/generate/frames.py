@@ -18,9 +18,11 @@ from torch import Tensor
 
 from .. import kinds, samplers
 from ..errors import InputError
-from ..samplers import State, run
+from ..samplers import State, of_length, run
+from ..samplers.growing import Growth
 from ..samplers.metropolis import Walk, report
 from ..terminal import Mark, count, counted, duration, rate
+from .choice import choose, ending
 
 BATCH = 16  # texts drawn at once
 
@@ -75,10 +77,25 @@ class Frame:
         """(B, L) bool, what took its value in this step."""
         return (self.x != self.before) & ~self.masked
 
+    @property
+    def ends(self) -> list[int]:
+        """How many tokens each text has: all, but where it ended before."""
+        memory = self.state.memory
+        return memory.ends.tolist() if isinstance(memory, Growth) else [self.x.shape[1]] * len(self.x)
+
+    @property
+    def reached(self) -> list[int]:
+        """How far each text is given or being written; of a sampler that writes from left to right less than all of it."""
+        memory = self.state.memory
+        if not isinstance(memory, Growth):
+            return self.ends
+        given = self.fixed.long().cumprod(-1).sum(-1).tolist()
+        return [min(end, max(memory.end, first)) for end, first in zip(self.ends, given)]
+
     @cached_property
     def text(self) -> list[str]:
         """The texts; a masked token is `·`."""
-        return [self.tokenizer.decode(row) for row in self.x.tolist()]
+        return [self.tokenizer.decode(row[:end]) for row, end in zip(self.x.tolist(), self.ends)]
 
     def marks(self, row: int) -> list[Mark]:
         """What happened to each token of a row, as `terminal.Picture` has it."""
@@ -136,9 +153,10 @@ def watch(
         model: a `Model`, or the path or id of one.
         steps: steps of the sampler, 64 by default (in discrete time the nearest divisor of T); some have their own number.
         sampler: a name in SAMPLERS or an alias of one, or a sampler; by default the method's own, ancestral for most.
+            `block_sampler`, one of its options, makes it blockwise, with that one inside.
         prompt: what each text begins with.
         temperature, top_p: act on the clean posterior.
-        length: tokens of a text; the model's own length by default.
+        length: tokens of a text; the model's own length by default, and at most unless a sampler writes from left to right.
         batch: texts at once; they do not depend on it.
         fixed: (L,) instead of a prompt: the token where it is given, -1 where it is free. Or (N, L), where `count` is a
             multiple of N: so many texts of the first row, then of the second, and so on.
@@ -151,21 +169,23 @@ def watch(
     check(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
-    length = length_of(model, length)
+    how = choose(sampler, method, temperature, top_p, options, None if fixed is not None else ending(tokenizer))
+    length = length_of(model, length, how.grows)
     if fixed is None and prompt:
-        fixed = _prompt(tokenizer, prompt, length)
+        fixed = _prompt(tokenizer, prompt, length, how.grows)
     if fixed is not None:
         fixed = _fixed(fixed, tokenizer, length, count)
-    how = _sampler(sampler or getattr(method, "sampler", "ancestral"), temperature, top_p, options)
-    samplers.check(how, method)
+    how.admit(method, fixed)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
-    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, _times(how, method, steps))
+    times = _times(how, of_length(method, length), steps)
+    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times)
 
 
 def _times(how: Any, method: Any, steps: int | None) -> list[float]:
-    """The time of each frame, from 1 to 0; a sampler whose times are a mere counter is shown as if they were even."""
-    times = [float(t) for t in how.times(method, steps).flatten()]
-    if any(1 < t < math.inf for t in times):
+    """The time of each frame, from 1 to 0; where they are a mere counter, or several numbers, shown as if they were even."""
+    grid = how.times(method, steps)
+    times = [float(t) for t in (grid if grid.ndim == 1 else grid[:, 0])]
+    if grid.ndim > 1 or any(1 < t < math.inf for t in times):
         return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
     return [min(max(t, 0.0), 1.0) for t in times]
 
@@ -189,22 +209,24 @@ def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokeniz
                     break
                 before = state.x if before is None else before
                 t = times[min(step, len(times) - 1)]
-                mask = getattr(method.process, "mask", None)
+                mask = samplers.blank(method)
                 yield Frame(state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask)
                 before, step = state.x, step + 1
     finally:
         method.train(training)
 
 
-def length_of(model: Any, length: int | None) -> int:
-    """Tokens of a text: the model's own length, or a smaller one that was asked for."""
-    most = int(model.method.shape[0])
+def length_of(model: Any, length: int | None, grows: bool = False) -> int:
+    """Tokens of a text: the model's own length, or what was asked for: less, or more where the sampler goes on (`grows`)."""
+    most, running = int(model.method.shape[0]), kinds.of(model.tokenizer).running
     if length is None:
         return most
     check(length=length)
-    if length > most:
-        raise InputError(f"--length is {length:,}, the model takes {most:,}; use {most:,} or less")
-    if length < most and not kinds.of(model.tokenizer).running:
+    if length > most and not (grows and running):
+        blocks = running and samplers.Blockwise.refuse(model.method) is None
+        more = ", or a block sampler: --block-sampler ancestral" if blocks else ""
+        raise InputError(f"--length is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
+    if length < most and not running:
         raise InputError(f"--length is {length:,}, the rows of this model have {most:,} places; leave it out")
     return length
 
@@ -225,38 +247,14 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int) -> Tensor:
     return torch.nn.functional.pad(rows, (0, length - given), value=-1)
 
 
-def _prompt(tokenizer: Any, prompt: str, length: int) -> list[int]:
+def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
     tokens = tokenizer.encode(prompt)
     if len(tokens) > length:
-        raise InputError(
-            f"the prompt has {len(tokens):,} tokens, the model takes {length:,}; "
-            "shorten it, or use --length with a block sampler"
-        )
+        has = f"the prompt has {len(tokens):,} tokens, "
+        if grows:
+            raise InputError(f"{has}the text {length:,}; give a larger --length")
+        raise InputError(f"{has}the model takes {length:,}; shorten it, or use --length with a block sampler")
     return tokens
-
-
-def _sampler(sampler: Any, temperature: float, top_p: float, chosen: dict[str, Any]) -> Any:
-    if not temperature >= 0:
-        raise InputError(f"--temperature is {temperature:g}; it must be 0 or more")
-    if not 0 < top_p <= 1:
-        raise InputError(f"--top-p is {top_p:g}; it must be above 0 and at most 1")
-    if not isinstance(sampler, str):
-        if chosen:
-            raise InputError(f"{_flag(next(iter(chosen)))} goes with a sampler's name; this one is made already")
-        return sampler
-    cls = samplers.find(sampler)
-    own = samplers.options(cls)
-    for name in chosen:
-        if name not in own:
-            if not any(name in samplers.options(other) for other in samplers.SAMPLERS.values()):
-                raise TypeError(f"watch() got an unexpected keyword argument '{name}'")
-            takes = f"its options: {', '.join(map(_flag, own))}" if own else "it has no options of its own"
-            raise InputError(f"sampler '{sampler}' takes no {_flag(name)}; {takes}")
-    return cls(temperature=temperature, top_p=top_p, **chosen)  # pyright: ignore[reportCallIssue]
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -310,7 +308,7 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
         if frame.step == frame.steps:
             steps, seconds = frame.steps, seconds + frame.seconds
             texts += frame.text
-            tokens += frame.x.tolist()
+            tokens += [row[:end] for row, end in zip(frame.x.tolist(), frame.ends)]
             calls += frame.calls.tolist()
             walks += [frame.state.memory] if isinstance(frame.state.memory, Walk) else []
     return Drawn(texts, tokens, calls, steps, seconds, walks)

@@ -134,7 +134,13 @@ def fill(
     """As `infill`, with what it cost; `see` is shown every frame."""
     model = load(model)
     given = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
+    how = {"length": needed(model, given)} | how
     return given, filled(given, collect(watch(model, fixed=given.fixed, **how), see), model.tokenizer)
+
+
+def needed(model: Any, given: Gaps) -> int | None:
+    """How many tokens are drawn to fill the gaps: of a model that writes from left to right no more than the text has."""
+    return len(given.fixed) if 0 < model.method.block < model.method.window else None
 
 
 def filled(given: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:

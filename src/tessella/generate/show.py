@@ -1,14 +1,17 @@
 """Frames on a terminal: a picture of each, and who shows them."""
 
 from .. import kinds
+from ..samplers.growing import Growth
 from ..terminal import Picture, Terminal, Watch, count, counted, scaled
 from .frames import Frame
 
 
 def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | None = None) -> Picture:
-    """One text of a frame, for `terminal.Watch`; the first `length` tokens of it."""
+    """One text of a frame, for `terminal.Watch`; the first `length` tokens of it, and no more than is being written."""
     kind, marks = kinds.of(frame.tokenizer), frame.marks(row)
     block = kind.block(frame.x[row].tolist(), marks)
+    whole = min(frame.x.shape[1], length or frame.x.shape[1])
+    length = min(whole, frame.reached[row])
     tokens = frame.x[row].tolist()[:length]
     number = frame.first + row + 1
     of = f"sample {count(number)} of {count(frame.count)}   "
@@ -18,9 +21,10 @@ def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | N
     return Picture(
         f"{of}step {frame.step}/{frame.steps}   t = {frame.t:.2f}" if head is None else head,
         kind.pieces(tokens) if block is None else (),
-        marks[:length],
+        marks[:length] if block is None else marks,
         f"{counted(calls, 'network call')}{speed}",
         block,
+        whole if block is None and isinstance(frame.state.memory, Growth) else None,
     )
 
 

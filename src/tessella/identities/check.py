@@ -54,9 +54,14 @@ def shared(key: str):
     return lambda f: SHARED.setdefault(key, f)
 
 
-def own(key: str, process: bool = True):
-    """A check of methods that have a process; of those that have none, with `process=False`."""
-    return lambda f: OWN.setdefault(key, lambda m: f(m) if (m.process is not None) == process else ())
+def reverses(method: Method) -> bool:
+    """Whether there is a process to reverse."""
+    return method.process is not None
+
+
+def own(key: str, of: Callable[[Method], bool] = reverses):
+    """A check of one method, if it is one `of` those."""
+    return lambda f: OWN.setdefault(key, lambda m: f(m) if of(m) else ())
 
 
 class Largest:
@@ -143,7 +148,8 @@ def enumerable(cls: type[Method], **changes: Any) -> Method:
     Discrete time has T = 256 steps unless `steps` says so.
     """
     config = cls.Config(**changes)
-    network = _Unit(cls.states(V, config), L, time=cls.timed(config), outputs=cls.outputs(V, config)).double()
+    sizes = {"outputs": cls.outputs(V, config), "block": cls.blocks(config)}
+    network = _Unit(cls.states(V, config), L, time=cls.timed(config), **sizes).double()
     with torch.no_grad():
         network.logits.copy_(numbers(*network.logits.shape, size=1.5))
     method = methods.build(cls, V, network, config, length=L, ordered=True).double()

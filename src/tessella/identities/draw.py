@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from .. import exact
-from ..method import Method
+from ..method import Batch, Method
 from ..schedule import Linear
 from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
@@ -13,7 +13,8 @@ from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
 def nodes(method: Method) -> tuple[Tensor, Tensor]:
     """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
     if not method.steps:
-        return exact.parts(1, 72) if method.time_conditioned else exact.parts(L)
+        blocks = 1 if method.clean(Batch(exact.states(V, L))) is None else L  # their times are spread over (0, 1)
+        return exact.parts(L) if method.by_counts else exact.parts(blocks, 72)
     n = method.steps
     return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 

@@ -57,12 +57,17 @@ def _(method: Method):
 
 
 # ---------------------------------------------------------------------------------- the law of a path
-def generator(method: Method, t: Tensor) -> Tensor:
-    """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L)."""
+def generator(method: Method, t: Tensor, context: Tensor | None) -> Tensor:
+    """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L).
+
+    A network of blocks reads `context` (1, L) beside each.
+    """
     K = method.process.K
     X = exact.states(K, L)
     x = X.repeat(len(t), 1)
-    each = reverse_rate(method.predict(x, t.repeat_interleave(len(X))[:, None])).reshape(len(t), len(X), L, K)
+    context = None if context is None else context.expand(x.shape)
+    pred = method.predict(x, t.repeat_interleave(len(X))[:, None], context=context)
+    each = reverse_rate(pred).reshape(len(t), len(X), L, K)
     G = torch.zeros(len(t), len(X), len(X), dtype=torch.float64)
     for i, y in itertools.product(range(L), range(K)):
         moved = X.clone()
@@ -78,10 +83,15 @@ def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
     The model's transition between two times is that of its jump process, positions together: the exponential of its
     rates, by Magnus' formula of order 4. Nothing of a bound is used.
     """
+    context = method.clean(Batch(x_0))
+    if context is not None and len(x_0) > 1:
+        return torch.cat([skeleton(method, x, steps) for x in x_0.split(1)])
     P, X, total = method.process, exact.states(method.process.K, L), torch.zeros(len(x_0), dtype=torch.float64)
     times, h = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64), 1 / steps
     root = math.sqrt(3) / 6
-    early, late = (generator(method, times[1:] - h * (0.5 + c)) for c in (-root, root))  # in the order of the model
+    early, late = (
+        generator(method, times[1:] - h * (0.5 + c), context) for c in (-root, root)
+    )  # in the order of the model
     backwards = torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * root / 2 * (early @ late - late @ early))
     q = exact.index(x_0, P.K)
     law = torch.kron(P.matrix(CLEAN, 0.0), P.matrix(CLEAN, 0.0))[q]

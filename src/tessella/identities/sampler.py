@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from .. import exact, invariant
-from ..method import Method
+from ..method import Batch, Method
 from ..samplers import (
     SAMPLERS,
     Ancestral,
     AnyOrder,
+    Blockwise,
     Confidence,
     FirstHitting,
     FixedOrder,
+    LeftToRight,
     Remasking,
     Sampler,
     TauLeaping,
@@ -138,7 +140,7 @@ for _name, _sampler in SAMPLERS.items():
 @own("sampler.ancestral-grids")
 @torch.no_grad()
 def _(method: Method):
-    if not discrete(method) and not _even(method):
+    if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
         yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
@@ -146,6 +148,8 @@ def _(method: Method):
 @torch.no_grad()
 def _(method: Method):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
+    if Ancestral.refuse(method) is not None:
+        return
     worst, clean = Largest(), method.process.clean[exact.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
         chosen, plain = (exact.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
@@ -198,11 +202,32 @@ def _(method: Method):
     yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0) at each step")
 
 
+# ---------------------------------------------------------------------------------- from left to right
+@own("sampler.blockwise")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
+    if Blockwise.refuse(method) is not None:
+        return
+    worst = Largest()
+    ours, model = exact.run_law(Blockwise(Ancestral()), method, L, 2), exact.log_likelihood(method, grid(method, 2))
+    worst.see(ours, model.exp(), "T = 2")
+    yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
+
+
+@own("sampler.left_to_right", lambda method: method.predicts == "next")
+@torch.no_grad()
+def _(method: Method):
+    worst, X = Largest(), exact.states(method.vocabulary, L)
+    worst.see(exact.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
+    yield worst.row(SAMPLER, "left_to_right = p(x)")
+
+
 # ---------------------------------------------------------------------------------- given positions
 @own("sampler.infill")
 @torch.no_grad()
 def _(method: Method):
-    if not starts(method):
+    if Ancestral.refuse(method) is not None or not starts(method):
         return
     worst, plain = Largest(), Ancestral()
     if method.process.mask is not None:

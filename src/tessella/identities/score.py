@@ -15,6 +15,11 @@ from .check import L, Largest, V, above, data_law, near, own
 SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
 
 
+def concrete(method: Method) -> bool:
+    """Whether it gives a score over a neighbourhood, without a process."""
+    return method.process is None and method.predicts == "score"
+
+
 def apart(p: Tensor, q: Tensor) -> float:
     """Total variation."""
     return float((p - q).abs().sum()) / 2
@@ -40,7 +45,7 @@ def _gap(neighbourhood: Any, size: int) -> float:
     return float((up - gradient)[inner].abs().max())
 
 
-@own("score.gradient", process=False)
+@own("score.gradient", concrete)
 @torch.no_grad()
 def _(method: Method):
     """Where the tokens are the cells of a discretised density."""
@@ -78,7 +83,7 @@ def noised(law: Tensor, noise: float) -> Tensor:
     return whole
 
 
-@own("score.objective", process=False)
+@own("score.objective", concrete)
 def _(method: Method):
     value, gradient, law, X = Largest(), Largest(), data_law(), exact.states(V, L)
     drawn = (law * exact.expectation(method.loss, X, ONCE)).sum()
@@ -112,7 +117,7 @@ def true_scores(method: Method) -> Method:
     return invariant.Scores(method.neighbourhood, data_law(), L)
 
 
-@own("score.invariant", process=False)
+@own("score.invariant", concrete)
 @torch.no_grad()
 def _(method: Method):
     """The matrix that `invariant` makes of the scores at once, and the one of the sampler's code."""
@@ -135,7 +140,7 @@ class _NoFactor(Metropolis):
         return torch.ones_like(d_x)
 
 
-@own("sampler.metropolis", process=False)
+@own("sampler.metropolis", concrete)
 @torch.no_grad()
 def _(method: Method):
     law, truth = data_law(), true_scores(method)
@@ -152,7 +157,7 @@ def _(method: Method):
     yield kept.row("sampler", "metropolis, infilling  keeps the conditional")
 
 
-@own("sampler.metropolis-hastings", process=False)
+@own("sampler.metropolis-hastings", concrete)
 @torch.no_grad()
 def _(method: Method):
     arrows: Any = method.neighbourhood

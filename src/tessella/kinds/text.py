@@ -13,8 +13,8 @@ class Text(Kind):
     running = True
 
     def values(self, rows: Any) -> list[str]:
-        """The texts."""
-        return [self.text(row) for row in self.rows(rows).tolist()]
+        """The texts; lists of tokens may differ in length."""
+        return [self.text(row) for row in (rows if isinstance(rows, list) else self.rows(rows).tolist())]
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The text of each token, as it stands in running text."""

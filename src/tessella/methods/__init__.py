@@ -7,6 +7,8 @@ from torch import nn
 from ..errors import InputError, unknown
 from ..method import Method
 from ..nn.transformer import Net
+from .ar import AR
+from .bd3lm import BD3LM
 from .csm import CSM
 from .d3pm import D3PM
 from .genmd4 import GenMD4
@@ -27,6 +29,8 @@ METHODS: dict[str, type[Method]] = {
     "md4": MD4,
     "genmd4": GenMD4,
     "udlm": UDLM,
+    "bd3lm": BD3LM,
+    "ar": AR,
 }
 
 

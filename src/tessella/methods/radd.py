@@ -94,8 +94,8 @@ class RADD(Masked):
     def loss(self, batch, generator=None):
         kind = self.config.loss
         if kind == "k-dce":
-            _, k, x_t = self.mask_some(batch, generator)
-            return self.k_dce(batch, x_t, k)
+            _, _, k, x_t = self.mask_some(batch, generator)
+            return self.k_dce(batch, x_t, k[:, 0])
         u = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         if kind == "lambda-dce":
             lost = maths.bernoulli(u[:, None].expand(batch.tokens.shape), generator)

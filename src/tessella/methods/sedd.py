@@ -23,18 +23,15 @@ ours at 0. The published float32 form cancels at small sigma under uniform noise
 exact for absorbing noise; for uniform noise, of which the network has seen one time for all positions, it is approximate.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from .. import bound, maths
 from ..errors import InputError, unknown
 from ..method import Method
-from ..prediction import Score
 from ..process import absorbing, uniform
 from ..schedule import SCHEDULES
+from ..scores import read_score, score_cost
 
 PROCESSES = ("absorbing", "uniform")
 NOISES = ("loglinear", "geometric")
@@ -86,23 +83,14 @@ class SEDD(Method):
         return self.process.schedule.sigma(t)[..., 0].float()
 
     def read(self, logits, x_t, t):
-        if self.scaled:
-            odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
-            odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
-            logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
-        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+        return read_score(self, logits, x_t, t, self.scaled)
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
         if self.process.mask is None:
             return bound.uniform(self.process, logits, x_0, x_t, t)
-        schedule, logits = self.process.schedule, logits[:, : self.vocabulary]
-        total = logits.logsumexp(-1).double()
-        scale = -math.log(self.vocabulary) if self.scaled else schedule.sigma(t)[:, 0].expm1().log()
-        log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
-        value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)
-        return torch.where(x_t == self.process.mask, value, 0.0)
+        return score_cost(self, logits, x_0, x_t, t, self.scaled)
 
     def loss(self, batch, generator=None):
         t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]

@@ -1,4 +1,4 @@
-"""A bidirectional transformer that reads a sequence of states and returns, per position, one logit per state.
+"""A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in blocks.
 
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
 positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time,
@@ -7,6 +7,10 @@ Published weights load by renaming keys.
 
 `features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
 positions that are read.
+
+With `block` > 0 the sequence is cut into blocks, and a position sees its own and those before (`attention.py` says whom
+exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained (BD3-LM,
+Arriola et al. 2025), and it can remember what it has read (`cache.py`). Its weights are those of a network without blocks.
 """
 
 import math
@@ -18,6 +22,20 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tessella.errors import InputError
+from tessella.nn.attention import Sight, attend, sight
+from tessella.nn.cache import Cache
+from tessella.nn.convolution import ShortConv
+from tessella.nn.embedding import (
+    Modulation,
+    TimeEmbedding,
+    add,
+    axial_table,
+    both,
+    modulate,
+    rotary_at,
+    rotary_table,
+    rotate,
+)
 
 
 @dataclass(frozen=True)
@@ -63,103 +81,6 @@ class Net:
             raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
 
 
-def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
-    """(2, length, width / 2): cos and sin of position times frequency (Su et al. 2021), float32."""
-    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-    return torch.stack((angle.cos(), angle.sin())).float()
-
-
-def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
-    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
-    pairs, axes = width // 2, len(grid)
-    each = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
-    places = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
-    angle = [
-        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(each)
-    ]
-    angle = torch.cat(angle, -1)
-    return torch.stack((angle.cos(), angle.sin())).float()
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate the pairs (i, i + width / 2) of the last axis of x (B, L, *, width) by the angle of their position;
-    cos and sin broadcast to (B, L, *, width / 2)."""
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-
-class TimeEmbedding(nn.Module):
-    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP, then SiLU."""
-
-    def __init__(self, width: int, waves: int = 256):
-        super().__init__()
-        self.waves = waves
-        self.mlp = nn.Sequential(nn.Linear(waves, width), nn.SiLU(), nn.Linear(width, width))
-
-    def sinusoid(self, time: Tensor) -> Tensor:
-        half = self.waves // 2
-        frequency = torch.exp(-math.log(1e4) / half * torch.arange(half, device=time.device, dtype=torch.float32))
-        angle = time.float()[..., None] * frequency
-        return torch.cat((angle.cos(), angle.sin()), -1)
-
-    def forward(self, time: Tensor) -> Tensor:
-        return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
-
-
-class Modulation(nn.Linear):
-    """adaLN: the embedding of the time -> `parts` vectors (B or 1, L or 1, D). Zero at the start, as in DiT.
-
-    It is computed for the distinct times `c` (U, condition) and then given to the positions by `where`, an index
-    that broadcasts to (B, L).
-    """
-
-    def __init__(self, condition: int, hidden: int, parts: int):
-        super().__init__(condition, parts * hidden)
-        self.parts = parts
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, c: Tensor, where: Tensor) -> tuple[Tensor, ...]:
-        return super().forward(c)[where].chunk(self.parts, -1)
-
-
-def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
-    return h if shift is None or scale is None else h * (1 + scale) + shift
-
-
-def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
-    return x + branch if gate is None else x + gate * branch
-
-
-class ShortConv(nn.Module):
-    """A depthwise convolution along the sequence, (B, L, D) -> (B, L, D), zero beyond its ends (and across documents).
-
-    On a grid of two or three axes it is one over the grid: kernel x kernel (x kernel).
-    """
-
-    def __init__(self, hidden: int, kernel: int, grid: tuple[int, ...] = ()):
-        super().__init__()
-        self.kernel, self.grid = kernel, grid if 2 <= len(grid) <= 3 else ()
-        self.weight = nn.Parameter(torch.empty(kernel ** max(len(self.grid), 1), hidden))
-
-    def forward(self, x: Tensor, segments: Tensor | None) -> Tensor:
-        reach, (B, L, D) = self.kernel // 2, x.shape
-        if self.grid or segments is None:
-            axes = self.grid or (L,)
-            weight = self.weight.T.reshape(D, 1, *[self.kernel] * len(axes)).to(x.dtype)
-            convolve = (F.conv1d, F.conv2d, F.conv3d)[len(axes) - 1]
-            return convolve(x.mT.reshape(B, D, *axes), weight, padding=reach, groups=D).reshape(B, D, L).mT
-        padded = F.pad(x, (0, 0, reach, reach))
-        other = F.pad(segments, (reach, reach), value=-1)
-        out = torch.zeros_like(x)
-        for d, w in enumerate(self.weight):
-            out = out + w * padded[:, d : d + L] * (other[:, d : d + L] == segments)[..., None]
-        return out
-
-
 class Block(nn.Module):
     """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
 
@@ -181,23 +102,30 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
         self.modulation = Modulation(net.condition, D, 6) if time else None
 
-    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], attend: Tensor | None) -> Tensor:
+    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None):
+        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered places first."""
         B, L, D = x.shape
         qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
-        cos, sin = (r[:, None, None].to(qkv.dtype) for r in rotary)
+        cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
         q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)
         q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
-        return self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=attend).transpose(1, 2).reshape(B, L, D))
+        if past is not None:
+            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
+        return self.out(attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)), k, v
 
-    def forward(self, x, rotary, time, segments=None, attend=None) -> Tensor:
-        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); attend: (B, 1, L, L) bool or None."""
+    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, with all keys and values."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
         if self.conv is not None:
-            x = x + self.conv(x, segments)
-        h = modulate(self.norm1(x), shift1, scale1)
-        x = add(x, gate1, F.dropout(self.attention(h, rotary, attend), self.dropout, self.training))
+            x = x + self.conv(x, seen, None if past is None else past[2])
+        y, k, v = self.attention(modulate(self.norm1(x), shift1, scale1), rotary, seen, past)
+        x = add(x, gate1, F.dropout(y, self.dropout, self.training))
         h = modulate(self.norm2(x), shift2, scale2)
-        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training))
+        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
+
+    def forward(self, x, rotary, time, seen, past=None) -> Tensor:
+        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache."""
+        return self.remember(x, rotary, time, seen, past)[0]
 
 
 class DiT(nn.Module):
@@ -205,11 +133,25 @@ class DiT(nn.Module):
 
     `states` is K, the mask included. With `time` the network is told the time of each row or position. `bias` gives
     the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
+    `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network.
     """
 
-    def __init__(self, net: Net, states: int, time: bool = False, bias: bool = False, outputs: int | None = None):
+    def __init__(
+        self,
+        net: Net,
+        states: int,
+        time: bool = False,
+        bias: bool = False,
+        outputs: int | None = None,
+        block: int = 0,
+    ):
         super().__init__()
-        self.net, self.states, self.time_conditioned = net, states, time
+        if block < 0:
+            raise InputError(f"block is {block}; it must be 1 or more, or 0 for none")
+        if block and net.grid:
+            shape = " x ".join(map(str, net.grid))
+            raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
+        self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         D = net.hidden
         self.embedding = nn.Embedding(states, D)
         self.time = TimeEmbedding(net.condition) if time else None
@@ -244,15 +186,94 @@ class DiT(nn.Module):
         *,
         segments: Tensor | None = None,
         condition: Tensor | None = None,
+        clean: Tensor | None = None,
+        clean_time: Tensor | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
         x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
         (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`.
+
+        For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
+        `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
         """
-        if x.shape[1] > self.net.length:
-            raise InputError(f"the input has {x.shape[1]} positions; the network was built for {self.net.length}")
-        if self.net.grid and (x.shape[1] < self.net.length or segments is not None):
+        self._check(x, time, segments, condition, clean, cache)
+        B = len(x)
+        clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
+        streams = 1 if clean is None else 2
+        seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
+        if clean is not None:
+            x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
+        c = () if time is None else self.embed_time(time)
+        h, rotary = self._embed(x), self._rotary(x, cache)
+        for i, block in enumerate(self.blocks):
+            past = None if cache is None else cache.layer(i)
+            if self.net.checkpoint and torch.is_grad_enabled():
+                h = checkpoint(block, h, rotary, c, seen, past, use_reentrant=False)
+            else:
+                h = block(h, rotary, c, seen, past)
+        return self._end(h[:B], c)
+
+    def advance(
+        self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:
+        """Read clean tokens x (B, n), whole blocks, after what the cache holds (None: nothing): their hidden states
+        (B, n, D) and a cache that holds them too.
+
+        In a first call rows may differ in length: valid (B, n) bool is then False at the places that a shorter row
+        begins with, whole blocks of them too, and what stands there means nothing.
+        """
+        self._check(x, time, None, None, None, cache)
+        self._check_whole(x, cache, valid)
+        segments = None if valid is None else valid.long()
+        seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
+        c = () if time is None else self.embed_time(time)
+        h, rotary = self._embed(x), self._rotary(x, cache, valid)
+        able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+        made = []
+        for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            past = None if cache is None else cache.layer(i)
+            before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
+            tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
+            h, k, v = block.remember(h, rotary, c, seen, past)
+            made.append((k, v, tail))
+        place = able.sum(-1) + (0 if cache is None else cache.place)
+        able = able if cache is None else torch.cat((cache.valid, able), 1)
+        keys, values, tails = zip(*made)
+        return self._end(h, c), Cache(keys, values, tails, able, place)
+
+    def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
+        """The cache of `advance` alone."""
+        return self.advance(cache, x, time, valid)[1]
+
+    def _embed(self, x: Tensor) -> Tensor:
+        return self.embedding(x) if self.places is None else self.embedding(x) + self.places
+
+    def _rotary(self, x: Tensor, cache: Cache | None, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2): a row counts from its first valid place."""
+        L = x.shape[1]
+        if cache is None and valid is None:
+            cos, sin = self.rotary[:, :L]
+            return cos, sin
+        first = cache.place if cache is not None else -(~valid).sum(-1)  # pyright: ignore
+        position = first[:, None] + torch.arange(L, device=x.device)
+        cos, sin = rotary_at(position.clamp_min(0), self.net.hidden // self.net.heads)
+        return cos, sin
+
+    def _end(self, h: Tensor, c: tuple) -> Tensor:
+        if self.modulation is None:
+            return self.norm(h)
+        embedded, where = c
+        return modulate(self.norm(h), *self.modulation(embedded, where[: len(h)]))
+
+    def _check(self, x, time, segments, condition, clean, cache) -> None:
+        """InputError for what does not fit this network."""
+        rows, length = x.shape
+        if cache is None and length > self.net.length:
+            raise InputError(f"the input has {length} positions; the network was built for {self.net.length}")
+        if self.net.grid and (length < self.net.length or segments is not None):
             shape = " x ".join(map(str, self.net.grid))
             raise InputError(
                 f"a network on a grid of {shape} takes all its {self.net.length:,} places, without segments"
@@ -265,16 +286,30 @@ class DiT(nn.Module):
             )
         if condition is not None:
             raise InputError("this network has no classes; give no condition")
-        cos, sin = self.rotary[:, : x.shape[1]]
-        c = () if time is None else self.embed_time(time)
-        attend = None if segments is None else (segments[:, :, None] == segments[:, None, :])[:, None]
-        h = self.embedding(x) if self.places is None else self.embedding(x) + self.places
-        for block in self.blocks:
-            if self.net.checkpoint and torch.is_grad_enabled():
-                h = checkpoint(block, h, (cos, sin), c, segments, attend, use_reentrant=False)
-            else:
-                h = block(h, (cos, sin), c, segments, attend)
-        return modulate(self.norm(h), *(self.modulation(*c) if self.modulation else (None, None)))
+        if clean is None and cache is None:
+            return
+        if not self.block:
+            raise InputError("this network has no blocks, so it reads nothing beside x; build it with block=16 or so")
+        if clean is not None and clean.shape != x.shape:
+            raise InputError(
+                f"the clean tokens are {tuple(clean.shape)}, the noisy ones {tuple(x.shape)}; give as many"
+            )
+        if cache is None:
+            return
+        if clean is not None or segments is not None:
+            raise InputError("a cache comes without clean tokens and without segments; give one of them")
+        if cache.rows != rows:
+            raise InputError(f"the cache is of {cache.rows} rows and the input of {rows}; use cache.take(rows)")
+
+    def _check_whole(self, x: Tensor, cache: Cache | None, valid: Tensor | None) -> None:
+        """InputError for what a cache cannot hold."""
+        if not self.block:
+            raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
+        lengths = x.new_tensor([x.shape[1]]) if valid is None else valid.sum(-1)
+        if len(cut := lengths[lengths % self.block > 0]):
+            raise InputError(f"{int(cut[0])} tokens are not whole blocks of {self.block}; give whole ones")
+        if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
+            raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 
     def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor]:
         """The embeddings (U, condition) of the distinct times, and which of them each row or position has."""

@@ -116,7 +116,10 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         watched["stills"] = stills(kind, frames)
     watched["note"] = f"{counted(steps)} steps, seed {seed}."
     if method.process is None:
-        return [page.note("no noise, so no schedule, no order of reveal and no bound")], watched
+        missing = (
+            "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
+        )
+        return [page.note(f"no noise, so {missing}")], watched
     if getattr(method.process, "schedule", None) is None:
         alpha, curve = page.note("this noise is a list of matrices: it has no alpha(t)"), None
     else:
@@ -244,8 +247,9 @@ def _facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping[Pa
         best = np.flatnonzero(measured)[log["validation"][measured].argmin()]
         values = (float(log[c][best]) for c in ("validation", "validation_low", "validation_high"))
         value, low, high = values
-        no_bound = model is not None and not model.method.bounded
-        shown = page.esc(str(Result(value, low, high, unit or "nats/token", "loss" if no_bound else "bound")))
+        method = getattr(model, "method", None)
+        kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
+        shown = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
         facts.append(f"<b>{shown}</b> validation, step {counted(log['step'][best])}")
     if model is not None:
         facts.append(parameters(sum(p.numel() for p in model.method.parameters())))

@@ -5,13 +5,15 @@ import inspect
 from ..errors import unknown
 from .ancestral import Ancestral
 from .any_order import AnyOrder
+from .blockwise import Blockwise
 from .confidence import Confidence
 from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
+from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .remasking import Remasking
-from .sampler import Sampler, State, ask, check, run
+from .sampler import Sampler, State, ask, blank, check, of_length, run
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
 
@@ -26,6 +28,8 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "metropolis": Metropolis,
     "tau_leaping": TauLeaping,
     "uniformisation": Uniformisation,
+    "blockwise": Blockwise,
+    "left_to_right": LeftToRight,
 }
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
@@ -50,10 +54,12 @@ __all__ = [
     "SAMPLERS",
     "Ancestral",
     "AnyOrder",
+    "Blockwise",
     "Confidence",
     "Euler",
     "FirstHitting",
     "FixedOrder",
+    "LeftToRight",
     "Metropolis",
     "Remasking",
     "Sampler",
@@ -61,8 +67,10 @@ __all__ = [
     "TauLeaping",
     "Uniformisation",
     "ask",
+    "blank",
     "check",
     "find",
+    "of_length",
     "options",
     "run",
 ]

@@ -10,7 +10,6 @@ there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis a
 tokens come alike. So a step may ask several times before it reveals its token.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -67,8 +66,8 @@ class FirstHitting(Sampler):
             return replace(redraw(method, state, chosen, time, law, generator), memory=masked)
         rows = free(method, state).any(-1).nonzero()[:, 0]
         while len(rows):  # those whose token is still to come
-            some = State(state.x[rows], state.fixed[rows], state.calls[rows], state.context, state.memory[rows])
-            streams = [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
+            some = state.take(rows)
+            streams = maths.of_rows(generator, rows)
             new, accepted = self._candidate(method, some, streams)
             put = lambda old, values, rows=rows: old.index_copy(0, rows, values)  # noqa: E731
             state = replace(

@@ -1,5 +1,6 @@
 """What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,12 @@ class State:
     context: Any = None
     memory: Any = None
 
+    def take(self, rows: Tensor) -> "State":
+        """These rows (N,) of it; memory that is no tensor is not by rows."""
+        context = None if self.context is None else self.context.take(rows)
+        memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory
+        return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory)
+
 
 class Sampler(Protocol):
     """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options."""
@@ -45,14 +52,19 @@ class Sampler(Protocol):
     order: ClassVar[str]  # the order of that error in 1/steps
     needs: ClassVar[str]
     calls: ClassVar[str]
+    grows: ClassVar[bool] = False  # whether it writes from left to right, and a text may pass the network's own length
+    inner: "Sampler | None" = None  # what draws inside of it
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
         """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
         return None
 
+    def admit(self, method: Method, fixed: Tensor | None) -> None:
+        """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""
+
     def times(self, method: Method, steps: int | None) -> Tensor:
-        """Its grid of times, decreasing, from where sampling starts to CLEAN; or a mere counter."""
+        """Its grid of times, decreasing, from where sampling starts to CLEAN; or a mere counter; a row is a time."""
         ...
 
     def init(
@@ -60,6 +72,7 @@ class Sampler(Protocol):
     ) -> State:
         """A draw from the prior, with `fixed` (B, L) tokens put in where they are not negative."""
         check(self, method)
+        self.admit(method, fixed)
         return start(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
@@ -73,10 +86,13 @@ def check(sampler: Sampler, method: Method) -> None:
     if why is not None:
         from . import SAMPLERS
 
-        others = [name for name, s in SAMPLERS.items() if s.error.startswith("none") and s.refuse(method) is None]
+        ours = lambda name, s: s.error.startswith("none") or name == method.sampler  # noqa: E731
+        others = [name for name, s in SAMPLERS.items() if ours(name, s) and s.refuse(method) is None]
         *most, last = others[:3] or ["another method"]
         use = f"{', '.join(most)} or {last}" if most else last
         raise InputError(f"sampler '{sampler.name}' {why}; with {method.name} use {use}")
+    if sampler.inner is not None:
+        check(sampler.inner, of_length(method, method.block or method.window))
 
 
 def steps_of(method: Method) -> int:
@@ -95,9 +111,28 @@ def admissible(method: Method, steps: int) -> int:
     return divisors(T, steps)[0] if T else steps
 
 
+def of_length(method: Method, length: int) -> Method:
+    """The same method for texts of `length` tokens; they share the network, whose own length stays `method.window`."""
+    if method.shape == (length,):
+        return method
+    other = copy.copy(method)
+    other.built_for, other.shape = method.window, (length,)  # pyright: ignore
+    return other
+
+
+def blank(method: Method) -> int | None:
+    """What stands where no token is yet: the mask, after the tokens where nothing is noised; None where noise is tokens too."""
+    return method.vocabulary if method.predicts == "next" else getattr(method.process, "mask", None)
+
+
+def at_once(method: Method) -> str | None:
+    """A reason to refuse: a text is drawn as a whole, and the network reads one block after another."""
+    return "draws all of a text at once, this network block after block" if 0 < method.block < method.shape[0] else None
+
+
 def reverses(method: Method) -> str | None:
     """A reason to refuse: there is no process whose reverse could be drawn."""
-    return "needs a process to reverse" if method.process is None else None
+    return "needs a process to reverse" if method.process is None else at_once(method)
 
 
 def absorbs(method: Method, one: bool = False) -> str | None:
@@ -105,7 +140,7 @@ def absorbs(method: Method, one: bool = False) -> str | None:
     process = method.process
     if not isinstance(process, Mixture) or process.mask is None:
         return "needs absorbing noise"
-    return None if one_alpha(process) or not one else "needs one alpha for all tokens"
+    return at_once(method) if one_alpha(process) or not one else "needs one alpha for all tokens"
 
 
 def rateless(method: Method) -> str | None:
@@ -156,11 +191,12 @@ def run(
     """Sample, one state a step; the first is the initial state, the last the sample.
 
     Args:
-        shape: (B, L).
+        shape: (B, L); L is the method's own length, or less, or what the sampler admits.
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
         fixed: (B, L) long, the token where it is given, -1 where it is free. Exact for absorbing processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
     """
+    method = of_length(method, shape[1])
     check(sampler, method)
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
     times = times.to(start_law(method))
@@ -181,7 +217,8 @@ def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Predicti
     if len(rows) == 0:
         return None
     time = clean_where_fixed(state, t)
-    return method.predict(state.x[rows], time[rows], at=at[rows], context=state.context)
+    context = None if state.context is None else state.context.take(rows)
+    return method.predict(state.x[rows], time[rows], at=at[rows], context=context)
 
 
 def redraw(

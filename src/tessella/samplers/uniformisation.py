@@ -27,7 +27,6 @@ The reference for other samplers on small spaces: each position is asked about l
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -105,8 +104,8 @@ class Uniformisation(Sampler):
         bound = bounds(method.process, low.min(), high.max())
         sigma, low = schedule.sigma(t)[:, 0].clone(), schedule.sigma(s)[:, 0]
         while len(todo):  # the rows with a candidate still to come
-            streams = [generator[b] for b in todo.tolist()] if isinstance(generator, Sequence) else generator
-            some = State(state.x[todo], state.fixed[todo], state.calls[todo], state.context)
+            streams = maths.of_rows(generator, todo)
+            some = state.take(todo)
             each = torch.where(free(method, some), bound[some.x], 0.0)
             total = each.sum(-1)
             sigma[todo] -= maths.exponential((len(todo),), streams, total.device) / total

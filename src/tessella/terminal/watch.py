@@ -33,6 +33,7 @@ class Picture:
     marks: Sequence[Mark]
     foot: str  # "22 network calls  11.8k tokens/s"
     block: Sequence[Line] | None = None  # instead of the pieces one after another: lines that stay as they are
+    total: int | None = None  # tokens of a text that grows: these are its beginning, and what came last is to be seen
 
 
 class Watch:
@@ -89,10 +90,12 @@ class Watch:
             text = painted(picture.block, self.terminal.styled and self.terminal.unicode, self.terminal.hues)
             most = len(text) if high is None else high - 2
         if len(text) > most:
-            text = [*text[: most - 1], f"… {len(text) - most + 1} lines more"]
+            left = f"… {len(text) - most + 1} lines"
+            grown = picture.total is not None
+            text = [f"{left} before", *text[1 - most :]] if grown else [*text[: most - 1], f"{left} more"]
         new = sum(mark == "new" for mark in picture.marks)
         masked = sum(mark in ("masked", "again") for mark in picture.marks)
-        shown, total = len(picture.marks) - masked, max(len(picture.marks), 1)
+        shown, total = len(picture.marks) - masked, picture.total or max(len(picture.marks), 1)
         styled = self.terminal.styled and self.terminal.unicode
         said = f"{count(shown)} of {count(total)} revealed{'' if styled or not new else f', {count(new)} new'}"
         foot = f"{said}  {picture.foot}".rstrip()

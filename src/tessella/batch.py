@@ -1,0 +1,59 @@
+"""What data gives to a method, and a likelihood that a method may give back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .maths import Randomness
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What data gives and losses take.
+
+    Attributes:
+        tokens: (B, L) long.
+        mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
+        segments: (B, L) long or None; which packed document a position belongs to.
+        condition: labels or anything else that the network takes.
+    """
+
+    tokens: Tensor
+    mask: Tensor | None = None
+    segments: Tensor | None = None
+    condition: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        fields = (self.tokens, self.mask, self.segments, self.condition)
+        return Batch(*[None if f is None else f.to(device, non_blocking=True) for f in fields])  # pyright: ignore
+
+    def take(self, rows: Tensor) -> "Batch":
+        """These rows (N,) of it, in this order."""
+        fields = (self.tokens, self.mask, self.segments, self.condition)
+        return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A likelihood other than the bound.
+
+    Attributes:
+        draw: (batch, generator) -> (B,) nats.
+        about: what is done, for the protocol: "one token at a time, left to right".
+        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
+        strata: what its draws are spread evenly over; None if they are independent.
+    """
+
+    draw: Callable[[Batch, Randomness], Tensor]
+    about: str
+    exact: bool = False
+    strata: str | None = None
+
+    def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        return self.draw(batch, generator)

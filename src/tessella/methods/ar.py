@@ -1,0 +1,77 @@
+"""AR: the autoregressive model, the baseline of every table.
+
+    factorisation    log p(x) = sum_i log p(x_i | x_1 .. x_{i-1})
+    network          causal; it reads a token that begins the text, then x_1 .. x_{L-1}, and says the token that comes next
+    likelihood       exact: the sum of the cross-entropies
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| none | - | next token | cross-entropy | left_to_right |
+
+Where it leaks: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing that needs noise
+applies. What it writes depends on what stands before alone: a given token further on is put in, but not taken into account.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..method import Batch, Method
+from ..nn.cross_entropy import cross_entropy
+
+
+class AR(Method):
+    """One token after another, left to right; see the module for the equations."""
+
+    name = "ar"
+    predicts = "next"
+    exact = True
+    sampler = "left_to_right"
+
+    @dataclass(frozen=True)
+    class Config:
+        """There is nothing to choose."""
+
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
+        super().__init__(network, vocabulary, shape, config or self.Config())
+        self.process = None  # pyright: ignore[reportAttributeAccessIssue]
+        self.begin = vocabulary
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
+
+    @classmethod
+    def outputs(cls, vocabulary, config):
+        return vocabulary
+
+    @classmethod
+    def timed(cls, config):
+        return False
+
+    @classmethod
+    def blocks(cls, config):
+        return 1
+
+    def inputs(self, batch: Batch) -> Tensor:
+        """What the network reads at each position (B, L): the token before it, or the one that begins a text or a document."""
+        before = F.pad(batch.tokens[:, :-1], (1, 0), value=self.begin)
+        if batch.segments is None:
+            return before
+        first = F.pad(batch.segments[:, 1:] != batch.segments[:, :-1], (1, 0), value=True)
+        return before.masked_fill(first, self.begin)
+
+    def next(self, h: Tensor) -> Tensor:
+        """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
+        return self._logits(h).double().softmax(-1)
+
+    def terms(self, batch, generator=None):
+        x = batch.tokens
+        at = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        h = self._features(self.inputs(batch), None, batch)[at]
+        nll = cross_entropy(self.network, h, x[at]).double()
+        total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        return {"next token": total.index_add(0, at.nonzero()[:, 0], nll)}

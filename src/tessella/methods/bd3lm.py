@@ -1,0 +1,199 @@
+"""BD3-LM: Block diffusion, interpolating between autoregressive and diffusion language models (Arriola et al. 2025,
+arXiv 2503.09573).
+
+The sequence is cut into blocks x^b of L' tokens, written one after another; each is a diffusion of its own, given those before.
+
+    factorisation    log p(x) = sum_b log p(x^b | x^{<b})                                             (eq. 3)
+    inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 4)
+    bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 5 and 8)
+
+In one pass the network reads x_t of all blocks, each with a time of its own, beside x_0: a noisy position sees its own block of
+x_t and the earlier blocks of x_0 (section 3.3). What a block becomes does not depend on how the others were noised, so the blocks
+of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
+
+    clipped          t ~ U[beta, omega] in training: less variance of the gradient than U[0, 1]       (section 5)
+    search           the interval whose loss varies least, over the texts and what is drawn           (section 5.3)
+
+| process | schedule | prediction | objective | sampler |
+|---|---|---|---|---|
+| absorbing, by blocks | loglinear, t clipped | Mean (SUBS) or Score | weighted cross-entropy, t per block | blockwise |
+
+Where it leaks: times belong to positions, and the network has a second input. The clip interval is a law of t in training, not a
+schedule: `bound` is always over all of [0, 1], with the jumps at both ends, which the published one leaves out. A network that
+does not see the time draws numbers of masks instead of times (`Masked`): with L' = 1 every token is then always masked and the
+bound is -log p itself, without the variance to which the paper traces its gap to autoregression. A block's clean tokens are told
+t = 0, as when they are remembered in sampling; published code tells them the time of the row's first noisy token. With a score
+inside (SEDD), `loss` is the diffusion term alone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import maths
+from ..errors import InputError, unknown
+from ..masked import Masked
+from ..maths import Randomness
+from ..method import Batch, Method, per_position
+from ..nn.attention import documents
+from ..schedule import SCHEDULES
+from ..scores import read_score, score_cost
+
+PREDICTIONS = ("mean", "score")
+WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
+
+
+def intervals() -> list[tuple[float, float]]:
+    """The candidates of the search: all of [0, 1], and intervals of several widths, a step apart."""
+    found = [(0.0, 1.0)]
+    for width in WIDTHS:
+        found += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
+    return found
+
+
+class BD3LM(Masked):
+    """Blocks one after another, diffusion inside each; see the module for the equations."""
+
+    name = "bd3lm"
+    sampler = "blockwise"
+    variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
+
+    @dataclass(frozen=True)
+    class Config:
+        """BD3-LM's own choices."""
+
+        block: int = 16
+        """tokens of a block; 1 is autoregression, the length of a text MDLM"""
+        prediction: str = "mean"
+        """what the network gives inside a block: mean (as MDLM) or score (as SEDD)"""
+        schedule: str = "loglinear"
+        """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+        time: bool = False
+        """condition the network on the total noise sigma of each block"""
+        clip: tuple[float, float] = (0.0, 1.0)
+        """training draws t from this interval alone; the bound that is reported never does"""
+        search: bool = False
+        """look for the interval of least variance at each validation, beginning with --clip"""
+
+        def __post_init__(self) -> None:
+            low, high = self.clip
+            if self.block < 1:
+                raise InputError(f"--block is {self.block}; it must be 1 or more")
+            if not 0 <= low <= 1 or not 0 <= high <= 1:
+                raise InputError(f"clip interval [{low:g}, {high:g}] is outside [0, 1]; e.g. 0.3 0.8")
+            if low >= high:
+                raise InputError(
+                    f"clip interval [{low:g}, {high:g}] is empty; the smaller end comes first, e.g. 0.3 0.8"
+                )
+
+    interval: Tensor | None
+
+    def __init__(
+        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
+    ):
+        config = config or self.Config()
+        for kind, name, known in (
+            ("prediction", config.prediction, PREDICTIONS),
+            ("schedule", config.schedule, SCHEDULES),
+        ):
+            if name not in known:
+                raise unknown(kind, name, known, "tessella train bd3lm --help")
+        (length,), block = shape, config.block
+        if length > block and length % block:
+            fewer = length // block * block
+            raise InputError(f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}")
+        super().__init__(network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, **more)
+        self.predicts = config.prediction
+        clipped = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
+        self.register_buffer("interval", clipped, persistent=config.search)
+        self.adapts = 64 if config.search else 0
+        self.loss_is_bound = clipped is None and self.predicts == "mean"
+        self.exact = self.by_counts and block == 1
+
+    @classmethod
+    def timed(cls, config):
+        return config.time
+
+    @classmethod
+    def blocks(cls, config):
+        return config.block
+
+    @property
+    def by_counts(self):
+        return self.predicts == "mean" and not self.time_conditioned
+
+    def network_time(self, t):
+        return self.process.schedule.sigma(t)[..., 0].float()
+
+    # ---------------------------------------------------------------------------------- blocks
+    def clean(self, batch):
+        return None if self._one(batch) else batch.tokens
+
+    def groups(self, batch):
+        if self._one(batch):
+            return super().groups(batch)
+        x = batch.tokens
+        place = torch.arange(x.shape[1], device=x.device).expand(x.shape)
+        if batch.segments is not None:
+            _, place = documents(batch.segments)
+        group = (place % self.config.block == 0).cumsum(-1) - 1
+        counted = torch.ones_like(x) if batch.mask is None else batch.mask.long()
+        return group, x.new_zeros(len(x), int(group[:, -1].max()) + 1).scatter_add(1, group, counted)
+
+    def _one(self, batch: Batch) -> bool:
+        """Whether a row is a single block."""
+        return batch.segments is None and batch.tokens.shape[1] <= self.config.block
+
+    # ---------------------------------------------------------------------------------- what a score says instead
+    def read(self, logits, x_t, t):
+        return read_score(self, logits, x_t, t, True) if self.predicts == "score" else super().read(logits, x_t, t)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is None and self.predicts == "score":
+            return score_cost(self, logits, x_0, x_t, t, True)
+        return super().cost(logits, x_0, x_t, t, s)
+
+    def diffusion(self, batch, x_t, t):
+        return self._cost(batch, x_t, t) if self.predicts == "score" else super().diffusion(batch, x_t, t)
+
+    def step(self, batch, x_t, t, s):
+        return self._cost(batch, x_t, t, s) if self.predicts == "score" else super().step(batch, x_t, t, s)
+
+    def _prior(self, batch, generator=None):
+        of = Method if self.predicts == "score" else Masked
+        return of._prior(self, batch, generator)
+
+    def estimators(self):
+        return {} if self.predicts == "score" else super().estimators()
+
+    # ---------------------------------------------------------------------------------- training
+    def loss(self, batch, generator=None):
+        if self.interval is not None:
+            return self.clipped(batch, self.interval, generator)
+        if self.predicts == "score":
+            return self.clipped(batch, torch.tensor([0.0, 1.0]), generator)
+        return super().loss(batch, generator)
+
+    def clipped(self, batch: Batch, interval: Tensor, generator: Randomness = None) -> Tensor:
+        """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,): (B,) nats."""
+        low, high = interval
+        t = low + (high - low) * self.draw_times(batch, generator)
+        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)
+
+    @torch.no_grad()
+    def adapt(self, batch, generator=None):
+        """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""
+        assert self.interval is not None
+        seed = int(maths.uniform((1,), generator) * 2**53)
+        counted = batch.tokens.shape[1] if batch.mask is None else batch.mask.sum(-1).clamp_min(1)
+        best, least = self.interval.clone(), torch.inf
+        for low, high in intervals():
+            ends = self.interval.new_tensor([low, high])
+            again = torch.Generator().manual_seed(seed)
+            variance = float((self.clipped(batch, ends, again) / counted).var())
+            if variance < least:
+                least, best = variance, ends
+        self.interval.copy_(best)
+        return f"t in [{best[0]:.2f}, {best[1]:.2f}], where the loss has variance {least:.3g}"

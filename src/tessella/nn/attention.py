@@ -1,0 +1,237 @@
+"""Who sees whom, and attention that computes only that.
+
+The sequence is cut into blocks of b positions (in packed documents, each document from its own first position).
+
+    one stream      a position sees its own block and those before
+    two streams     a noisy position sees the noisy positions of its own block and the clean ones of the blocks before;
+                    the clean ones are one stream          (BD3-LM, Arriola et al. 2025, arXiv 2503.09573, section 3.3)
+
+Two streams are twice as many rows, the noisy ones before the clean ones. So both have the same positions, and what is done
+at each position (matrix products, norms) knows nothing of streams.
+
+The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's sight
+stops; on CUDA FlexAttention leaves out empty tiles (its masks are tested, by its own reference on the CPU; no GPU was at hand
+to run it compiled).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+
+CHUNK = 128  # queries at one time, or one block if that is longer
+
+ALL_HEADS = slice(None)
+Piece = tuple[slice, slice, slice]  # of (rows, heads, positions)
+
+
+class Part(NamedTuple):
+    """Queries and the keys that they see, some of them hidden: (1 or B, 1, queries, keys), 0 or -inf; None: all are seen."""
+
+    queries: Piece
+    keys: tuple[Piece, ...]
+    hidden: Tensor | None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the positions of one call of the network see; made once for all layers.
+
+    Attributes:
+        block: b; 0 where every position sees every other.
+        streams: 1 or 2.
+        document: (B, L) which document a position belongs to, or None.
+        order: (B, L) which block of its document; None without documents or without blocks.
+        plan: what `attend` takes.
+    """
+
+    block: int = 0
+    streams: int = 1
+    document: Tensor | None = None
+    order: Tensor | None = None
+    plan: Any = None
+
+
+ALL = Sight()
+
+
+def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, valid: Tensor | None = None) -> Sight:
+    """What the tokens x (B, L) of each stream see, in blocks (0: none) and in documents `segments` (B, L).
+
+    They stand after remembered places, of which `valid` (B, P) can be seen.
+    """
+    if segments is not None and not block:
+        return Sight(document=segments, plan=(segments[:, :, None] == segments[:, None, :])[:, None])
+    length, before = x.shape[1], 0 if valid is None else valid.shape[1]
+    valid = None if valid is None or bool(valid.all()) else valid
+    if not block or (block >= length and segments is None and valid is None):
+        return Sight(block, streams)
+    noisy = len(x) if streams == 2 else 0
+    if segments is not None:
+        document, place = documents(segments)
+        order = place // block
+        return Sight(block, streams, document, order, parts(block, noisy, order, document))
+    if x.is_cuda and not before:
+        return Sight(block, streams, plan=block_masks(length, block, streams, str(x.device)))
+    order = torch.arange(length, device=x.device)[None] // block
+    return Sight(block, streams, plan=parts(block, noisy, order, None, before, valid))
+
+
+def documents(segments: Tensor) -> tuple[Tensor, Tensor]:
+    """Of packed documents (B, L), each in one piece: where the document of a position begins, and its place in it."""
+    place = torch.arange(segments.shape[1], device=segments.device).expand(segments.shape)
+    first = F.pad(segments[:, 1:] != segments[:, :-1], (1, 0), value=True)
+    start = torch.where(first, place, 0).cummax(-1).values
+    return start, place - start
+
+
+def parts(
+    block: int,
+    noisy: int,
+    order: Tensor,
+    document: Tensor | None = None,
+    before: int = 0,
+    valid: Tensor | None = None,
+) -> list[Part]:
+    """Chunks of queries, each with the keys up to where it sees.
+
+    Args:
+        noisy: how many of the rows are noisy, and as many clean; 0 for one stream.
+        order: (1 or B, L) which block a position is in, within its document.
+        document: (B, L), or None for one.
+        before: P, how many places are remembered; they are of earlier blocks.
+        valid: (B, P) which of them can be seen, or None for all.
+    """
+    length, size = order.shape[1], block * max(1, CHUNK // block)
+    spill = 0 if document is None else block - 1  # how far a block may reach out of a chunk: documents begin anywhere
+    orders = F.pad(order, (before, 0), value=-1)
+    valid = None if valid is None else F.pad(valid, (0, length), value=True)
+
+    def part(rows: slice, i: int, j: int, *keys: tuple[slice, int, int, Callable[..., Tensor]]) -> Part:
+        queries, pieces = (rows, ALL_HEADS, slice(i, j)), tuple((of, ALL_HEADS, slice(a, b)) for of, a, b, _ in keys)
+        if document is None and valid is None and j - i <= block:
+            return Part(queries, pieces, None)
+        seen = torch.cat([visible(i, j, a, b, related) for _, a, b, related in keys], -1)
+        return Part(queries, pieces, torch.where(seen[:, None], 0.0, -torch.inf))
+
+    def visible(i: int, j: int, a: int, b: int, related: Callable[..., Tensor]) -> Tensor:
+        seen = related(orders[:, None, a:b], order[:, i:j, None])
+        if document is not None:
+            seen = seen & (document[:, None, a:b] == document[:, i:j, None])
+        return seen if valid is None else seen & valid[:, None, a:b]
+
+    made, clean = [], slice(noisy, None)
+    for i in range(0, length, size):
+        j = min(i + size, length)
+        if noisy:
+            own = (slice(0, noisy), max(i - spill, 0), min(j + spill, length), torch.eq)
+            earlier = (clean, 0, j if spill else (j - 1) // block * block, torch.lt)
+            made.append(part(slice(0, noisy), i, j, own, *[earlier] * (earlier[2] > 0)))
+        made.append(part(clean, i, j, (clean, 0, before + min(j + spill, length), torch.le)))
+    return made
+
+
+class Masks(NamedTuple):
+    """FlexAttention's masks: of the clean stream, or the only one; and of the noisy stream, whose keys stand first."""
+
+    clean: BlockMask
+    noisy: BlockMask | None
+
+
+@lru_cache(maxsize=16)
+def block_masks(length: int, block: int, streams: int, device: str) -> Masks:
+    """The masks of `length` positions in each stream."""
+
+    def until(row, head, q, k):
+        return k // block <= q // block
+
+    def noisy(row, head, q, k):
+        return torch.where(k < length, k // block == q // block, (k - length) // block < q // block)
+
+    make = partial(create_block_mask, B=None, H=None, Q_LEN=length, device=device)
+    return Masks(make(until, KV_LEN=length), make(noisy, KV_LEN=2 * length) if streams == 2 else None)
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Callable[..., Any]:
+    return torch.compile(flex_attention, dynamic=False)
+
+
+# ---------------------------------------------------------------------------------- attention itself
+def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
+    """Softmax attention: q (B, H, L, W), k and v (B, H, P + L, W) -> (B, H, L, W); rows of two streams are 2B."""
+    if isinstance(plan, Masks):
+        return flexible(q, k, v, plan)
+    if not isinstance(plan, list):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=plan)
+    if q.device.type == "cpu":
+        return Chunks.apply(q, k, v, plan)  # pyright: ignore
+    out = like(q, q.shape[2])
+    for queries, keys, hidden in plan:
+        mask = None if hidden is None else hidden.to(q.dtype)
+        out[queries] = F.scaled_dot_product_attention(q[queries], gather(k, keys), gather(v, keys), attn_mask=mask)
+    return out
+
+
+def flexible(q: Tensor, k: Tensor, v: Tensor, masks: Masks) -> Tensor:
+    """The same by FlexAttention; compiled where there is a GPU."""
+    flex, B = compiled() if q.is_cuda else flex_attention, 0 if masks.noisy is None else len(q) // 2
+    out = flex(q[B:], k[B:], v[B:], block_mask=masks.clean)
+    if masks.noisy is None:
+        return out
+    k, v = (torch.cat((y[:B], y[B:]), 2) for y in (k, v))
+    return torch.cat((flex(q[:B], k, v, block_mask=masks.noisy), out))
+
+
+class Chunks(torch.autograd.Function):
+    """Part after part, by the kernels that `scaled_dot_product_attention` calls on a CPU.
+
+    What a part gathers is gathered again in the backward pass, not kept: only q, k, v, the result and one number for each
+    query and head (the logarithm of its sum) are.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, plan):
+        out, sums = like(q, q.shape[2]), q.new_empty(q.shape[:3], dtype=torch.promote_types(q.dtype, torch.float32))
+        for queries, keys, hidden in plan:
+            mask = None if hidden is None else hidden.to(q.dtype)
+            out[queries], sums[queries] = FORWARD(q[queries], gather(k, keys), gather(v, keys), attn_mask=mask)
+        ctx.save_for_backward(q, k, v, out, sums)
+        ctx.plan = plan
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        q, k, v, out, sums = ctx.saved_tensors
+        dq, dk, dv = like(q, q.shape[2]), like(k, k.shape[2]).zero_(), like(v, v.shape[2]).zero_()
+        for queries, keys, hidden in ctx.plan:
+            mask = None if hidden is None else hidden.to(q.dtype)
+            what = (grad[queries], q[queries], gather(k, keys), gather(v, keys), out[queries], sums[queries])
+            dq[queries], *made = BACKWARD(*what, 0.0, False, attn_mask=mask)
+            sizes = [positions.stop - positions.start for *_, positions in keys]
+            for total, whole in zip((dk, dv), made):
+                for piece, part in zip(keys, whole.split(sizes, 2)):
+                    total[piece] += part
+        return dq, dk, dv, None
+
+
+FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def gather(x: Tensor, pieces: tuple[Piece, ...]) -> Tensor:
+    """Pieces of x (B, H, K, W), one after another."""
+    return x[pieces[0]] if len(pieces) == 1 else torch.cat([x[piece] for piece in pieces], 2)
+
+
+def like(x: Tensor, length: int) -> Tensor:
+    """Room for (B, H, length, W), the positions outside the heads in memory, as the projections have them."""
+    B, H, _, W = x.shape
+    return x.new_empty(B, length, H, W).transpose(1, 2)

@@ -1,0 +1,91 @@
+"""Where a position is and when: rotary angles, the embedding of the time and what it does to a layer."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
+    """(2, length, width / 2): cos and sin of position times frequency (Su et al. 2021), float32."""
+    return rotary_at(torch.arange(length), width, base)
+
+
+def rotary_at(position: Tensor, width: int, base: float = 1e4) -> Tensor:
+    """(2, *, width / 2): the same at any positions (*)."""
+    frequency = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width)
+    angle = position.double()[..., None] * frequency
+    return torch.stack((angle.cos(), angle.sin())).float()
+
+
+def axial_table(grid: tuple[int, ...], width: int, base: float = 100.0) -> Tensor:
+    """(2, prod(grid), width / 2): as `rotary_table`, the frequencies shared out among the axes of a grid (Heo et al. 2024)."""
+    pairs, axes = width // 2, len(grid)
+    each = [pairs // axes + (axis < pairs % axes) for axis in range(axes)]
+    places = torch.cartesian_prod(*[torch.arange(n, dtype=torch.float64) for n in grid]).reshape(-1, axes)
+    angle = [
+        places[:, a, None] * base ** (-torch.arange(n, dtype=torch.float64) / max(n, 1)) for a, n in enumerate(each)
+    ]
+    angle = torch.cat(angle, -1)
+    return torch.stack((angle.cos(), angle.sin())).float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate the pairs (i, i + width / 2) of the last axis of x (B, L, *, width) by the angle of their position;
+    cos and sin broadcast to (B, L, *, width / 2)."""
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+
+def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
+    """Times of noisy rows x (B, L), then of as many clean ones: (2B,) or (2B, L)."""
+    each = [time, time if clean_time is None else clean_time]
+    if max(t.ndim for t in each) < 2:
+        return torch.cat([t.expand(len(x)) for t in each])
+    return torch.cat([(t[:, None] if t.ndim == 1 else t).expand(x.shape) for t in each])
+
+
+class TimeEmbedding(nn.Module):
+    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP, then SiLU."""
+
+    def __init__(self, width: int, waves: int = 256):
+        super().__init__()
+        self.waves = waves
+        self.mlp = nn.Sequential(nn.Linear(waves, width), nn.SiLU(), nn.Linear(width, width))
+
+    def sinusoid(self, time: Tensor) -> Tensor:
+        half = self.waves // 2
+        frequency = torch.exp(-math.log(1e4) / half * torch.arange(half, device=time.device, dtype=torch.float32))
+        angle = time.float()[..., None] * frequency
+        return torch.cat((angle.cos(), angle.sin()), -1)
+
+    def forward(self, time: Tensor) -> Tensor:
+        return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
+
+
+class Modulation(nn.Linear):
+    """adaLN: the embedding of the time -> `parts` vectors (B or 1, L or 1, D). Zero at the start, as in DiT.
+
+    It is computed for the distinct times `c` (U, condition) and then given to the positions by `where`, an index
+    that broadcasts to (B, L).
+    """
+
+    def __init__(self, condition: int, hidden: int, parts: int):
+        super().__init__(condition, parts * hidden)
+        self.parts = parts
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, c: Tensor, where: Tensor) -> tuple[Tensor, ...]:
+        return super().forward(c)[where].chunk(self.parts, -1)
+
+
+def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
+    return h if shift is None or scale is None else h * (1 + scale) + shift
+
+
+def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
+    return x + branch if gate is None else x + gate * branch

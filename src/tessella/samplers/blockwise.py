@@ -1,0 +1,165 @@
+"""Block after block: text of any length, with any sampler of masked models inside (BD3-LM, arXiv 2503.09573, algorithm 2).
+
+    p(x) = prod over blocks of p(block | the blocks before)
+
+The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
+keys and values are the context (`State.context`) of the blocks that follow. The law is the product of the inner sampler's laws,
+so with `first_hitting` inside it is the model's own, and its error is that of the inner sampler. Given tokens are read in the
+same way, so a prompt costs one network call, however long the text; a call about a block costs what a block costs.
+
+**Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
+that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own length
+L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache is possible: what it
+makes of earlier tokens depends on the later ones.
+
+**Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block that is
+being written among them: a window that slides by whole blocks. So a token costs the same wherever it stands. The last block is
+always drawn whole, and cut where the text ends: a shorter text with the same seed is the beginning of the longer one.
+
+**Its time** is three numbers: how many blocks are left, and from which time to which the inner sampler steps.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from .. import maths
+from ..errors import InputError
+from ..maths import Randomness
+from ..method import Method
+from .growing import Ending, Growth, begin, check_given, close, pieces, window_of
+from .sampler import Sampler, State, absorbs, of_length
+
+
+class Blockwise(Sampler):
+    """One block after the other, each by another sampler. `state.memory` is a `Growth`.
+
+    Args:
+        block_sampler: the sampler inside, or its name; `steps` are its steps, in each block.
+        stride: tokens of a block where the network has none of its own; half its length if not given.
+        window: how many tokens it sees at most, the block among them; the length that it was built for if not given.
+        end: the token that ends a text; None, or below 0: none does.
+        entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
+        temperature, top_p: of a sampler inside that is given by name (see `guide`).
+    """
+
+    name: ClassVar[str] = "blockwise"
+    error: ClassVar[str] = "that of the block sampler"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "absorbing"
+    calls: ClassVar[str] = "inner, per block"
+    grows: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        block_sampler: str | Sampler = "ancestral",
+        stride: int | None = None,
+        window: int | None = None,
+        end: int | None = None,
+        entropy: float | None = None,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+    ):
+        if isinstance(block_sampler, str):
+            from . import find
+
+            block_sampler = find(block_sampler)(temperature=temperature, top_p=top_p)  # pyright: ignore
+        if block_sampler.grows:
+            raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
+        if stride is not None and stride < 1:
+            raise InputError(f"--stride is {stride}; it must be 1 or more")
+        self.inner: Sampler = block_sampler
+        self.stride, self.window = stride, window
+        self.ending = Ending(None if end is None or end < 0 else end, entropy)
+
+    @classmethod
+    def refuse(cls, method):
+        return absorbs(of_length(method, 1))  # a text of one token is in one block
+
+    def layout(self, method: Method) -> tuple[int, int, int]:
+        """Tokens of the first block, of each later one, and how many of them and before them the network sees: the window."""
+        block, most, window = method.block, method.window, window_of(method, self.window)
+        if not 0 < block < most:
+            stride = self.stride or max(window // 2, 1)
+            if stride > window:
+                raise InputError(f"--stride is {stride:,}, the window has {window:,} tokens; give {window:,} or less")
+            return window, stride, window
+        if self.stride not in (None, block):
+            raise InputError(f"--stride is {self.stride:,}, this network has blocks of {block:,}; leave it out")
+        if self.window is None:
+            return block, block, most - most % block
+        if window % block:
+            below, above = window - window % block, window + -window % block
+            near = f"{below:,} or {above:,}" if below and above <= most else f"{below or above:,}"
+            raise InputError(f"--window {window:,} is not a multiple of block {block:,}; nearest: {near}")
+        return block, block, window
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""
+        first, stride, _ = self.layout(method)
+        later = max(-(-(method.shape[0] - first) // stride), 0)
+        grids = {size: self.inner.times(of_length(method, size), steps).double() for size in {first, stride}}
+        rows = [torch.zeros(1, 3)]
+        for left in range(1, later + 2):
+            grid = grids[stride if left <= later else first]
+            rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
+        return torch.cat(rows[::-1])
+
+    def admit(self, method, fixed):
+        check_given(method, fixed, *self.layout(method)[:2])
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        state, (first, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)
+        rows = torch.arange(shape[0], device=state.x.device)
+        memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
+        return self._begin(method, replace(state, memory=memory), first, generator)
+
+    def step(self, method, state, t, s, generator=None):
+        memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
+        if len(memory.rows):
+            inside, streams = of_length(method, memory.inner.x.shape[1]), maths.of_rows(generator, memory.rows)
+            state = self._put(state, self.inner.step(inside, memory.inner, t[1], t[2], streams))
+        if not last:
+            return state
+        state = close(state, self.ending)
+        return state if left == 1 else self._begin(method, state, self.layout(method)[1], generator)
+
+    def _put(self, state: State, inner: State) -> State:
+        """The state with what the inner sampler has made of its block."""
+        memory: Growth = state.memory
+        rows, first = memory.rows, memory.end - inner.x.shape[1]
+        x, calls = state.x.clone(), inner.calls - memory.inner.calls  # pyright: ignore[reportOptionalMemberAccess]
+        x[rows, first : memory.end] = inner.x[:, : x.shape[1] - first]
+        return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=replace(memory, inner=inner))
+
+    def _begin(self, method: Method, state: State, new: int, generator: Randomness) -> State:
+        """The block of the next `new` tokens begins; what stands before it is read, unless it is given in all texts."""
+        state, (_, _, window) = begin(state, new), self.layout(method)
+        memory: Growth = state.memory
+        rows, end = memory.rows, memory.end
+        if len(rows) == 0:
+            return state
+        cached, N = 0 < method.block < method.window, state.x.shape[1]
+        if cached and not state.fixed[rows, memory.begin : end].all():
+            state = self._read(method, state, window)
+        first = memory.begin if cached else end - window
+        place = torch.arange(first, min(end, N), device=state.x.device)
+        known = state.fixed[rows, first:end] | (place < memory.begin)
+        given = pad(torch.where(known, state.x[rows, first:end], -1), (0, end - first - len(place)), value=-1)
+        shape = (len(rows), end - first)
+        inside, streams = of_length(method, shape[1]), maths.of_rows(generator, rows)
+        inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=state.context)
+        return replace(state, memory=replace(state.memory, inner=inner))
+
+    def _read(self, method: Method, state: State, window: int) -> State:
+        """The context once it has read everything before the block, of the texts that are still written."""
+        memory, context, calls = state.memory, state.context, state.calls
+        x, one = state.x[memory.rows], torch.ones_like(memory.rows)
+        held = 0 if context is None else len(context)
+        for piece in pieces(memory.read, memory.begin, held, window, method.block):
+            context = method.extend(context, x[:, piece]).last(window - method.block)
+            calls = calls.index_add(0, memory.rows, one)
+        return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.begin))

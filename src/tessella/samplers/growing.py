@@ -1,0 +1,130 @@
+"""What samplers share that write a text from its beginning: how far it is, what is read, what may be given, where it ends."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .. import maths
+from ..errors import InputError
+from ..method import Method
+from .sampler import State
+
+SPAN = 256  # the tokens whose entropy tells whether a text repeats itself
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How far B texts have come; the memory of `Blockwise` and `LeftToRight`.
+
+    Attributes:
+        begin, end: what is being written; everything before is.
+        ends: (B,) long, the length of each text: N, or where it ended before.
+        rows: (R,) long, those that are still written; the context is of these.
+        read: how many tokens the context has read.
+        inner: the state of the sampler inside the block, of these rows; its positions end with the block.
+    """
+
+    begin: int
+    end: int
+    ends: Tensor
+    rows: Tensor
+    read: int = 0
+    inner: State | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a text ends before its length.
+
+    Attributes:
+        token: at this token, if it was drawn and not given; None: at none.
+        entropy: where the tokens among the last SPAN have an entropy below so many nats; None: never. A text that
+            repeats itself has a low one.
+    """
+
+    token: int | None = None
+    entropy: float | None = None
+
+    def __post_init__(self):
+        if self.entropy is not None and not self.entropy > 0:
+            raise InputError(f"--entropy is {self.entropy:g}; it must be above 0, in nats per token")
+
+    def find(self, x: Tensor, fixed: Tensor, start: int, end: int) -> Tensor:
+        """Where texts x (R, N) that are written up to `end` ended in [start, end): (R,) long; N where they did not.
+
+        The token that ended a text is no part of it.
+        """
+        found, end = torch.full_like(x[:, 0], x.shape[1]), min(end, x.shape[1])
+        if self.token is not None:
+            hit = (x[:, start:end] == self.token) & ~fixed[:, start:end]
+            found = torch.where(hit.any(-1), start + hit.long().argmax(-1), found)
+        if self.entropy is not None and end >= SPAN:
+            low = [entropy(row) < self.entropy for row in x[:, end - SPAN : end]]
+            found = torch.where(torch.tensor(low, dtype=torch.bool, device=x.device), found.clamp_max(end), found)
+        return found
+
+
+def entropy(x: Tensor) -> float:
+    """The entropy of which tokens stand in x (n,), in nats."""
+    share = x.unique(return_counts=True)[1] / x.numel()
+    return float(-maths.xlogy(share, share).sum())
+
+
+def close(state: State, ending: Ending) -> State:
+    """The state after what was being written: what texts that have ended are filled up with is the token that ends them."""
+    memory: Growth = state.memory
+    x, rows = state.x, memory.rows
+    ends = memory.ends.index_copy(0, rows, ending.find(x[rows], state.fixed[rows], memory.begin, memory.end))
+    if ending.token is not None:
+        after = torch.arange(x.shape[1], device=x.device) >= ends[:, None]
+        x = torch.where(after & ~state.fixed, ending.token, x)
+    return replace(state, x=x, memory=replace(memory, begin=memory.end, ends=ends))
+
+
+def begin(state: State, new: int) -> State:
+    """The state in which the next `new` tokens are being written, of the texts that have not ended and have some left to draw."""
+    memory: Growth = state.memory
+    left = (memory.ends == state.x.shape[1]) & ~state.fixed[:, memory.begin :].all(-1)
+    kept = left[memory.rows].nonzero()[:, 0]
+    context = None if state.context is None else state.context.take(kept)
+    end = memory.begin + new
+    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[kept], inner=None))
+
+
+def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:
+    """The pieces in which the tokens from `read` to `start` are read, whole blocks each, after `held` places.
+
+    A block is read with at most window - block tokens before it, as it was when it was written; as many blocks at once as that
+    leaves the same. So what is remembered does not depend on when it was read.
+    """
+    while read < start:
+        end = min(start, read + window - held)
+        yield slice(read, end)
+        held, read = min(held + end - read, window - block), end
+
+
+def window_of(method: Method, asked: int | None) -> int:
+    """How many tokens the network sees at most, the one that is drawn among them."""
+    if asked is not None and not 1 <= asked <= method.window:
+        most = method.window
+        raise InputError(f"--window is {asked:,}, the model takes {most:,}; give a number from 1 to {most:,}")
+    return asked or method.window
+
+
+def check_given(method: Method, fixed: Tensor | None, first: int, stride: int) -> None:
+    """InputError where a token is given right of a gap in an earlier block; they end at first, first + stride, and so on."""
+    if fixed is None:
+        return
+    fixed = fixed if fixed.ndim == 2 else fixed[None]
+    place = torch.arange(fixed.shape[1], device=fixed.device)
+    block = (place - first).div(stride, rounding_mode="floor").clamp_min(-1)
+    gap = torch.where(fixed < 0, block, fixed.shape[1]).cummin(-1).values  # the first block that has one
+    wrong = (fixed >= 0) & (gap < block)
+    if wrong.any():
+        where = int(wrong.any(0).nonzero()[0])
+        raise InputError(
+            f"position {where:,} is given, right of a gap; {method.name} writes from left to right and cannot know it, "
+            "use a model of mdlm, md4 or radd"
+        )

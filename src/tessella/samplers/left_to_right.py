@@ -1,0 +1,99 @@
+"""Left to right: one token after another from an autoregressive model, each drawn from its law given those before.
+
+    p(x) = prod_i p(x_i | x_1 .. x_{i-1})
+
+No error: the law of the samples is the model's own, whose likelihood is exact. What the network has made of the tokens before
+is the context (`State.context`): keys and values, so that a token costs one call about one position, and a prompt one call in
+all. A text may pass the length L that the network was built for: it then sees the last L tokens.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from .. import guide, maths
+from ..errors import InputError
+from ..method import Method
+from .growing import Ending, Growth, begin, check_given, close, pieces, window_of
+from .sampler import Sampler, State, check
+
+
+class LeftToRight(Sampler):
+    """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text.
+
+    Args:
+        top_k: only the so many likeliest tokens are drawn.
+        window: how many tokens the network sees at most; the length that it was built for if not given.
+        end: the token that ends a text; None, or below 0: none does.
+        entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
+        temperature, top_p: act on the law of the next token, before and after top_k.
+    """
+
+    name: ClassVar[str] = "left_to_right"
+    error: ClassVar[str] = "none"
+    order: ClassVar[str] = "-"
+    needs: ClassVar[str] = "the next token: ar"
+    calls: ClassVar[str] = "one per token"
+    grows: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        top_k: int | None = None,
+        window: int | None = None,
+        end: int | None = None,
+        entropy: float | None = None,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+    ):
+        if top_k is not None and top_k < 1:
+            raise InputError(f"--top-k is {top_k}; it must be 1 or more")
+        self.top_k, self.window, self.temperature, self.top_p = top_k, window, temperature, top_p
+        self.ending = Ending(None if end is None or end < 0 else end, entropy)
+
+    @classmethod
+    def refuse(cls, method):
+        return None if method.predicts == "next" else "needs a network that says the next token"
+
+    def times(self, method: Method, steps: int | None) -> Tensor:
+        """A counter of the tokens left, whatever `steps` says."""
+        (length,) = method.shape
+        return torch.arange(length, -1, -1, dtype=torch.float64)
+
+    def admit(self, method, fixed):
+        window_of(method, self.window)
+        check_given(method, fixed, 1, 1)
+
+    def init(self, method, shape, *, fixed=None, generator=None):
+        check(self, method)
+        self.admit(method, fixed)
+        rows = torch.arange(shape[0], device=next(method.parameters()).device)
+        fixed = torch.full(shape, -1) if fixed is None else fixed.expand(shape)
+        given = fixed.to(rows.device)
+        x = torch.where(given >= 0, given, method.vocabulary)
+        memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
+        return begin(State(x, given >= 0, torch.zeros_like(rows), memory=memory), 1)
+
+    def step(self, method: Any, state, t, s, generator=None):
+        memory: Growth = state.memory
+        drawn = ~state.fixed[memory.rows, memory.begin]
+        if drawn.any():
+            state, h = self._read(method, state)
+            law = guide.temperature(method.next(h[drawn]), self.temperature)
+            law = guide.top_p(law if self.top_k is None else guide.top_k(law, self.top_k), self.top_p)
+            rows, x = memory.rows[drawn], state.x.clone()
+            x[rows, memory.begin] = maths.categorical(law, maths.of_rows(generator, rows))
+            state = replace(state, x=x)
+        return begin(close(state, self.ending), 1)
+
+    def _read(self, method: Any, state: State) -> tuple[State, Tensor]:
+        """The state whose context has read all tokens so far, and the hidden states (R, D) after the last of them."""
+        memory, context, calls, h = state.memory, state.context, state.calls, torch.empty(0)
+        x = pad(state.x[memory.rows], (1, 0), value=method.begin)
+        window, one = window_of(method, self.window), torch.ones_like(memory.rows)
+        for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
+            h, context = method.network.advance(context, x[:, piece])
+            context, calls = context.last(window - 1), calls.index_add(0, memory.rows, one)
+        return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.end)), h[:, -1]

@@ -1,0 +1,335 @@
+"""BD3-LM's published code against ours at the tolerance of each case.
+
+Its loglinear noise is alpha = 1 - t exactly, no eps. Not conditioned on time, its network is told sigma = 0.
+"""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from tessella import bound, guide
+from tessella.masked import spread
+from tessella.method import Batch
+from tessella.methods import AR, BD3LM
+from tessella.methods.bd3lm import intervals
+from tessella.nn import DiT, Net
+from tessella.prediction import kernel, posterior, truth
+from tessella.samplers import FirstHitting, State
+from tessella.schedule import CosinePower, Linear, Polynomial
+
+from .recorded import Given, Recorded, Said, Told, published_network, race
+
+MASK, L = 53, 24
+BLOCKS = (1, 4, 8, 24)
+MASKS = [f"bd3lm__mask_bs{b}" for b in BLOCKS]
+UNTIMED = [f"bd3lm__forward_loss_bs{b}_tc_false" for b in BLOCKS]
+TIMED = [f"bd3lm__forward_loss_bs{b}_tc_true" for b in BLOCKS]
+WHOLE = [f"bd3lm__loss_{algo}_mls_{scale}" for algo in ("mdlm", "sedd") for scale in ("false", "true")]
+CACHES = [f"bd3lm__kv_cache_bs{b}" for b in (1, 4, 8)]
+TIMES = [f"bd3lm__sample_t_bs{b}" for b in BLOCKS]
+HITTING = ["bd3lm__semi_ar_fh_bs4_kv0", "bd3lm__semi_ar_fh_bs4_kv1", "bd3lm__semi_ar_fh_bs8_nucleus"]
+ANCESTRAL = ["bd3lm__semi_ar_ddpm_bs8", "bd3lm__semi_ar_ddpm_bs8_few_steps"]
+TESTED = {
+    "bd3lm__weights", "bd3lm__nll_bs1", "bd3lm__ar", "bd3lm__noise_schedules", "bd3lm__q_xt", "bd3lm__clip_search_grid",
+    "bd3lm__nucleus", *MASKS, *UNTIMED, *TIMED, *WHOLE, *CACHES, *TIMES, *HITTING, *ANCESTRAL,
+}  # fmt: skip
+DIFFERS = {
+    **dict.fromkeys(
+        TIMED[:3], "told the time of the first token for the whole row, clean tokens too; ours each block's, CLEAN"
+    ),
+    **dict.fromkeys(TIMES, "times of a batch spread row by row; ours evenly over the blocks of each row too"),
+    "bd3lm__ar": "a text begins with a token of the data, which is not counted; ours with a token of its own",
+    "bd3lm__noise_schedules": "its weight of cosine is not the slope of its alpha; a logarithmic schedule ours has not",
+    "bd3lm__q_xt": "clipped, it redraws blocks whose share of masks is not in the interval; ours draws once",
+    "bd3lm__clip_search_grid": "its first interval of each width begins at 0.001, ours at 0",
+    "bd3lm__nucleus": "drops the token that crosses the threshold; ours keeps it",
+    "bd3lm__semi_ar_fh_bs8_nucleus": "drops the token that crosses the threshold; ours keeps it",
+    "bd3lm__semi_ar_ddpm_bs8_few_steps": "divides by zero where t reaches 0; our last step ends with clean tokens",
+}
+
+
+@pytest.fixture(scope="module")
+def golden(shared):
+    return Recorded(shared / "golden" / "torch")
+
+
+@pytest.fixture(scope="module")
+def weights(golden):
+    return golden["bd3lm__weights"]
+
+
+def bd3lm(weights, block: int, told: Tensor | float | None = 0.0, prediction="mean", alpha_1=0.0) -> BD3LM:
+    """The published network as ours: `told` this time whatever it is, or (None) its own."""
+    network = published_network(weights, block)
+    config = BD3LM.Config(block=block, time=told is None, prediction=prediction)
+    method = BD3LM(network if told is None else Told(network, told), MASK, (L,), config)
+    method.process.schedule = Linear(alpha_1)
+    return method.eval()
+
+
+def block_of(golden, case: str) -> int:
+    return golden.scalars(case)["block_size"]
+
+
+def test_every_case_is_accounted_for(golden):
+    assert {name for name in golden.index if name.startswith("bd3lm__")} == TESTED
+    assert DIFFERS.keys() <= TESTED
+
+
+# ---------------------------------------------------------------------------------- what is seen
+@pytest.mark.parametrize("case", MASKS)
+@torch.no_grad()
+def test_masks(golden, case):
+    """A network with random weights: a position depends on what it sees, and on nothing else."""
+    c, block = golden[case], block_of(golden, case)
+    torch.manual_seed(0)
+    network = DiT(Net(layers=1, hidden=16, heads=2, length=L), 4, block=block).double().eval()
+    x, clean = torch.zeros(1, L, dtype=torch.long), torch.ones(1, L, dtype=torch.long)
+    moved = torch.eye(L, dtype=torch.long)
+
+    def reach(noisy: Tensor, beside: Tensor | None) -> Tensor:
+        """(L, L): whether a position changes (rows) when one of the tokens does (columns)."""
+        before = network.features(x, clean=None if beside is None else clean)
+        after = network.features(noisy, clean=beside)
+        return ((after - before).abs().amax(-1) > 1e-12).T
+
+    assert torch.equal(reach(x + 2 * moved, clean.expand(L, L)), c["mask"][:L, :L])
+    assert torch.equal(reach(x.expand(L, L), clean + 2 * moved), c["mask"][:L, L:])
+    assert torch.equal(reach(x + 2 * moved, None), c["mask"][L:, L:])  # the clean tokens among themselves
+    assert torch.equal(c["sample_mask"], c["mask"][L:, L:])
+    assert not c["mask"][L:, :L].any()
+
+
+# ---------------------------------------------------------------------------------- losses
+def _token(method: BD3LM, c: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """log p(x_0) and our bound at each position by the generic formulas, (B, L, K) and (B, L)."""
+    t = c["t"].double().expand(c["x0"].shape)
+    pred = method.predict(c["xt"], t, context=method.clean(Batch(c["x0"])))
+    return posterior(pred).log(), bound.continuous(truth(method.process, c["x0"], c["xt"], t), pred)
+
+
+@pytest.mark.parametrize("case", UNTIMED + TIMED)
+@torch.no_grad()
+def test_forward_and_loss(golden, weights, case):
+    """Difference (tc_true): the time of the row's first token is told for all of it."""
+    c, block = golden[case], block_of(golden, case)
+    method = bd3lm(weights, block, c["sigma_used"])
+    log_p, each = _token(method, c)
+    possible = c["log_p_x0"] > -9e5  # theirs puts -1e6 where ours has probability 0
+    assert torch.equal(log_p > -9e5, possible)
+    golden.near(case, log_p[possible], c["log_p_x0"][possible])
+    golden.near(case, each, c["loss_per_token"])
+    golden.near(case, each * c["token_mask"], c["nlls"])
+    golden.near(case, (each * c["token_mask"]).sum() / c["token_mask"].sum(), c["token_nll"])
+    t = c["t"].double().expand(c["x0"].shape)
+    given = Batch(c["x0"], c["token_mask"] > 0)
+    golden.near(case, method.diffusion(given, c["xt"], t), c["nlls"].sum(-1))
+    if "tc_true" in case:  # as ours tells it
+        own = bd3lm(weights, block, None)
+        told = own._told(c["xt"], t, None)
+        assert told is not None
+        golden.near(case, told if told.ndim == 1 else told[:, 0], c["sigma_used"])
+        close = torch.allclose(own.diffusion(given, c["xt"], t).float(), c["nlls"].sum(-1), rtol=5e-4)
+        assert close == (block == L)
+
+
+@torch.no_grad()
+def test_likelihood_of_blocks_of_one(golden, weights):
+    """Exact, by one draw of the bound or by the estimator; with a first token that is given."""
+    case = "bd3lm__nll_bs1"
+    c, method = golden[case], bd3lm(weights, 1)
+    batch = Batch(c["x0"], c["token_mask"] > 0)
+    assert method.exact
+    golden.near(case, method.bound(batch, torch.Generator().manual_seed(0)), c["nlls"].sum(-1))
+    golden.near(case, method.estimators()["forward"](batch), c["nlls"].sum(-1))
+    golden.near(case, method.bound(batch).sum() / c["token_mask"].sum(), c["token_nll"])
+
+
+@pytest.mark.parametrize("case", WHOLE)
+@torch.no_grad()
+def test_one_block_is_mdlm_or_sedd(golden, weights, case):
+    """mdlm_loss_scale: alpha ends at 1e-3, which the weight 1/t does not show, but the sigma that SEDD is told does."""
+    c, score = golden[case], "sedd" in case
+    method = bd3lm(weights, L, None if score else 0.0, "score" if score else "mean", 1e-3 if "true" in case else 0.0)
+    _, each = _token(method, c)
+    golden.near(case, each, c["loss_per_token"])
+    golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], c["t"][:, 0].double()), c["loss_per_token"].sum(-1))
+
+
+@torch.no_grad()
+def test_ar(golden, weights):
+    """Difference: theirs reads x[:-1] for x[1:]; ours begins with a token of its own, and says the first one too."""
+    case = "bd3lm__ar"
+    c, network = golden[case], published_network(weights, 1, time=False)
+    network.head.weight, network.head.bias = (
+        torch.nn.Parameter(p[:MASK]) for p in (network.head.weight, network.head.bias)
+    )
+    method = AR(network, MASK, (L,)).eval()
+    read, said = c["x0"][:, :-1], c["x0"][:, 1:]
+    log_p = method.next(network.features(read)).log()
+    golden.near(case, log_p, c["log_probs"][..., :MASK])
+    golden.near(case, -log_p.gather(-1, said[..., None])[..., 0], c["nlls"])
+    assert torch.equal(method.inputs(Batch(c["x0"]))[:, 1:], read)
+    assert (method.inputs(Batch(c["x0"]))[:, 0] == MASK).all()
+    assert float((method.bound(Batch(c["x0"])) - c["nlls"].sum(-1)).min()) > 0
+
+
+# ---------------------------------------------------------------------------------- noise
+def test_noise_schedules(golden):
+    """Differences: move_chance of square and square_root is at least 1e-3; the weight of cosine; log is none of ours."""
+    c, case = golden["bd3lm__noise_schedules"], "bd3lm__noise_schedules"
+    t = c["t"].double()
+    for name, schedule in (("loglinear", Linear(0.0)), ("square", Polynomial(2.0)), ("square_root", Polynomial(0.5))):
+        schedule = Polynomial(schedule.w, 0.0, 1.0) if isinstance(schedule, Polynomial) else schedule
+        move = 1 - schedule.alpha(t)[:, 0]
+        golden.near(case, move.clamp_min(0.0 if name == "loglinear" else 1e-3), c[f"{name}_move_chance"])
+        free = move > 1.1e-3
+        golden.near(case, schedule.weight(t)[free, 0], -c[f"{name}_loss_scaling"][free])
+    cosine = CosinePower(1.0, 0.0, 1 - 1e-3)
+    golden.near(case, 1 - cosine.alpha(t)[:, 0], c["cosine_move_chance"])
+    ratio = cosine.weight(t)[:, 0] / -c["cosine_loss_scaling"].double()
+    assert float(ratio.max()) > 1.2
+    golden.near(case, torch.log1p(t) / torch.log(torch.tensor(2.0)), c["log_move_chance"])
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_times(golden, case):
+    """Difference: with a uniform for each block, they are spread over the batch row by row. Ours: one uniform for all."""
+    c, u = golden[case], golden[case]["u"].double()
+    (rows, blocks), size = u.shape, L // u.shape[1]
+    for low, high in ((0.001, 1.0), (0.3, 0.8), (0.45, 0.95)):
+        wide = lambda t: t if blocks == 1 else t.repeat_interleave(size, 1)  # noqa: E731
+        plain, strata = (c[f"t_anti{kind}_{low}_{high}"] for kind in (0, 1))
+        golden.near(case, wide(low + (high - low) * u), plain)
+        each = torch.arange(rows * blocks).reshape(rows, blocks)
+        golden.near(case, wide(low + (high - low) * (u + each) / (rows * blocks)), strata)
+    ours = spread(torch.full((rows, blocks), size), torch.Generator().manual_seed(0))
+    for row in ours:  # one in each part of (0, 1)
+        assert sorted((row * blocks).long().tolist()) == list(range(blocks))
+    theirs = ((c["t_anti1_0.001_1.0"].double() - 0.001) / 0.999)[:, ::size] if blocks > 1 else u
+    assert blocks == 1 or (theirs[0] < 0.5).all()
+
+
+def test_noise_and_its_redrawing(golden):
+    """Difference: clipped, blocks whose share of masks is not in the interval are drawn again; ours keep what was drawn."""
+    c = golden["bd3lm__q_xt"]
+    move = c["p"].double()
+    for name in [name for name in c if name.startswith("xt_")]:
+        block, low, high = int(name.split("_")[1][2:]), *map(float, name.split("_")[2:])
+        method = BD3LM(Said(torch.zeros(2, L, 54)), MASK, (L,), BD3LM.Config(block=block))
+        method.process.schedule = Linear(0.0)
+        draws = [method.corrupt(Batch(c["x0"]), move, Given(u)) for u in c[name.replace("xt_", "u_")]]
+        x, again = draws[0], torch.zeros(0)
+        for drawn in draws[1:]:
+            share = (x == MASK).double().unflatten(1, (-1, block)).mean(-1)
+            again = ((share < low) | (share > high)).repeat_interleave(block, 1)
+            x = torch.where(again, drawn, x)
+        assert torch.equal(x, c[name])
+        assert (len(draws) > 1) == bool((draws[0] != c[name]).any())
+
+
+def test_clip_search_grid(golden):
+    theirs = golden.scalars("bd3lm__clip_search_grid")["[0.5, 0.6, 0.7, 0.8, 0.9]"]
+    assert len(theirs) == len(intervals())
+    for (low, high), (a, b) in zip(intervals(), theirs):
+        assert (low or 1e-3) == pytest.approx(a, abs=1e-6)
+        assert high == pytest.approx(b, abs=1e-6)
+
+
+# ---------------------------------------------------------------------------------- caches and trajectories
+@pytest.mark.parametrize("case", CACHES)
+@torch.no_grad()
+def test_caches(golden, weights, case):
+    c, block = golden[case], block_of(golden, case)
+    method, cache = bd3lm(weights, block), None
+    for i in range(0, L, block):
+        here = slice(i, i + block)
+        ours = posterior(method.predict(c["xt"][:, here], 0.5, context=cache)).log().clamp_min(-1e6)
+        for name in ("log_p_kvcache", "log_p_nocache", "log_p_train"):
+            golden.near(case, ours, c[name][:, here].clamp_min(-1e6))
+        cache = method.extend(cache, c["x0"][:, here])
+
+
+def dropping(p: Tensor, most: float) -> Tensor:
+    """Their nucleus: the likeliest tokens while their sum is at most that, and always the first."""
+    ordered, place = p.sort(-1, descending=True)
+    kept = ordered.cumsum(-1) <= most
+    kept[..., 0] = True
+    kept = torch.zeros_like(kept).scatter(-1, place, kept)
+    return torch.where(kept, p, 0.0) / torch.where(kept, p, 0.0).sum(-1, keepdim=True)
+
+
+def test_nucleus(golden):
+    case = "bd3lm__nucleus"
+    c = golden[case]
+    for most in (0.5, 0.8, 0.95, 1.0):
+        theirs, ours = c[f"nucleus_{most}"], guide.top_p(c["p"], most)
+        torch.testing.assert_close(dropping(c["p"], most) if most < 1 else c["p"], theirs, atol=1e-12, rtol=0)
+        more = (ours > 0).sum(-1) - (theirs > 0).sum(-1)  # one more, unless the first alone crosses it
+        assert ((more == 1) | ((theirs > 0).sum(-1) == 1) | (most == 1.0)).all()
+
+
+def _steps(golden, weights, case: str):
+    """Each recorded update: the block x (1, b) as it was, the method's prediction of it, what is after it, and its number."""
+    c, scalars = golden[case], golden.scalars(case)
+    block = scalars["block_size"]
+    method, cache, read = bd3lm(weights, block), None, 0
+    states = [row[row >= 0][None] for row in c["states"][:, 0]] + [c["final"]]
+    for i, (x, after) in enumerate(itertools.pairwise(states)):
+        start = x.shape[1] - block
+        if start > read:
+            cache, read = method.extend(cache, x[:, read:start]), start
+        whole = method._features(x, None)[:, start:]
+        here = method._features(x[:, start:], None, None, cache)
+        torch.testing.assert_close(here, whole, atol=1e-4, rtol=1e-4)  # with and without a cache
+        t = c["t"][i].double()
+        yield (
+            i,
+            x[:, start:],
+            method,
+            method.predict(x[:, start:], t[:, None], context=cache),
+            after[:, start : start + block],
+        )
+
+
+@pytest.mark.parametrize("case", HITTING)
+@torch.no_grad()
+def test_first_hitting_replayed(golden, weights, case):
+    c, scalars = golden[case], golden.scalars(case)
+    memory, before = torch.ones(1).double(), -1
+    for i, x, method, pred, after in _steps(golden, weights, case):
+        law = posterior(pred).double()
+        law = law if scalars["nucleus_p"] == 1.0 else dropping(law, scalars["nucleus_p"])
+        masked = x == MASK
+        torch.testing.assert_close(law[masked].float(), c["probs"][i][masked], atol=1e-4, rtol=1e-3)
+        begins = int(masked.sum()) >= before  # in each block the time begins anew
+        memory, before = torch.ones(1).double() if begins else memory, int(masked.sum())
+        state = State(x, torch.zeros_like(masked), torch.zeros(1, dtype=torch.long), None, memory)
+        where = (c["hit_index"][i] + 0.5) / before  # a uniform of the place among the masks
+        u = 1 - c["hit_u"][i : i + 1]
+        memory, chosen = FirstHitting()._next(method, state, Given(u, where))
+        assert float(memory) == pytest.approx(float(c["t"][i]), rel=1e-5)
+        x = torch.where(chosen, race(law, c["cat_u"][i]), x)
+        assert torch.equal(x, after)
+
+
+@pytest.mark.parametrize("case", ANCESTRAL)
+@torch.no_grad()
+def test_ancestral_replayed(golden, weights, case):
+    """Difference (few steps): at t = 0 theirs divides by zero, and what is still masked becomes token 0."""
+    c, scalars = golden[case], golden.scalars(case)
+    broken = 0
+    for i, x, _, pred, after in _steps(golden, weights, case):
+        t, masked = float(c["t"][i]), x == MASK
+        if t == 0.0:
+            broken += 1
+            assert not c["probs"][i].isfinite().all()
+            assert (after[masked] == 0).all()
+            continue
+        s = torch.tensor(max(t - 1 / scalars["num_steps"], 0.0), dtype=torch.float64)
+        law = kernel(pred, s.expand(x.shape))
+        torch.testing.assert_close(law[masked].float(), c["probs"][i][masked], atol=1e-4, rtol=1e-3)
+        assert torch.equal(torch.where(masked, race(law, c["cat_u"][i]), x), after)
+    assert bool(broken) == ("few_steps" in case)

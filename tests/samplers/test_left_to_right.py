@@ -1,0 +1,141 @@
+"""Left to right: the law is the model's own, with or without the cache; one call a token, whatever the prompt and the length."""
+
+import pytest
+import torch
+from growing import Counting, L, Uncached, V, ar, table
+from pairs import close, generators, mdlm
+
+from tessella import exact
+from tessella.errors import InputError
+from tessella.method import Batch
+from tessella.methods import AR
+from tessella.samplers import LeftToRight, run
+
+
+def draw(method, sampler, shape, seed=0, **how):
+    (*_, state) = run(sampler, method, shape, generator=generators(*range(seed, seed + shape[0])), **how)
+    return state
+
+
+def over(network, length=16, vocabulary=5):
+    return AR(network, vocabulary, (length,))
+
+
+# ---------------------------------------------------------------------------------- the law
+@torch.no_grad()
+def test_the_law_is_that_of_the_model():
+    method, X = AR(table(1, outputs=V), V, (L,)), exact.states(V, L)
+    law = (-method.bound(Batch(X))).exp()
+    close(law.sum(), torch.ones((), dtype=torch.float64))
+    close(exact.run_law(LeftToRight(), method, L), law, rtol=0, atol=1e-12)
+    for prompt in ([1], [0, 1], [1, 0, 0]):
+        given = torch.tensor([*prompt, *[-1] * (L - len(prompt))])
+        conditional = law * ((given == X) | (given < 0)).all(-1)
+        ours = exact.run_law(LeftToRight(), method, L, fixed=given)
+        close(ours, conditional / conditional.sum(), rtol=0, atol=1e-12)
+    close(exact.run_law(LeftToRight(), method, 2), law.reshape(4, 4).sum(-1), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_temperature_top_k_and_top_p():
+    method = ar(vocabulary=5)
+    p = method.next(method.network.features(torch.full((1, 1), 5)))[0, 0]
+    order = p.argsort(descending=True)
+
+    def law(**how):
+        return exact.run_law(LeftToRight(**how), method, 1)
+
+    def kept(n, q=p):
+        cut = torch.zeros_like(q).index_copy(0, order[:n], q[order[:n]])
+        return cut / cut.sum()
+
+    close(law(), p)
+    close(law(top_k=2), kept(2))
+    close(law(top_k=9), p)
+    close(law(top_p=float(p[order[:2]].sum()) + 1e-6), kept(3))
+    close(law(temperature=0.5), kept(5, p**2))
+    close(law(temperature=0.0), kept(1))
+    cold = kept(5, p**2)  # the temperature first, then top_k, then top_p of what is left
+    share = float(cold[order[0]] / cold[order[:3]].sum())
+    close(law(temperature=0.5, top_k=3, top_p=share + 1e-6), kept(2, p**2))
+
+
+# ---------------------------------------------------------------------------------- the cache
+@torch.no_grad()
+def test_cached_is_uncached():
+    method, fixed = ar(), torch.full((4, 16), -1)
+    for row, length in enumerate((0, 1, 7, 15)):
+        fixed[row, :length] = torch.arange(length) % 5
+    a, b = (draw(m, LeftToRight(), (4, 16), fixed=fixed) for m in (method, over(Uncached(method.network))))
+    assert torch.equal(a.x, b.x)
+    assert torch.equal(a.x[fixed >= 0], fixed[fixed >= 0])
+    for row in range(4):
+        alone = draw(method, LeftToRight(), (1, 16), seed=row, fixed=fixed[row : row + 1])
+        assert torch.equal(alone.x[0], a.x[row])
+        assert int(alone.calls) == int((fixed[row] < 0).sum())  # a prompt and its first token are one call
+
+
+@torch.no_grad()
+def test_a_token_costs_one_position():
+    counting = Counting(ar().network)
+    fixed = torch.full((2, 300), -1)
+    fixed[:, :11] = torch.arange(11) % 5
+    draw(over(counting), LeftToRight(), (2, 300), fixed=fixed)
+    assert counting.asked == [2 * 12] + [2] * 288  # the token that begins a text and the prompt, then one by one
+    assert counting.sees == 16
+
+
+@torch.no_grad()
+def test_a_long_prompt_beside_a_short_one():
+    """What is remembered does not depend on when it was read, also where the window slides."""
+    method, fixed = ar(length=8), torch.full((3, 30), -1)
+    for row, length in enumerate((21, 3, 9)):
+        fixed[row, :length] = torch.arange(length) * 3 % 5
+    whole = draw(method, LeftToRight(), (3, 30), fixed=fixed).x
+    for row in range(3):
+        assert torch.equal(draw(method, LeftToRight(), (1, 30), seed=row, fixed=fixed[row : row + 1]).x[0], whole[row])
+    assert not torch.equal(draw(method, LeftToRight(window=3), (3, 30), fixed=fixed).x, whole)
+
+
+# ---------------------------------------------------------------------------------- where a text ends
+@torch.no_grad()
+def test_texts_end_at_their_token():
+    method = ar()
+    free = draw(method, LeftToRight(), (6, 40))
+    whole = draw(method, LeftToRight(end=2), (6, 40))
+    ends = whole.memory.ends.tolist()
+    assert len(set(ends)) > 3
+    for row, end in enumerate(ends):
+        assert torch.equal(whole.x[row, :end], free.x[row, :end])
+        assert (whole.x[row, end:] == 2).all()
+        assert (whole.x[row, :end] != 2).all()
+        assert int(whole.calls[row]) == min(end + 1, 40)
+
+
+# ---------------------------------------------------------------------------------- what cannot be
+@pytest.mark.parametrize(
+    ("make", "fixed", "message"),
+    [
+        (lambda: LeftToRight(top_k=0), None, "--top-k is 0; it must be 1 or more"),
+        (lambda: LeftToRight(window=17), None, "--window is 17, the model takes 16; give a number from 1 to 16"),
+        (
+            LeftToRight,
+            [0, -1, 1],
+            "position 2 is given, right of a gap; ar writes from left to right and cannot know it, "
+            "use a model of mdlm, md4 or radd",
+        ),
+    ],
+)
+def test_one_line_each(make, fixed, message):
+    fixed = None if fixed is None else torch.tensor([fixed])
+    with pytest.raises(InputError) as error:
+        list(run(make(), ar(), (1, 3), fixed=fixed))
+    assert str(error.value) == message
+
+
+def test_it_needs_the_next_token():
+    with pytest.raises(InputError) as error:
+        LeftToRight().init(mdlm(), (1, 2))
+    assert str(error.value) == (
+        "sampler 'left_to_right' needs a network that says the next token; with mdlm use ancestral, euler or first_hitting"
+    )
