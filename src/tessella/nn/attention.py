@@ -23,7 +23,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 CHUNK = 128  # queries at one time, or one block if that is longer
 
@@ -140,8 +139,8 @@ def parts(
 class Masks(NamedTuple):
     """FlexAttention's masks: of the clean stream, or the only one; and of the noisy stream, whose keys stand first."""
 
-    clean: BlockMask
-    noisy: BlockMask | None
+    clean: Any
+    noisy: Any
 
 
 @lru_cache(maxsize=16)
@@ -154,12 +153,16 @@ def block_masks(length: int, block: int, streams: int, device: str) -> Masks:
     def noisy(row, head, q, k):
         return torch.where(k < length, k // block == q // block, (k - length) // block < q // block)
 
+    from torch.nn.attention.flex_attention import create_block_mask
+
     make = partial(create_block_mask, B=None, H=None, Q_LEN=length, device=device)
     return Masks(make(until, KV_LEN=length), make(noisy, KV_LEN=2 * length) if streams == 2 else None)
 
 
 @lru_cache(maxsize=1)
 def compiled() -> Callable[..., Any]:
+    from torch.nn.attention.flex_attention import flex_attention
+
     return torch.compile(flex_attention, dynamic=False)
 
 
@@ -181,6 +184,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
 
 def flexible(q: Tensor, k: Tensor, v: Tensor, masks: Masks) -> Tensor:
     """The same by FlexAttention; compiled where there is a GPU."""
+    from torch.nn.attention.flex_attention import flex_attention  # with the compiler, which takes two seconds
+
     flex, B = compiled() if q.is_cuda else flex_attention, 0 if masks.noisy is None else len(q) // 2
     out = flex(q[B:], k[B:], v[B:], block_mask=masks.clean)
     if masks.noisy is None:

@@ -16,7 +16,6 @@ CHUNK_GPU = 1024
 LARGE = 1 << 20  # N * K from which the positions are taken in chunks, of an eighth of it
 
 
-@torch.compiler.disable  # the number of positions differs in every batch: compiling would only recompile
 def each_position(
     head: Any, h: Tensor, states: int, f: Callable[[Tensor, slice], Tensor], more: Iterable[nn.Parameter] = ()
 ) -> Tensor:

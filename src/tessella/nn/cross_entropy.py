@@ -42,7 +42,6 @@ def cross_entropy(
     return nll if weight is None else weight * nll
 
 
-@torch.compiler.disable  # the number of masked positions differs in every batch: compiling would only recompile
 def chunked(
     h: Tensor, W: Tensor, b: Tensor | None, target: Tensor, weight: Tensor | None = None, exclude: int | None = None
 ) -> Tensor:
