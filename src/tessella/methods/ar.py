@@ -9,7 +9,7 @@
 | none | - | next token | cross-entropy | left_to_right |
 
 Where it leaks: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing that needs noise
-applies. What it writes depends on what stands before alone: a given token further on is put in, but not taken into account.
+applies. What it writes depends on what stands before alone, so a given token right of a gap is refused.
 """
 
 from dataclasses import dataclass
