@@ -25,7 +25,7 @@ from tessella.samplers import SAMPLERS, run
 
 METHODS = [
     "d3pm:process=absorbing,steps=64", "d3pm:process=uniform,steps=64",
-    "d3pm:process=gaussian,steps=64", "d3pm:process=band,steps=64",
+    "d3pm:process=gaussian,steps=128", "d3pm:process=band,steps=128",
     "d3pm:process=middle,steps=64", "d3pm:process=nearest,steps=64,neighbours=1",
     "csm", "tauldr:process=uniform", "tauldr:process=absorbing", "tauldr:process=gaussian", "tauldr:process=birth-death",
     "sedd:process=absorbing", "sedd:process=uniform", "radd", "mdlm", "md4", "genmd4", "udlm",
@@ -116,7 +116,7 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
         what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.predicts)
         denoiser.steps, denoiser.config = method.steps, method.config
         best, reached = expected_bound(denoiser, x_0, target), expected_bound(method, x_0, target)
-        drawn = samples(method, "ancestral", 64 if method.steps else 128, count, batch=2000)
+        drawn = samples(method, "ancestral", method.steps or 128, count, batch=2000)
     share = torch.bincount(exact.index(drawn, 3), minlength=81) / count
     floor = float((2 * target * (1 - target) / (math.pi * count)).sqrt().sum()) / 2
     variation = float((share - target).abs().sum()) / 2
