@@ -268,6 +268,10 @@ def documents(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]
 
 def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell: str) -> None:
     for split, count in rows.items():
+        if count == 0 and not tokens[split]:
+            raise InputError(
+                f"{tell} is too short for a {split} split; set --data.validation and --data.test, or give more"
+            )
         if count == 0:
             least = min(tokens.values())
             hint = f"try --net.length {1 << (least.bit_length() - 1)}" if least >= 8 else "give a longer text"

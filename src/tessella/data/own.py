@@ -87,7 +87,7 @@ def _documents(given: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndar
     texts = [np.asarray(each) for each in given] if listed else np.asarray(given)
     if not len(texts) or any(np.ndim(each) != 1 for each in texts):
         raise InputError(
-            f"--data.pack {data.pack} needs documents, and {tell} are one stream; give a list of sequences, or (N, L)"
+            f"--data.pack {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"
         )
     texts = [each for each in texts if len(each)]
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
