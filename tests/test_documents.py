@@ -124,6 +124,8 @@ def test_the_protocol_says_how_documents_were_cut_and_whether_their_ends_count(t
     assert said("packed", ["ar"]) == "documents packed into rows, ends included"
     assert said("packed", ["bd3lm", {"block": 4}]) == "documents packed into rows, lengths given"
     assert said("packed", ["bd3lm", {"block": 4}], fill=4).endswith("multiples of 4, ends included")
+    spaced = prepare(Data(pack="packed"), 64)  # a-z and space: nothing else to end a document
+    assert _packing(make("ar"), spaced.about, spaced.test).endswith("lengths given")
     shorter = prepare(data("document"), 4)
     cut = sum(len(t) + 1 > 4 for t in TEXTS[-20:])
     assert (

@@ -306,7 +306,9 @@ def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
     said += f", {rows.cut:,} of {rows.texts:,} cut at {rows.length:,}" if rows.cut else ""
     said += f", filled up to multiples of {fill:,}" if fill > 1 else ""
     block = method.block or rows.length
-    learnt = fill >= rows.length or ((fill or about["separator"] != "none") and max(fill, 1) % block == 0)
+    word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
+    ended = word != "space" and (fill > 0 or word != "none")
+    learnt = ended and (fill >= rows.length or max(fill, 1) % block == 0)
     return f"{said}, {'ends included' if learnt else 'lengths given'}"
 
 
