@@ -20,6 +20,7 @@ from ._module import callable_module
 from .errors import InputError, unknown
 from .generate import check, load, mix
 from .method import Batch, Estimator, Method
+from .nn.attention import documents
 from .result import Result, summarize
 
 GROUP = 64  # rows (texts x draws) that share their strata
@@ -76,6 +77,7 @@ def evaluate_rows(
     device = torch.device(device) if device is not None else _device(method)
     found: dict[str, list[list[Tensor]]] = {}  # name -> half -> groups of texts
     counts: list[Tensor] = []
+    pieces: list[Tensor] = []
     training = method.training
     method.eval()
     try:
@@ -84,6 +86,7 @@ def evaluate_rows(
         for first in range(0, N, texts):
             group = rows.collate([rows[i] for i in chosen[first : first + texts]])
             counts.append(_counted(group))
+            pieces.append(_documents(group))
             for half in range(halves):
                 key = mix(seed, first // texts, half)
                 for name, value in _group(estimate, group, draws // halves, key, batch, device).items():
@@ -114,8 +117,10 @@ def evaluate_rows(
         "seed": seed,
         "device": device.type,
     }
+    total, number = torch.stack(list(tables.values())).sum(0), torch.cat(pieces)
+    each = summarize(total, number, "nats/document", kind) if kind != "loss" and int(number.sum()) else None
     return summarize(
-        torch.stack(list(tables.values())).sum(0),
+        total,
         tokens * per_token,
         unit or ("nats/token" if characters is None else "bits/char"),
         kind,
@@ -124,6 +129,7 @@ def evaluate_rows(
         seed=seed,
         protocol=said | (protocol or {}),
         seconds=time.perf_counter() - started,
+        document=each,
     )
 
 
@@ -185,6 +191,16 @@ def _counted(batch: Batch) -> Tensor:
     if batch.mask is not None:
         return batch.mask.sum(-1).double()
     return torch.full((len(batch.tokens),), float(batch.tokens.shape[1]), dtype=torch.float64)
+
+
+def _documents(batch: Batch) -> Tensor:
+    """(B,) documents that have a token that counts; 0 where rows are no documents."""
+    if batch.segments is None or batch.mask is None:
+        return torch.zeros(len(batch), dtype=torch.float64)
+    start, _ = documents(batch.segments)
+    return (
+        torch.zeros(batch.mask.shape, dtype=torch.float64).scatter_reduce(1, start, batch.mask.double(), "amax").sum(-1)
+    )
 
 
 def _device(method: Method) -> torch.device:
@@ -268,14 +284,9 @@ def evaluate(
         "tokenizer": tokenizer.name,
         "sha256": corpus.about.get("sha256"),
     }
-    packed = (
-        "wrapped"
-        if corpus.about.get("pack") == "wrap"
-        else f"one {corpus.about.get('pack')} a row".replace("rows a", "a")
-    )
     separator = corpus.about.get("separator", "")
     ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
-    said = {"packing": packed, "separators": ends, "weights": "EMA"}
+    said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": "EMA"}
     if tokenizer.shape:
         said = {"packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}", "weights": "EMA"}
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
@@ -284,6 +295,21 @@ def evaluate(
         unit=model.unit if tokenizer.shape else "", progress=progress, protocol=said,
     )  # fmt: skip
     return replace(result, about=about)
+
+
+def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
+    """How the data was cut into rows; of documents also whether the model says where they end."""
+    pack, fill = about.get("pack"), about.get("fill", 0)
+    if pack not in ("document", "packed"):
+        return "wrapped" if pack == "wrap" else "one a row"
+    said = "one document a row" if pack == "document" else "documents packed into rows"
+    said += f", {rows.cut:,} of {rows.texts:,} cut at {rows.length:,}" if rows.cut else ""
+    said += f", filled up to multiples of {fill:,}" if fill > 1 else ""
+    block = method.block or rows.length
+    word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
+    ended = word != "space" and (fill > 0 or word != "none")
+    learnt = ended and (fill >= rows.length or max(fill, 1) % block == 0)
+    return f"{said}, {'ends included' if learnt else 'lengths given'}"
 
 
 callable_module(__name__)

@@ -39,6 +39,7 @@ class Learner(lightning.LightningModule):
         self.method, self.train_config, self.rows = method, config.train, rows
         self.start, self.world, self.sharded = start, world, sharded
         self.parts = config.train.accumulate * world
+        self.per_row = rows.tokens_total / len(rows)  # tokens that count, so that padding scales no gradient
         self.nats: list[Tensor] = []  # of the parts of this step: (nats, tokens) each
         self.norm: Tensor = torch.tensor(0.0)
 
@@ -82,7 +83,7 @@ class Learner(lightning.LightningModule):
         nats = self.method.loss(batch, randomness).sum()
         tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
         self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))
-        return nats / batch.tokens.numel()
+        return nats / (len(batch) * self.per_row)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         step = self.start + batch_idx // self.train_config.accumulate

@@ -73,7 +73,7 @@ class Guard(Callback):
         self.loss_unit = self.unit if getattr(method, "loss_is_bound", True) else None
         if self.loss_unit is None:
             self.scale = 1.0
-        self.length = math.prod(method.shape)
+        self.per_row = rows.tokens_total / len(rows)
 
     # ------------------------------------------------------------------------------------------------ Lightning's hooks
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ class Guard(Callback):
             return
         self.step += 1
         self.ema.update(self.step)
-        self.tokens += self.train.batch * self.length
+        self.tokens = round(self.step * self.train.batch * self.per_row)
         self.undrained.append(torch.cat([torch.stack(module.nats).sum(0), module.norm.detach().double()[None]]))
         module.nats = []
         self.dirty = False
@@ -181,7 +181,7 @@ class Guard(Callback):
             return None
         first = self.recent[0][2]
         later = sum(1 for r in self.recent if r[2] > first)
-        return later * self.train.batch * self.length / (self.recent[-1][2] - first)
+        return later * self.train.batch * self.per_row / (self.recent[-1][2] - first)
 
     def elapsed(self) -> float:
         return self.seconds + (time.monotonic() - self.began)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import bound, maths
 from .batch import Batch, Estimator
 from .maths import Randomness
+from .nn.attention import documents
 from .nn.chunks import each_position
 from .nn.transformer import DiT, Net
 from .prediction import Prediction, truth
@@ -349,10 +349,9 @@ class Method(nn.Module):
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
         if not self.time_conditioned:
             return None
-        t = torch.as_tensor(t, dtype=torch.float64, device=x.device)
-        block = self.block or x.shape[1]
-        if t.ndim == 2 and t.shape[1] > block:  # with documents, blocks begin anywhere: each position as it says
-            t = t if segments is not None else largest(t, block)
+        t, L = torch.as_tensor(t, dtype=torch.float64, device=x.device), x.shape[1]
+        if t.ndim == 2 and t.shape[1] > 1 and (segments is not None or 0 < self.block < L):
+            t = largest(t, self.block or L, segments)
         else:
             t = (t.amax(-1) if t.ndim == 2 else t).expand(len(x))
         return self.network_time(t.clamp(0.0, 1.0))
@@ -374,7 +373,11 @@ def per_position(t: Tensor) -> Tensor:
     return t if t.ndim == 2 else t[:, None]
 
 
-def largest(t: Tensor, block: int) -> Tensor:
-    """Times (B, L) -> (B, L): at each position the largest of its block, since the given ones in it are CLEAN."""
-    whole = F.pad(t, (0, -t.shape[1] % block), value=CLEAN)
-    return whole.unflatten(1, (-1, block)).amax(-1).repeat_interleave(block, 1)[:, : t.shape[1]]
+def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
+    """Times (B, L) -> (B, L): at each position the largest of its block, since the given ones in it are CLEAN.
+
+    With packed documents, `segments` (B, L), blocks are counted from the first position of each.
+    """
+    start, place = documents(torch.zeros_like(t, dtype=torch.long) if segments is None else segments)
+    first = start + place // block * block
+    return torch.full_like(t, CLEAN).scatter_reduce(1, first, t, "amax").gather(1, first)

@@ -59,13 +59,20 @@ def choose(saved: Config | None, name, method, data, net, train, options, folder
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:
         options = method.Config() if options is None else options
-        return Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
+        return _lines(Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own))
     if saved.network and not own:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
     return replace(
         saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
         train=train or saved.train, run=str(folder), network=own,
     )  # fmt: skip
+
+
+def _lines(config: Config) -> Config:
+    """The same; InputError for documents on a grid, where padding would be part of the picture."""
+    if config.net.grid and config.data.pack != "wrap":
+        raise InputError(f"--data.pack {config.data.pack} needs positions on a line; leave out --net.grid")
+    return config
 
 
 def length(config: Config) -> int | None:
@@ -235,6 +242,19 @@ def _saves(t: Train) -> str:
     minutes = f"every {t.save_minutes:g} minutes" if t.save_minutes else ""
     steps = _every(t.save_every) if t.save_every else ""
     return " and ".join(x for x in (steps, minutes) if x) or "at validations"
+
+
+def ending(config: Config, block: int) -> str:
+    """What to say of a model in whose training no document ends within a block; "" where it learns to."""
+    if (
+        config.data.pack == "wrap"
+        or config.data.fill >= config.net.length
+        or max(config.data.fill, 1) % (block or 1) == 0
+    ):
+        return ""
+    return (
+        f"note: documents end with a shorter block, so that texts rarely end within one; --data.fill {block} teaches it"
+    )
 
 
 def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]]) -> str:

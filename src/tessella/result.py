@@ -67,6 +67,7 @@ class Result:
         sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
         protocol: everything that was done, by name.
         about: what was evaluated: model, data, split, ...
+        document: the same number in nats per document, where rows hold documents; a row is still one observation.
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
@@ -84,6 +85,7 @@ class Result:
     protocol: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
     seconds: float | None = None
+    document: "Result | None" = None
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
 
@@ -117,7 +119,7 @@ class Result:
 
     @property
     def per(self) -> str:
-        """What a perplexity is per: "character", "token", "dimension", "note" or "cell"."""
+        """What a perplexity is per: "character", "token", "dimension", "note", "cell" or "document"."""
         return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
 
     @property
@@ -143,6 +145,15 @@ class Result:
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
+        if self.document is not None:
+            of = self.document
+            result["document"] = {
+                "value": of.value,
+                "low": of.low,
+                "high": of.high,
+                "number": of.units,
+                "unit": of.unit,
+            }
         return record(
             command, self.about.get("arguments") if arguments is None else arguments, result,
             interval={"low": self.low, "high": self.high, "level": LEVEL, "method": "Student's t over texts"},
@@ -162,16 +173,23 @@ class Result:
     def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
         try:
             result, interval = data["result"], data["interval"]
-            low, high = (math.inf * s if v is None else v for s, v in ((-1, interval["low"]), (1, interval["high"])))
+            of, document = result.get("document"), None
+            if of is not None:
+                document = cls(of["value"], *_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
-                result["value"], low, high, data["unit"], data["kind"], result["terms"], result["between"],
+                result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"], result["between"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"],
+                result.get("about", {}), data["seconds"], document,
             )  # fmt: skip
         except (KeyError, TypeError) as missing:
             raise InputError(
                 f"'{source}' is not a result of tessella evaluate; give one of evaluate-*.json"
             ) from missing
+
+
+def _ends(interval: dict[str, Any]) -> tuple[float, float]:
+    low, high = interval["low"], interval["high"]  # JSON has no infinity
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
 def read(path: str | Path) -> dict[str, Any]:

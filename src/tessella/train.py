@@ -178,6 +178,8 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(folder, config, about)
         progress.note(plan.heading(config, corpus, about, devices, folder))
+        if said := plan.ending(config, fresh.block):
+            progress.note(said)
         if resume:
             progress.note(plan.resumed(step, config, len(corpus.train), changes))
         journal.log(

@@ -37,6 +37,8 @@ def describe(result: Result) -> list[str]:
         rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
     lines = columns(rows, "<>>", indent=2, gap=4)
     lines += ["", f"  {result}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
+    if result.document is not None:
+        lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")

@@ -33,9 +33,9 @@ class Grams:
     def __init__(self, corpus: Corpus, unit: str):
         size, train = corpus.tokenizer.size, corpus.train
         order = next(n for n in range(ORDER, 0, -1) if size**n < 2**63)
-        rows = min(len(train), max(1, TOKENS // train.length))
-        self.grams = NGrams(_spaced(train, rows), _spaced(corpus.validation, REAL), size, order)
-        some = f" ({rows:,} of {len(train):,} rows)" if rows < len(train) else ""
+        rows = min(train.texts, max(1, TOKENS // train.length))
+        self.grams = NGrams(train.array(rows), corpus.validation.array(REAL), size, order)
+        some = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
         self.name = f"{order}-gram of the train split{some}"
         self.corpus, self.unit, self.order = corpus, unit, order
 
@@ -52,7 +52,7 @@ class Grams:
 
     def reference(self, count: int) -> dict[str, Any]:
         """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
-        rows = _spaced(self.corpus.test, REAL)
+        rows = self.corpus.test.array(REAL)
         found = self.score(rows)
         half = (found["high"] - found["low"]) / 2 * math.sqrt(len(rows) / count)
         return found | {"rows": len(rows), "band": [found["value"] - half, found["value"] + half]}
@@ -144,7 +144,7 @@ def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
     few = corpus.tokenizer.size**corpus.train.length <= MOST
     if any(rows.documents is not None for rows in splits):
         return None
-    if not few and len(np.unique(_spaced(corpus.train, 2 * MOST), axis=0)) > MOST:
+    if not few and len(np.unique(corpus.train.array(2 * MOST), axis=0)) > MOST:
         return None
     arrays = [rows.array() for rows in splits]
     support, counts = np.unique(np.concatenate(arrays), axis=0, return_counts=True)
@@ -152,14 +152,6 @@ def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
     if not few and (len(support) > MOST or any(row.tobytes() not in seen for row in corpus.test.array())):
         return None
     return support, counts / counts.sum()
-
-
-def _spaced(rows: Rows, most: int) -> np.ndarray:
-    """At most so many rows, evenly spaced, (n, L), -1 where there is padding."""
-    if len(rows) <= most:
-        return rows.array()
-    batch = rows.collate([rows[i * len(rows) // most] for i in range(most)])
-    return (batch.tokens if batch.mask is None else batch.tokens.masked_fill(~batch.mask, -1)).numpy()
 
 
 def _entropy(counts: np.ndarray) -> float:

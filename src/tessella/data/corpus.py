@@ -1,6 +1,5 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
-import hashlib
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -8,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError, unknown
-from . import reading, sources
+from . import sources
 from .opened import Opened, Progress, boundaries, open_source
 from .sources import DATASETS, SPLITS
 
 if TYPE_CHECKING:
     from .rows import Rows
     from .tokenizer import Tokenizer
+
+PACKS = ("wrap", "document", "packed")
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,12 @@ class Data:
         field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +).
         tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; empty
             for the data set's own.
-        pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded.
+        pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
+            as many whole documents as fit, which do not see each other.
+        fill: of documents, fill each up with the token that ends it to a multiple of so many tokens; these count, so that the
+            model learns where a text ends: the --block of bd3lm, the --net.length of methods without blocks. 0: it ends once.
         validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
-            characters (of documents, for .jsonl, .csv and pack document). 0.05 if the data set says nothing else.
+            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else.
         test: the same for the test split, which is the end of the text.
         vocabulary: for `tokens` and `array`, the number of different tokens.
         levels: of images, so many grey values in equal bins; 0 as many as they have.
@@ -43,7 +47,8 @@ class Data:
     path: str | None = None
     field: str | None = None
     tokenizer: str = ""
-    pack: Literal["wrap", "document"] = "wrap"
+    pack: Literal["wrap", "document", "packed"] = "wrap"
+    fill: int = 0
     validation: float | None = None
     test: float | None = None
     vocabulary: int = 0
@@ -57,7 +62,8 @@ class Data:
     def of(tokens: Any, vocabulary: int, **choices: Any) -> "Data":
         """Own integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows.
 
-        With more axes, or a `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`.
+        With more axes, or a `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of
+        different length are documents: `Data.of(proteins, 20, pack="packed")`.
         The integers stay out of the configuration: a run that is resumed is given them again.
         """
         name = "array" if choices.get("kind") or getattr(tokens, "ndim", 0) > 2 else "tokens"
@@ -122,7 +128,9 @@ def prepare(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
         )
     if hasattr(data, "_tokens") or data.name == "tokens":
-        return _own_tokens(data, length, tokenizer)
+        from . import own
+
+        return own.prepare(data, length, tokenizer)
     from . import named, store
     from . import tokenizer as tk
 
@@ -164,6 +172,7 @@ def prepare(
         "splits": {name: count_rows(r) for name, r in ready.items()},
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack,
+        "fill": data.fill,
         "separator": _separator(tokenizer, source.documents, source.about.get("files", [])),
         "length": length,
         "dtype": meta["dtype"],
@@ -181,13 +190,21 @@ def _installed(name: str) -> bool:
 def _check(data: Data) -> None:
     if data.name not in DATASETS:
         raise unknown("data set", data.name, DATASETS, "tessella list data")
-    if data.pack not in ("wrap", "document"):
-        raise InputError(f"--data.pack is '{data.pack}'; it must be wrap or document")
+    if data.pack not in PACKS:
+        raise InputError(f"--data.pack is '{data.pack}'; it must be wrap, document or packed")
+    if data.fill < 0:
+        raise InputError(f"--data.fill is {data.fill}; it must be 0 or more")
+    if data.fill and data.pack == "wrap":
+        raise InputError(
+            "--data.fill ends documents, and --data.pack wrap has none; use --data.pack packed or document"
+        )
     if data.name == "text" and not data.path:
         raise InputError("--data.name text needs a file; give it by --data.path")
     if data.name == "pydocs" and data.path:
         raise InputError(f"--data.path '{data.path}' is not read by --data.name pydocs; use --data.name text")
     entry = DATASETS[data.name]
+    if entry.shaped and data.pack != "wrap":
+        raise InputError(f"--data.pack is for text, and {data.name} has rows of its own; leave it out")
     for option in ("levels", "size", "augment"):
         if (value := getattr(data, option)) < 0:
             raise InputError(f"--data.{option} is {value}; it must be 0 or more")
@@ -212,7 +229,7 @@ def _rows(
     from .rows import Rows
     from .store import count_characters
 
-    starts = np.load(folder / "documents.npy", mmap_mode="r") if data.pack == "document" else None
+    starts = None if data.pack == "wrap" else np.load(folder / "documents.npy", mmap_mode="r")
     ready, tokens = {}, {}
     for split, of in meta["splits"].items():
         first, last = of["documents"]
@@ -223,9 +240,8 @@ def _rows(
             dtype=meta["dtype"],
             start=of["start"],
             stop=of["stop"],
-            documents=None if starts is None else np.asarray(starts[first : last + 1]),
-            padding=tokenizer.separator or 0,
             characters=of["characters"],
+            **({} if starts is None else documents(data, np.asarray(starts[first : last + 1]), tokenizer)),
         )
         if starts is None:  # exactly: less the characters of the tail that fills no row
             tail = ready[split].tail()
@@ -233,15 +249,29 @@ def _rows(
             ready[split].characters = of["characters"] - count_characters(tokenizer.decode(tail), tail, tokenizer)
     if not any(tokens.values()):
         raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
-    _require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
+    require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
     for split, other in source.entry.same.items():
         if split not in ready and other in ready:
             ready[split] = ready[other]
     return ready
 
 
-def _require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell: str) -> None:
+def documents(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
+    """How `Rows` lays out the documents that begin at `starts` (D + 1,)."""
+    if data.fill and tokenizer.separator is None:
+        raise InputError(
+            f"--data.fill needs a token that ends documents, and '{tokenizer.name}' has none; leave it out"
+        )
+    of = {"packed": data.pack == "packed", "fill": max(data.fill, 1)}
+    return {"documents": starts, "padding": tokenizer.separator or 0, **of}
+
+
+def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell: str) -> None:
     for split, count in rows.items():
+        if count == 0 and not tokens[split]:
+            raise InputError(
+                f"{tell} is too short for a {split} split; set --data.validation and --data.test, or give more"
+            )
         if count == 0:
             least = min(tokens.values())
             hint = f"try --net.length {1 << (least.bit_length() - 1)}" if least >= 8 else "give a longer text"
@@ -249,76 +279,10 @@ def _require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tel
             raise InputError(f"{gives}; length {length:,} needs at least {length:,} ({hint})")
 
 
-def _own_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
-    """Integers that are already tokens: a tensor or array from `Data.of`, or a .npy or .bin (16 bit) file."""
-    import numpy as np
-
-    from . import named, store
-    from . import tokenizer as tk
-    from .rows import Rows
-
-    given, tell = getattr(data, "_tokens", None), f"'{data.path}'" if data.path else "the tokens"
-    if given is None and not data.path:
-        raise InputError(
-            "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
-        )
-    if given is None:
-        path = reading.find(data.path or "")[0]
-        try:
-            given = np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")
-        except ValueError as problem:
-            raise InputError(
-                f"{tell} is not a file of tokens ({problem}); give a .npy, or a .bin of 16-bit integers"
-            ) from None
-    tokens: np.ndarray = given if isinstance(given, np.ndarray) else np.asarray(given)
-    if tokenizer is None and data.tokenizer:
-        cache = sources.cache_folder(data.cache)
-        tokenizer = named.build(data.tokenizer, lambda address, checksum: sources.fetch(address, checksum, cache))
-    tokenizer = tokenizer or tk.Integers(data.vocabulary)
-    vocabulary = tokenizer.size
-    if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2) or not tokens.size:
-        raise InputError(
-            f"{tell} have shape {tokens.shape} and type {tokens.dtype}; they must be integers, (N, L) or (N,)"
-        )
-    if vocabulary < 1:
-        raise InputError(
-            f"{tell} need the number of different tokens; give --data.vocabulary, e.g. {int(tokens.max()) + 1}"
-        )
-    low, high = int(tokens.min()), int(tokens.max())
-    if low < 0 or high >= vocabulary:
-        where = f"in {tell}" if data.path else "in the data"
-        raise InputError(
-            f"token id {low if low < 0 else high:,} {where} but the vocabulary has {vocabulary:,} entries; "
-            "use the tokenizer that made it"
-        )
-    if tokens.ndim == 2 and tokens.shape[1] != length:
-        rows = f"{tell} come in rows of {tokens.shape[1]:,}"
-        raise InputError(f"{rows}, the network takes {length:,}; use --net.length {tokens.shape[1]}")
-    entry = DATASETS["tokens"]
-    source = Opened(data, entry, None)
-    source.parts = {"all": lambda report: iter(())}
-    source.documents = tokens.ndim == 2  # rows are what is counted
-    ends = boundaries(source, {"all": len(tokens)})
-    narrow = tokens.astype(store.dtype_for(vocabulary)) if not isinstance(tokens, np.memmap) else tokens
-    ready, begin = {}, 0
-    for split, end in ends.items():
-        ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
-        begin = end
-    _require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
-    about = source.about | {
-        "sha256": hashlib.sha256(np.ascontiguousarray(narrow).data).hexdigest(),
-        "splits": {name: count_rows(r) for name, r in ready.items()},
-        "tokenizer": describe_tokenizer(tokenizer),
-        "pack": "rows" if tokens.ndim == 2 else "wrap",
-        "separator": "none",
-        "length": length,
-        "dtype": str(narrow.dtype),
-    }
-    return Corpus(tokenizer, ready, about)
-
-
 def count_rows(rows: "Rows") -> dict[str, int | None]:
-    return {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters}
+    """What `about` says of a split."""
+    found = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters}
+    return found if rows.documents is None else found | {"documents": rows.texts, "cut": rows.cut}
 
 
 def describe_tokenizer(tokenizer: "Tokenizer") -> dict[str, Any]:

@@ -110,7 +110,7 @@ def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None)
     entry = DATASETS[data.name]
     source = Opened(data, entry, progress)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
-    form = Format(fields, entry.columns if not data.field else (), data.pack == "document", raw)
+    form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
     if data.name == "pydocs":
         _from_pydocs(source, form)
     elif data.path:

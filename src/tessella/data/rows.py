@@ -1,5 +1,6 @@
 """Rows of tokens for a DataLoader: a window on a memory-mapped file, cut as the packing says."""
 
+from bisect import bisect_left, insort
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,23 @@ class Rows(Dataset):
     """A split, as rows of `length` tokens. Map-style, without a random state; workers open the file themselves.
 
     pack "wrap": one stream cut into rows, the tail that fills no row is left out.
-    pack "document": one document a row, cut at `length`, or filled up with `padding`; the mask is False there, and
-    segments (0 the document, 1 the padding) keep attention out of it.
+    pack "document": one document a row, cut at `length`.
+    pack "packed": as many whole documents a row as fit, each cut at `length` (`best_fit`).
+
+    A row of documents is filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the
+    padding) keep documents and padding out of each other's sight.
 
     source: a file of `dtype`, or an array already in memory, (N,) or (N, length). documents: (D + 1,) starts of the
-    documents within source and the end of the last. characters: of the whole split; scaled to what the rows hold.
+    documents within source and the end of the last. fill: documents are filled up to a multiple of so many tokens; these count.
+    characters: of the whole split; scaled to what the rows hold.
 
     given: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
 
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
         characters: characters of the text they spell; None where tokens spell no text.
+        texts: how many documents there are; of a stream, rows.
+        cut: how many documents are longer than a row.
     """
 
     def __init__(
@@ -36,6 +43,8 @@ class Rows(Dataset):
         start: int = 0,
         stop: int | None = None,
         documents: np.ndarray | None = None,
+        packed: bool = False,
+        fill: int = 1,
         padding: int = 0,
         characters: int | None = None,
         given: np.ndarray | None = None,
@@ -44,14 +53,20 @@ class Rows(Dataset):
         self._source = source.reshape(-1) if isinstance(source, np.ndarray) else Path(source)
         self._dtype, self._start = dtype, start
         self._stop = stop if stop is not None else self._tokens.size
-        total = self._stop - start
+        total, kept, self.cut = self._stop - start, 0, 0
         if documents is None:
-            self._count = total // length
-            self.tokens_total = self._count * length
+            self._count = self.texts = total // length
+            self.tokens_total = kept = self._count * length
         else:
-            self._count = len(documents) - 1
-            self.tokens_total = int(np.minimum(np.diff(documents), length).sum())
-        self.characters = None if characters is None else round(characters * self.tokens_total / max(total, 1))
+            sizes = np.diff(documents)
+            self.texts = len(sizes)
+            self.cut, kept = int((sizes > length).sum()), int(np.minimum(sizes, length).sum())
+            self._sizes = np.minimum(-(-sizes // fill) * fill, length)
+            self.tokens_total = int(self._sizes.sum())
+            one = np.arange(self.texts), np.arange(self.texts + 1)
+            self._order, self._first = best_fit(self._sizes, length) if packed else one
+            self._count = len(self._first) - 1
+        self.characters = None if characters is None else round(characters * kept / max(total, 1))
 
     @property
     def _tokens(self) -> np.ndarray:
@@ -68,38 +83,81 @@ class Rows(Dataset):
         return self._count
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """{"tokens": (L,) long}, and {"mask": (L,) bool, "segments": (L,) long} with one document a row."""
+        """{"tokens": (L,) long}, and {"mask": (L,) bool, "segments": (L,) long} with documents."""
         if not -self._count <= index < self._count:
             raise IndexError(f"row {index} of {self._count}")
         index %= self._count
         if self.documents is None:
             begin = self._start + index * self.length
             return {"tokens": torch.from_numpy(self._tokens[begin : begin + self.length].astype(np.int64))}
-        begin, end = int(self.documents[index]), int(self.documents[index + 1])
-        count = min(end - begin, self.length)
-        tokens = torch.full((self.length,), self.padding)
-        tokens[:count] = torch.from_numpy(self._tokens[begin : begin + count].astype(np.int64))
-        mask = torch.arange(self.length) < count
-        return {"tokens": tokens, "mask": mask, "segments": (~mask).long()}
+        texts = [self._document(i) for i in self._order[self._first[index] : self._first[index + 1]]]
+        sizes = [len(text) for text in texts]
+        tokens = np.concatenate([*texts, np.full(self.length - sum(sizes), self.padding)])
+        segments = np.repeat(np.arange(len(sizes) + 1), [*sizes, self.length - sum(sizes)])
+        mask = torch.arange(self.length) < sum(sizes)
+        return {"tokens": torch.from_numpy(tokens), "mask": mask, "segments": torch.from_numpy(segments)}
+
+    def _document(self, i: int) -> np.ndarray:
+        """The tokens of a document as it stands in its row, int64."""
+        assert self.documents is not None
+        begin, end, size = int(self.documents[i]), int(self.documents[i + 1]), int(self._sizes[i])
+        text = self._tokens[begin : min(end, begin + size)].astype(np.int64)
+        return np.pad(text, (0, size - len(text)), constant_values=self.padding)
 
     @staticmethod
     def collate(rows: list[dict[str, torch.Tensor]]) -> Batch:
         """Rows to a Batch: tokens (B, L) long; mask and segments (B, L) or None."""
         return Batch(**{name: torch.stack([row[name] for row in rows]) for name in rows[0]})
 
-    def array(self) -> np.ndarray:
-        """All rows at once, (N, L) int64, with -1 where there is padding: for n-grams and counts."""
+    def array(self, most: int | None = None) -> np.ndarray:
+        """All rows at once, (N, L) int64, or at most so many, evenly spaced: for n-grams and counts.
+
+        Of documents each has a row of its own, however they are packed, with -1 where there is padding.
+        """
         if self.documents is None:
             stop = self._start + self._count * self.length
-            return self._tokens[self._start : stop].astype(np.int64).reshape(self._count, self.length)
-        every = np.full((self._count, self.length), -1, np.int64)
-        for row, begin, end in zip(every, self.documents[:-1], self.documents[1:]):
-            row[: end - begin] = self._tokens[begin : min(end, begin + self.length)]
+            return spaced(self._tokens[self._start : stop].reshape(self._count, self.length), most).astype(np.int64)
+        chosen = spaced(np.arange(self.texts), most)
+        every = np.full((len(chosen), self.length), -1, np.int64)
+        for row, i in zip(every, chosen):
+            row[: self._sizes[i]] = self._document(i)
         return every
 
     def tail(self) -> np.ndarray:
         """The tokens that fill no row (pack "wrap")."""
         return self._tokens[self._start + self._count * self.length : self._stop]
+
+
+def spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
+    """At most so many of the rows, evenly spaced; None: all."""
+    return rows if most is None or len(rows) <= most else rows[np.arange(most) * len(rows) // most]
+
+
+def best_fit(sizes: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which documents, of these sizes (D,), share a row: best-fit decreasing (Ding et al. 2024, arXiv 2404.10830).
+
+    The longest comes first; each goes to the fullest row that has room for it. Returns the documents (D,) in the order of
+    their rows, and where each row begins among them, (N + 1,).
+    """
+    row_of, count = np.empty(len(sizes), np.int64), 0
+    rows: list[list[int]] = [[] for _ in range(length + 1)]  # by how much room they have
+    rooms: list[int] = []  # that some row has, smallest first
+    for i in np.argsort(-sizes, kind="stable"):
+        size = int(sizes[i])
+        at = bisect_left(rooms, size)
+        if at < len(rooms):
+            room = rooms[at]
+            row = rows[room].pop()
+            if not rows[room]:
+                del rooms[at]
+        else:
+            room, row, count = length, count, count + 1
+        row_of[i], left = row, room - size
+        if left and not rows[left]:
+            insort(rooms, left)
+        rows[left].append(row)
+    order = np.argsort(row_of, kind="stable")
+    return order, np.searchsorted(row_of[order], np.arange(count + 1))
 
 
 def collate(rows: list[dict[str, torch.Tensor]]) -> Batch:

@@ -70,7 +70,11 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def ending(tokenizer: Any) -> int | None:
-    """The token that ends a text, where the tokenizer has one: of characters none does, a line end ends a molecule."""
+def ending(tokenizer: Any, documents: bool = False) -> int | None:
+    """The token that ends a text, where the tokenizer has one.
+
+    Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.
+    """
+    token = getattr(tokenizer, "separator", None)
     ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
-    return getattr(tokenizer, "separator", None) if ends else None
+    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from .. import kinds, samplers
+from ..data import Data
 from ..errors import InputError
 from ..samplers import State, of_length, run
-from ..samplers.growing import Growth
+from ..samplers.growing import Ending, Growth
 from ..samplers.metropolis import Walk, report
 from ..terminal import Mark, count, counted, duration, rate
 from .choice import choose, ending
@@ -38,6 +39,7 @@ class Frame:
         first: the number of the first text in it (of `count`).
         seconds: time spent in sampling this batch so far, without what was done with the frames.
         tokenizer, mask: what makes a text of tokens; the mask's token or None.
+        end: the token that ends a text, of a model that was trained on documents; else None.
     """
 
     state: State
@@ -50,6 +52,7 @@ class Frame:
     seconds: float
     tokenizer: Any
     mask: int | None
+    end: int | None = None
 
     @property
     def x(self) -> Tensor:
@@ -79,9 +82,12 @@ class Frame:
 
     @property
     def ends(self) -> list[int]:
-        """How many tokens each text has: all, but where it ended before."""
+        """How many tokens each text has: all, but where it ended before; drawn in any order it has not before the last step."""
         memory = self.state.memory
-        return memory.ends.tolist() if isinstance(memory, Growth) else [self.x.shape[1]] * len(self.x)
+        if isinstance(memory, Growth):
+            return memory.ends.tolist()
+        end = self.end if self.step == self.steps else None
+        return Ending(end).find(self.x, self.fixed, 0, self.x.shape[1]).tolist()
 
     @property
     def reached(self) -> list[int]:
@@ -169,7 +175,9 @@ def watch(
     check(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
-    how = choose(sampler, method, temperature, top_p, options, None if fixed is not None else ending(tokenizer))
+    documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
+    end = None if fixed is not None else ending(tokenizer, documents)
+    how = choose(sampler, method, temperature, top_p, options, end)
     length = length_of(model, length, how.grows)
     if fixed is None and prompt:
         fixed = _prompt(tokenizer, prompt, length, how.grows)
@@ -178,7 +186,8 @@ def watch(
     how.admit(method, fixed)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
     times = _times(how, of_length(method, length), steps)
-    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times)
+    end = end if documents else None
+    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end)
 
 
 def _times(how: Any, method: Any, steps: int | None) -> list[float]:
@@ -190,7 +199,7 @@ def _times(how: Any, method: Any, steps: int | None) -> list[float]:
     return [min(max(t, 0.0), 1.0) for t in times]
 
 
-def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times) -> Iterator[Frame]:
+def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end) -> Iterator[Frame]:
     method = model.method
     training = method.training
     method.eval()
@@ -210,7 +219,7 @@ def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokeniz
                 before = state.x if before is None else before
                 t = times[min(step, len(times) - 1)]
                 mask = samplers.blank(method)
-                yield Frame(state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask)
+                yield Frame(state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end)
                 before, step = state.x, step + 1
     finally:
         method.train(training)

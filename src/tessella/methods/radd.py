@@ -89,7 +89,7 @@ class RADD(Masked):
     def k_dce(self, batch: Batch, x_t: Tensor, k: Tensor) -> Tensor:
         """n / k times the cross-entropy where exactly k (B,) of the n positions that count are masked: (B,) nats."""
         n = x_t.shape[1] if batch.mask is None else batch.mask.sum(-1)
-        return self.cross_entropy(batch, x_t, None, n / k)
+        return self.cross_entropy(batch, x_t, None, n / k.double())
 
     def loss(self, batch, generator=None):
         kind = self.config.loss

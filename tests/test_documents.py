@@ -1,0 +1,173 @@
+"""Training and evaluation on documents: padding changes nothing, bounds per document, texts that end where those did."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from tessella import Data, InputError, Net, Train, checkpoint
+from tessella.cli.results import describe
+from tessella.data import prepare
+from tessella.evaluate import _packing, evaluate, evaluate_rows
+from tessella.generate import collect, watch
+from tessella.method import Batch
+from tessella.methods import METHODS, build
+from tessella.result import Result, student
+from tessella.train import Silent, train
+
+close = torch.testing.assert_close
+LENGTH = 8
+TEXTS = ["ab", "ba", "abab", "b", "aabba", "bbbabab"] * 20
+NET = Net(layers=1, hidden=16, heads=2, length=LENGTH, conv=3)
+
+
+@pytest.fixture
+def data(tmp_path):
+    text = tmp_path / "a.txt"
+    text.write_text("\n".join(TEXTS))
+    return lambda pack, **more: Data(
+        "text", path=str(text), cache=str(tmp_path / "cache"), pack=pack, validation=20, test=20, **more
+    )
+
+
+def make(name: str, choices: dict[str, Any] | None = None, length: int = LENGTH) -> Any:
+    """For texts of a, b and the line end, with random weights, float64."""
+    torch.manual_seed(0)
+    config = METHODS[name].Config(**(choices or {}))
+    method = build(name, 3, Net(layers=2, hidden=8, heads=2, length=length, conv=3), config).double().eval()
+    with torch.no_grad():
+        for p in method.network.parameters():
+            p.normal_(std=0.4)
+    return method
+
+
+def run(folder, method, data, length=LENGTH, options=None, resume=False, progress=None, **more):
+    usual = {
+        "steps": 6, "batch": 8, "rate": 1e-2, "warmup": 0, "decay": "constant", "validate_every": 3, "validate_rows": 0,
+        "log_every": 1, "samples": 2, "sample_steps": 3, "tensorboard": False, "device": "cpu", "ema": 0.9,
+    }  # fmt: skip
+    return train(
+        method, data=data, net=replace(NET, length=length), train=Train(**(usual | more)), run=folder, options=options,
+        resume=resume, progress=progress,
+    )  # fmt: skip
+
+
+def weights(folder) -> dict[str, torch.Tensor]:
+    return checkpoint.load(folder, checkpoint="last").method.state_dict()
+
+
+def test_training_does_not_depend_on_the_padding(tmp_path, data):
+    """Rows twice as long, so more padding: the same losses, validation, clipped gradients and weights."""
+    short, long = (run(tmp_path / str(n), "ar", data("document"), n) for n in (LENGTH, 2 * LENGTH))
+    for name, one in weights(short.folder).items():
+        close(weights(long.folder)[name], one, rtol=1e-4, atol=1e-5)
+    assert long.validation.value == pytest.approx(short.validation.value, rel=1e-5)
+    assert long.validation.document.value == pytest.approx(short.validation.document.value, rel=1e-5)
+    assert long.tokens == short.tokens == round(6 * 8 * (sum(map(len, TEXTS[:80])) + 80) / 80)
+
+
+def test_packed_training_is_resumed_bit_for_bit(tmp_path, data):
+    options, packed = METHODS["bd3lm"].Config(block=4), data("packed", fill=4)
+    whole = run(tmp_path / "whole", "bd3lm", packed, 2 * LENGTH, options)
+    run(tmp_path / "parts", "bd3lm", packed, 2 * LENGTH, options, steps=2)
+    parts = run(tmp_path / "parts", "bd3lm", packed, 2 * LENGTH, options, resume=True)
+    assert all(torch.equal(one, weights(parts.folder)[name]) for name, one in weights(whole.folder).items())
+    assert parts.validation.value == whole.validation.value
+    with pytest.raises(InputError, match=r"--resume with --data\.fill 8, but the run has 4"):
+        run(tmp_path / "parts", "bd3lm", data("packed", fill=8), 2 * LENGTH, options, resume=True)
+
+
+@pytest.mark.parametrize(("name", "choices"), [("ar", {}), ("mdlm", {}), ("bd3lm", {"block": 2})])
+@torch.no_grad()
+def test_bounds_per_token_and_per_document(data, name, choices):
+    """However documents are packed: exactly what each of them is alone, as far as nothing is drawn."""
+    method, found = make(name, choices, 2 * LENGTH), {}
+    for pack in ("document", "packed"):
+        corpus = prepare(data(pack), 2 * LENGTH)
+        found[pack] = evaluate_rows(
+            method, corpus.test, draws=1 if name == "ar" else 200, characters=corpus.test.characters
+        )
+        result, texts = found[pack], TEXTS[-20:]
+        assert result.sequences == len(corpus.test)
+        assert result.units == pytest.approx(sum(map(len, texts)) + 20)
+        assert result.document.units == 20
+        assert result.document.value * 20 == pytest.approx(result.value * math.log(2) * result.units)
+        assert result.document.unit == "nats/document"
+    one, packed = found["document"], found["packed"]
+    assert packed.sequences < one.sequences == 20
+    assert packed.value == pytest.approx(one.value, rel=1e-6 if name == "ar" else 0.02)
+    if name == "ar":
+        alone = sum(float(method.bound(Batch(torch.tensor([corpus.tokenizer.encode(t + "\n")])))) for t in texts)
+        assert one.document.value * 20 == pytest.approx(alone)
+        half = student(19) * float(one.nats.std()) / math.sqrt(20)  # of the mean of independent documents
+        assert one.document.half == pytest.approx(half)
+    again = Result.from_dict(json.loads(json.dumps(packed.to_dict())))
+    assert str(again.document) == str(packed.document)
+    assert f"  {packed.document}   20 documents" in describe(packed)
+
+
+def test_rows_that_are_no_documents_have_no_bound_per_document(data):
+    corpus = prepare(replace(data("wrap"), validation=0.1, test=0.1), LENGTH)
+    result = evaluate_rows(make("ar"), corpus.test, characters=corpus.test.characters)
+    assert result.document is None
+    assert "document" not in result.to_dict()["result"]
+
+
+def test_the_protocol_says_how_documents_were_cut_and_whether_their_ends_count(tmp_path, data):
+    said = lambda pack, model, **more: _packing(make(*model), corpus(pack, **more).about, corpus(pack, **more).test)  # noqa: E731
+    corpus = lambda pack, **more: prepare(data(pack, **more), LENGTH)  # noqa: E731
+    assert said("document", ["mdlm"]) == "one document a row, lengths given"
+    assert said("document", ["mdlm"], fill=8) == "one document a row, filled up to multiples of 8, ends included"
+    assert said("packed", ["ar"]) == "documents packed into rows, ends included"
+    assert said("packed", ["bd3lm", {"block": 4}]) == "documents packed into rows, lengths given"
+    assert said("packed", ["bd3lm", {"block": 4}], fill=4).endswith("multiples of 4, ends included")
+    spaced = prepare(Data(pack="packed"), 64)  # a-z and space: nothing else to end a document
+    assert _packing(make("ar"), spaced.about, spaced.test).endswith("lengths given")
+    shorter = prepare(data("document"), 4)
+    cut = sum(len(t) + 1 > 4 for t in TEXTS[-20:])
+    assert (
+        _packing(make("ar"), shorter.about, shorter.test) == f"one document a row, {cut} of 20 cut at 4, ends included"
+    )
+    model = run(tmp_path / "run", "ar", data("packed"), steps=1).model
+    assert evaluate(model).protocol["packing"] == "documents packed into rows, ends included"
+
+
+class Notes(Silent):
+    def __init__(self):
+        self.notes: list[str] = []
+
+    def note(self, text):
+        self.notes += text.splitlines()
+
+
+def test_texts_end_where_their_documents_did(tmp_path, data):
+    """A model of documents ends its texts at what ends those; what cannot end within a block says so."""
+    model = run(tmp_path / "ar", "ar", data("document"), samples=0).model
+    drawn = collect(watch(model, count=40, length=4 * LENGTH, seed=1))
+    assert all("\n" not in text for text in drawn.texts)
+    assert len({len(text) for text in drawn.texts}) > 3
+    whole = run(tmp_path / "mdlm", "mdlm", data("document", fill=LENGTH), samples=0).model
+    end = whole.tokenizer.separator
+    *_, last = watch(whole, count=16, steps=8, seed=1)
+    for row, count, text in zip(last.x.tolist(), last.ends, last.text):
+        assert (row[:count].count(end), row[count : count + 1]) == (0, [end] if count < LENGTH else [])
+        assert len(text) == count
+    notes = {}
+    for fill in (0, 4):
+        notes[fill] = Notes()
+        options = METHODS["bd3lm"].Config(block=4)
+        run(
+            tmp_path / f"fill{fill}", "bd3lm", data("packed", fill=fill), options=options, steps=1, progress=notes[fill]
+        )
+    assert any("--data.fill 4 teaches it" in note for note in notes[0].notes)
+    assert not any("--data.fill" in note for note in notes[4].notes)
+
+
+def test_documents_do_not_stand_on_a_grid(tmp_path, data):
+    net = replace(NET, grid=(2, 4))
+    with pytest.raises(InputError, match=r"--data\.pack packed needs positions on a line; leave out --net\.grid"):
+        train("mdlm", data=data("packed"), net=net, run=tmp_path / "no")
+    assert not (tmp_path / "no").exists()
