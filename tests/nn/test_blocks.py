@@ -78,11 +78,14 @@ def test_a_position_depends_on_what_it_sees_and_on_nothing_else(block, conv):
         assert torch.equal(depends, mask(block, document, streams)[:L]), (document, streams)
 
 
+@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("chunk", [2, 4, 128])
 @pytest.mark.parametrize("block", [1, 3, 4, 7])
-def test_attention_in_chunks_equals_the_dense_mask(block, chunk, monkeypatch):
-    """Value and gradient, for each way of cutting; also as FlexAttention reads its masks, in value."""
+def test_attention_in_chunks_equals_the_dense_mask(block, chunk, kernels, monkeypatch):
+    """Value and gradient, for each way of cutting, with the kernels of a CPU or by the plain loop; FlexAttention's masks, in value."""
     monkeypatch.setattr(attention, "CHUNK", chunk)
+    if not kernels:
+        monkeypatch.setattr(attention, "FORWARD", None)
     generator = torch.Generator().manual_seed(0)
     for streams, documents in itertools.product((1, 2), (DOCUMENTS[:1] * 2, DOCUMENTS[1:])):
         q, k, v = (torch.randn(2 * streams, 3, L, 8, generator=generator).double().requires_grad_() for _ in range(3))

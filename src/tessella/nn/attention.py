@@ -173,7 +173,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
         return flexible(q, k, v, plan)
     if not isinstance(plan, list):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=plan)
-    if q.device.type == "cpu":
+    if q.device.type == "cpu" and FORWARD and BACKWARD:
         return Chunks.apply(q, k, v, plan)  # pyright: ignore
     out = like(q, q.shape[2])
     for queries, keys, hidden in plan:
@@ -227,8 +227,9 @@ class Chunks(torch.autograd.Function):
         return dq, dk, dv, None
 
 
-FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+# of no public interface; a torch without them takes the plain loop of `attend`
+FORWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+BACKWARD: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
 
 def gather(x: Tensor, pieces: tuple[Piece, ...]) -> Tensor:
