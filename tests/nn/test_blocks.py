@@ -82,7 +82,7 @@ def test_a_position_depends_on_what_it_sees_and_on_nothing_else(block, conv):
 @pytest.mark.parametrize("chunk", [2, 4, 128])
 @pytest.mark.parametrize("block", [1, 3, 4, 7])
 def test_attention_in_chunks_equals_the_dense_mask(block, chunk, kernels, monkeypatch):
-    """Value and gradient, for each way of cutting, with the kernels of a CPU or by the plain loop; FlexAttention's masks, in value."""
+    """Value and gradient, however it is cut, by a CPU's kernels or the plain loop; FlexAttention's masks in value."""
     monkeypatch.setattr(attention, "CHUNK", chunk)
     if not kernels:
         monkeypatch.setattr(attention, "FORWARD", None)
