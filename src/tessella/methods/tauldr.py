@@ -68,8 +68,8 @@ class TauLDR(Method):
     loss_is_bound = False
     variants = (
         {},
+        {"prediction": "leave-one-out"},
         {"process": "gaussian"},
-        {"process": "gaussian", "prediction": "leave-one-out"},
         {"process": "birth-death"},
         {"process": "absorbing"},
     )
