@@ -41,7 +41,7 @@ class Dense(Process):
             kept, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
         new = keys[~torch.isin(keys, kept)]
         if len(new):
-            if 8 * self.K**2 * (len(kept) + len(new)) > KEPT:
+            if len(kept) + len(new) > min(MANY, KEPT // (8 * self.K**2)):
                 kept, Q, new = kept[:0], Q[:0], keys
             kept, order = torch.cat((kept, new)).sort()
             Q = torch.cat((Q, self._of(new)))[order]
@@ -259,6 +259,7 @@ class Chain(Dense):
 
 MOST = 4 << 30  # bytes
 KEPT = 64 << 20  # bytes of matrices that a process keeps, if it has used them last
+MANY = 1024  # of them: to look one up among more costs more than to make it
 
 
 def afford(K: int, T: int = 1) -> None:
