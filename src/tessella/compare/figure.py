@@ -123,7 +123,15 @@ def _name(ax: Axes, ends: list[tuple[float, float, str, str]], points: float) ->
     for group in groups:
         for i, place in zip(group, _spread(at, group, least)):
             x, y, label, colour = ends[order[i]]
-            leader = {"arrowstyle": "-", "color": colour, "lw": 1, "shrinkA": 1, "shrinkB": 4, "relpos": (0, 0.5)}
+            leader = {
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.8,
+                "ls": ":",
+                "shrinkA": 1,
+                "shrinkB": 4,
+                "relpos": (0, 0.5),
+            }
             ax.annotate(label, (x, y), xytext=(1.03, (place - low) / (high - low)), textcoords="axes fraction", va="center",
                         fontsize=8, color=COLOURS["ink"], annotation_clip=False, arrowprops=leader)  # fmt: skip
 
