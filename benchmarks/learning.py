@@ -21,7 +21,7 @@ from torch import Tensor
 from tessella import Net, exact, invariant, maths
 from tessella.method import Batch, Method
 from tessella.methods import build, find
-from tessella.samplers import SAMPLERS, run
+from tessella.samplers import SAMPLERS, Ancestral, Sampler, run
 
 METHODS = [
     "d3pm:process=absorbing,steps=64", "d3pm:process=uniform,steps=64",
@@ -67,12 +67,10 @@ def train(method: Method, draw: Any, steps: int, rate: float, seed: int = 0) -> 
     return time.perf_counter() - started
 
 
-def samples(method: Method, sampler: str, steps: int, count: int, batch: int = 500, seed: int = 1) -> Tensor:
+def samples(method: Method, sampler: Sampler, steps: int, count: int, batch: int, seed: int = 1) -> Tensor:
     generator, out = torch.Generator().manual_seed(seed), []
     for first in range(0, count, batch):
-        *_, last = run(
-            SAMPLERS[sampler](), method, (min(batch, count - first), method.shape[0]), steps, generator=generator
-        )
+        *_, last = run(sampler, method, (min(batch, count - first), method.shape[0]), steps, generator=generator)
         out.append(last.x)
     return torch.cat(out)
 
@@ -111,12 +109,13 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
     if method.process is None:
         what, best = "cross-entropy of the chain's law", entropy
         reached = best + float(maths.kl(target, invariant.law(method))) / 4
-        drawn = samples(method, method.sampler, 300, count, batch=5000)
+        drawn = samples(method, SAMPLERS[method.sampler](), 300, count, batch=5000)
     else:
         what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.predicts)
         denoiser.steps, denoiser.config = method.steps, method.config
         best, reached = expected_bound(denoiser, x_0, target), expected_bound(method, x_0, target)
-        drawn = samples(method, "ancestral", method.steps or 128, count, batch=2000)
+        sampler = Ancestral(grid="log-snr" if method.name == "tauldr" else "uniform")  # its sigma is steep near t = 0
+        drawn = samples(method, sampler, method.steps or 128, count, batch=2000)
     share = torch.bincount(exact.index(drawn, 3), minlength=81) / count
     floor = float((2 * target * (1 - target) / (math.pi * count)).sqrt().sum()) / 2
     variation = float((share - target).abs().sum()) / 2
