@@ -10,7 +10,6 @@ from tessella import exact
 from tessella.errors import InputError
 from tessella.method import Batch
 from tessella.methods import TauLDR, build
-from tessella.methods.tauldr import OBJECTIVES, PROCESSES
 from tessella.nn import Net, chunks
 from tessella.schedule import CLEAN
 from worlds import L, V, numbers, table
@@ -18,6 +17,7 @@ from worlds import L, V, numbers, table
 D = torch.float64
 SIZES = Net(layers=1, hidden=16, heads=2, length=6)
 close = torch.testing.assert_close
+PROCESSES, OBJECTIVES = TauLDR.choices["process"], TauLDR.choices["objective"]
 each_process = pytest.mark.parametrize("process", PROCESSES)
 each_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 

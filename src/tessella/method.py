@@ -5,14 +5,15 @@ for the network, and `read`, which makes a prediction of its logits. Predictions
 paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from . import bound, maths
 from .batch import Batch, Estimator
+from .errors import unknown
 from .maths import Randomness
 from .nn.attention import documents
 from .nn.chunks import each_position
@@ -20,6 +21,8 @@ from .nn.transformer import DiT, Net
 from .prediction import Prediction, truth
 from .process import Process
 from .schedule import CLEAN, PRIOR
+
+C = TypeVar("C")  # a method's own Config
 
 
 class NoBound(TypeError):
@@ -32,6 +35,7 @@ class Method(nn.Module):
     Class attributes:
         name: how the command line calls it.
         Config: a frozen dataclass with the method's own choices.
+        choices: the names that a field of Config may be, where it is one of several; `checked` refuses others.
         predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
@@ -53,6 +57,7 @@ class Method(nn.Module):
 
     name: ClassVar[str]
     Config: ClassVar[type]
+    choices: ClassVar[Mapping[str, Collection[str]]] = {}
     predicts: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
@@ -91,6 +96,15 @@ class Method(nn.Module):
         return self.__dict__.get("built_for", self.shape[0])
 
     # ---------------------------------------------------------------------------------- how it is made
+    @classmethod
+    def checked(cls, config: C | None) -> C:
+        """The config, the default one for None; InputError where one of its `choices` is unknown. A constructor begins so."""
+        found: Any = cls.Config() if config is None else config
+        for field, known in cls.choices.items():
+            if (name := getattr(found, field)) not in known:
+                raise unknown(field, name, known, f"tessella train {cls.name} --help")
+        return found
+
     @classmethod
     def states(cls, vocabulary: int, config: Any) -> int:
         """K, the number of states of the process: what the network's head must give."""

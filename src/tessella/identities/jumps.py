@@ -9,7 +9,7 @@ from torch import Tensor
 from .. import exact, maths
 from ..maths import Randomness
 from ..method import Batch, Method
-from ..methods.tauldr import OBJECTIVES, TauLDR
+from ..methods.tauldr import TauLDR
 from ..prediction import reverse_rate
 from ..schedule import CLEAN
 from .bound import BOUND
@@ -25,7 +25,7 @@ def _(method: Method):
         return
     value, gradient, x_0 = Largest(), Largest(), exact.states(V, L)[[1, 3, 8]]
     weights = 1.1 + numbers(len(x_0))
-    for objective in OBJECTIVES:
+    for objective in method.choices["objective"]:
         one = again(method, objective=objective, auxiliary=0.0)
         parameters = list(one.parameters())
         ours, whole = exact.expectation(one.loss, x_0, nodes(one)), exact.continuous_terms(one, x_0)["diffusion"]

@@ -36,7 +36,7 @@ class AR(Method):
         """There is nothing to choose."""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        super().__init__(network, vocabulary, shape, config or self.Config())
+        super().__init__(network, vocabulary, shape, self.checked(config))
         self.process = None  # pyright: ignore[reportAttributeAccessIssue]
         self.begin = vocabulary
 

@@ -27,13 +27,13 @@ inside (SEDD), `loss` is the diffusion term alone.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from .. import maths
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..masked import Masked
 from ..maths import Randomness
 from ..method import Batch, Method, per_position
@@ -41,7 +41,6 @@ from ..nn.attention import documents
 from ..schedule import SCHEDULES
 from ..scores import read_score, score_cost
 
-PREDICTIONS = ("mean", "score")
 WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
 
 
@@ -57,6 +56,7 @@ class BD3LM(Masked):
     """Blocks one after another, diffusion inside each; see the module for the equations."""
 
     name = "bd3lm"
+    choices: ClassVar = {"prediction": ("mean", "score"), "schedule": SCHEDULES}
     sampler = "blockwise"
     variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
 
@@ -93,13 +93,7 @@ class BD3LM(Masked):
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
-        config = config or self.Config()
-        for kind, name, known in (
-            ("prediction", config.prediction, PREDICTIONS),
-            ("schedule", config.schedule, SCHEDULES),
-        ):
-            if name not in known:
-                raise unknown(kind, name, known, "tessella train bd3lm --help")
+        config = self.checked(config)
         (length,), block = shape, config.block
         if length > block and length % block:
             fewer = length // block * block

@@ -29,19 +29,17 @@ likely texts are joined by likely texts: two Sudoku grids differ in 4 cells at l
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from .. import maths
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..maths import Randomness
 from ..method import Batch, Estimator, Method, NoBound
 from ..nn.chunks import each_position
 from ..prediction import Score
-
-OBJECTIVES = ("csm", "denoising", "score-entropy")
 
 
 # ---------------------------------------------------------------------------------- neighbourhoods
@@ -129,6 +127,7 @@ class CSM(Method):
     """The concrete score of the data over a neighbourhood; see the module for the equations."""
 
     name = "csm"
+    choices: ClassVar = {"neighbourhood": NEIGHBOURHOODS, "objective": ("csm", "denoising", "score-entropy")}
     predicts = "score"
     loss_is_bound = bounded = False
     sampler = "metropolis"
@@ -164,10 +163,7 @@ class CSM(Method):
                 raise InputError(f"--noise is {self.noise:g}; it must be between 0 and 1")
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
-        for field, choices in (("neighbourhood", NEIGHBOURHOODS), ("objective", OBJECTIVES)):
-            if getattr(config, field) not in choices:
-                raise unknown(field, getattr(config, field), choices, "tessella train csm --help")
+        config = self.checked(config)
         entropy = config.objective == "score-entropy"
         if entropy and config.positive is False:
             raise InputError("--objective score-entropy needs --positive True; it takes the logarithm of the ratios")

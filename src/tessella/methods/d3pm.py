@@ -32,7 +32,7 @@ are the paper's on many levels; on few, where those would hardly reach the next 
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +40,7 @@ from torch import Tensor
 
 from .. import transitions
 from ..chains import afford
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..masked import at_masks, reveal, without_mask
 from ..maths import xlogy
 from ..method import Method
@@ -49,13 +49,6 @@ from ..process import Mixture, Process, absorbing, uniform
 from ..schedule import PRIOR, Tabulated
 from ..transitions import TABLES, table
 
-CHOICES = {
-    "process": ("absorbing", "uniform", "middle", "gaussian", "band", "nearest"),
-    "schedule": ("auto", *TABLES),
-    "prediction": ("leave-one-out", "mean"),
-    "last": ("text", "image"),
-    "head": ("logits", "logistic"),
-}
 FLOOR = 1e-6  # of a logistic law is uniform, so that it excludes no level; the published code adds it inside its logs
 
 
@@ -63,6 +56,13 @@ class D3PM(Method):
     """Discrete time, any transition matrices; see the module for the equations."""
 
     name = "d3pm"
+    choices: ClassVar = {
+        "process": ("absorbing", "uniform", "middle", "gaussian", "band", "nearest"),
+        "schedule": ("auto", *TABLES),
+        "prediction": ("leave-one-out", "mean"),
+        "last": ("text", "image"),
+        "head": ("logits", "logistic"),
+    }
     variants = (
         {},
         {"process": "uniform"},
@@ -103,10 +103,7 @@ class D3PM(Method):
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
-        for field, choices in CHOICES.items():
-            if getattr(config, field) not in choices:
-                raise unknown(field, getattr(config, field), choices, "tessella train d3pm --help")
+        config = self.checked(config)
         if config.steps < 1:
             raise InputError(f"--steps is {config.steps}; it must be 1 or more")
         if config.auxiliary < 0:

@@ -56,7 +56,7 @@ class GenMD4(Method):
         """t_1, where the time begins on the curve"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
+        config = self.checked(config)
         if config.exponent <= 0:
             raise InputError(f"--exponent is {config.exponent:g}; it must be above 0")
         for name, value in (("eps", config.eps), ("begin", config.begin)):

@@ -15,21 +15,20 @@ sampler does with them. The published latent term is 0; here it is the jump from
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..masked import Masked
 from ..schedule import Cosine, Linear, Polynomial, Schedule
-
-SCHEDULES = ("linear", "cosine", "polynomial")
 
 
 class MD4(Masked):
     """Masked diffusion conditioned on t, with MD4's schedules; see the module for the equations."""
 
     name = "md4"
+    choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial")}
     variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"steps": 4})
 
     @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class MD4(Masked):
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
-        config = config or self.Config()
+        config = self.checked(config)
         super().__init__(network, vocabulary, shape, config, _schedule(config), config.time, config.steps, **more)
 
     @classmethod
@@ -62,8 +61,6 @@ class MD4(Masked):
 
 
 def _schedule(config: MD4.Config) -> Schedule:
-    if config.schedule not in SCHEDULES:
-        raise unknown("schedule", config.schedule, SCHEDULES, "tessella train md4 --help")
     if not 0.0 <= config.eps < 0.5:
         raise InputError(f"--eps is {config.eps}; alpha runs from 1 - eps to eps, so it must be in [0, 0.5)")
     ends = (config.eps, 1 - config.eps)

@@ -14,11 +14,10 @@ replaces the time by sigma = 0 when it is not conditioned on time; here such a n
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ..errors import unknown
 from ..masked import Masked
 from ..schedule import SCHEDULES
 
@@ -27,6 +26,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
+    choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"time": True}, {"steps": 4})
 
     @dataclass(frozen=True)
@@ -43,9 +43,7 @@ class MDLM(Masked):
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
-        config = config or self.Config()
-        if config.schedule not in SCHEDULES:
-            raise unknown("schedule", config.schedule, SCHEDULES, "tessella train mdlm --help")
+        config = self.checked(config)
         super().__init__(
             network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, config.steps, **more
         )

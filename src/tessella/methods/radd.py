@@ -25,25 +25,23 @@ its own. Layer norms have a bias, as published; there all biases start at 1, our
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from .. import maths
-from ..errors import unknown
 from ..masked import Masked
 from ..method import Batch, Method
 from ..nn.transformer import DiT
 from ..schedule import SCHEDULES
-
-LOSSES = ("k-dce", "lambda-dce", "t-dce", "t-dse")
 
 
 class RADD(Masked):
     """Masked diffusion without time, trained by any of the paper's losses; see the module for the equations."""
 
     name = "radd"
+    choices: ClassVar = {"loss": ("k-dce", "lambda-dce", "t-dce", "t-dse"), "schedule": SCHEDULES}
     variants = ({}, {"loss": "lambda-dce"}, {"loss": "t-dce"}, {"loss": "t-dse"})
 
     @dataclass(frozen=True)
@@ -58,11 +56,7 @@ class RADD(Masked):
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
-        config = config or self.Config()
-        if config.loss not in LOSSES:
-            raise unknown("loss", config.loss, LOSSES, "tessella train radd --help")
-        if config.schedule not in SCHEDULES:
-            raise unknown("schedule", config.schedule, SCHEDULES, "tessella train radd --help")
+        config = self.checked(config)
         super().__init__(network, vocabulary, shape, config, SCHEDULES[config.schedule](), False, **more)
 
     @classmethod

@@ -24,23 +24,21 @@ exact for absorbing noise; for uniform noise, of which the network has seen one 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import bound, maths
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..method import Method
 from ..process import absorbing, uniform
 from ..schedule import SCHEDULES
 from ..scores import read_score, score_cost
-
-PROCESSES = ("absorbing", "uniform")
-NOISES = ("loglinear", "geometric")
 
 
 class SEDD(Method):
     """Score entropy for absorbing or uniform noise; see the module for the equations."""
 
     name = "sedd"
+    choices: ClassVar = {"process": ("absorbing", "uniform"), "schedule": ("loglinear", "geometric")}
     predicts = "score"
     loss_is_bound = False
     variants = (
@@ -62,10 +60,7 @@ class SEDD(Method):
         """divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
-        for kind, name, known in (("process", config.process, PROCESSES), ("schedule", config.schedule, NOISES)):
-            if name not in known:
-                raise unknown(kind, name, known, "tessella train sedd --help")
+        config = self.checked(config)
         absorbs, schedule = config.process == "absorbing", SCHEDULES[config.schedule]()
         if config.scale_by_sigma and not absorbs:
             raise InputError(

@@ -36,7 +36,7 @@ clean one for a network told one time: approximate, but for absorbing noise.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,7 @@ from torch import Tensor
 
 from .. import maths, rates
 from ..chains import CTMC, afford
-from ..errors import InputError, unknown
+from ..errors import InputError
 from ..masked import without_mask
 from ..maths import Randomness
 from ..method import Batch, Method
@@ -52,10 +52,7 @@ from ..prediction import LeaveOneOut, Mean
 from ..process import Process, absorbing, uniform
 from ..schedule import CLEAN, Exponential, LinearSigma
 
-PROCESSES = ("uniform", "gaussian", "birth-death", "absorbing")
 ORDERED = ("gaussian", "birth-death")
-OBJECTIVES = ("two-pass", "one-pass", "generic")
-PREDICTIONS = ("mean", "leave-one-out")
 ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}
 SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says otherwise
 PART = 1 << 17  # numbers in one table of `weight`
@@ -65,6 +62,11 @@ class TauLDR(Method):
     """A CTMC of any rates, the network read as p(x_0 | x_t); see the module for the equations."""
 
     name = "tauldr"
+    choices: ClassVar = {
+        "process": ("uniform", "gaussian", "birth-death", "absorbing"),
+        "objective": ("two-pass", "one-pass", "generic"),
+        "prediction": ("mean", "leave-one-out"),
+    }
     loss_is_bound = False
     variants = (
         {},
@@ -101,7 +103,7 @@ class TauLDR(Method):
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
+        config = self.checked(config)
         _check(config)
         process = _process(config, self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
@@ -262,9 +264,6 @@ def _sigmas(config: TauLDR.Config, K: int) -> tuple[float, float]:
 
 
 def _check(config: TauLDR.Config) -> None:
-    for field, known in (("process", PROCESSES), ("objective", OBJECTIVES), ("prediction", PREDICTIONS)):
-        if getattr(config, field) not in known:
-            raise unknown(field, getattr(config, field), known, "tessella train tauldr --help")
     for field, where in ONLY.items():
         if getattr(config, field) is not None and config.process not in where:
             raise InputError(f"--{field.replace('_', '-')} needs --process {' or '.join(where)}; drop it")

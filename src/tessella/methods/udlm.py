@@ -18,10 +18,9 @@ alpha(1) = eps is a term of its own. A given position of an infilling is no clea
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import bound
-from ..errors import unknown
 from ..method import Method
 from ..prediction import LeaveOneOut
 from ..process import uniform
@@ -32,6 +31,7 @@ class UDLM(Method):
     """Uniform noise, the network read as the law of a token given the others; see the module for the equations."""
 
     name = "udlm"
+    choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"steps": 4})
     predicts = "leave_one_out"
 
@@ -47,9 +47,7 @@ class UDLM(Method):
         """0: continuous time; T: the T-step bound"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
-        config = config or self.Config()
-        if config.schedule not in SCHEDULES:
-            raise unknown("schedule", config.schedule, SCHEDULES, "tessella train udlm --help")
+        config = self.checked(config)
         process = uniform(vocabulary, SCHEDULES[config.schedule]())
         super().__init__(network, vocabulary, shape, config, process, config.time, config.steps)
 
