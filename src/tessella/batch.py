@@ -25,6 +25,11 @@ class Batch:
     segments: Tensor | None = None
     condition: Tensor | None = None
 
+    @property
+    def counted(self) -> Tensor:
+        """(B, L) bool, the positions that are noised and count."""
+        return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         fields = (self.tokens, self.mask, self.segments, self.condition)

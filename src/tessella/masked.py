@@ -229,8 +229,7 @@ class Masked(Method):
         Args:
             when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
         """
-        x, device = batch.tokens, batch.tokens.device
-        counted = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        x, counted, device = batch.tokens, batch.counted, batch.tokens.device
         group, n = self.groups(batch)
         place = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
         total = torch.zeros(len(x), dtype=torch.float64, device=device)

@@ -69,8 +69,7 @@ class AR(Method):
         return self._logits(h).double().softmax(-1)
 
     def terms(self, batch, generator=None):
-        x = batch.tokens
-        at = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        x, at = batch.tokens, batch.counted
         h = self._features(self.inputs(batch), None, batch)[at]
         nll = cross_entropy(self.network, h, x[at]).double()
         total = torch.zeros(len(x), dtype=torch.float64, device=x.device)

@@ -133,8 +133,8 @@ class BD3LM(Masked):
         if batch.segments is not None:
             _, place = documents(batch.segments)
         group = (place % self.config.block == 0).cumsum(-1) - 1
-        counted = torch.ones_like(x) if batch.mask is None else batch.mask.long()
-        return group, x.new_zeros(len(x), int(group[:, -1].max()) + 1).scatter_add(1, group, counted)
+        n = x.new_zeros(len(x), int(group[:, -1].max()) + 1)
+        return group, n.scatter_add(1, group, batch.counted.long())
 
     def _one(self, batch: Batch) -> bool:
         """Whether a row is a single block."""

@@ -229,7 +229,7 @@ class CSM(Method):
 
     def _sum(self, batch: Batch, x: Tensor, f: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
         """Sum over y in N(x) of f(logits, x, tokens of the batch) (N, V) at each position that counts: x (B, L) -> (B,)."""
-        at = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+        at = batch.counted
         here, tokens = x[at], batch.tokens[at]
 
         def each(logits: Tensor, i: slice) -> Tensor:
