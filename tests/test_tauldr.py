@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from tessella import exact
+from tessella import exact, jumps
 from tessella.errors import InputError
 from tessella.method import Batch
 from tessella.methods import TauLDR, build
@@ -28,6 +28,10 @@ def small(process, length=L, **more) -> TauLDR:
 
 
 # ---------------------------------------------------------------------------------- one jump of the noise
+def jump(method, batch, x, t, generator=None):
+    return jumps.jump(method.process, x, t, batch.counted, generator)
+
+
 @each_process
 @pytest.mark.parametrize("given", [(), (1,)])
 @pytest.mark.parametrize("time", [0.02, 0.6])
@@ -41,7 +45,7 @@ def test_the_weight_is_the_ratio_of_two_laws(process, given, time):
     psi = torch.zeros(K**3, dtype=D)
 
     def draw(script):
-        return method.jump(batch, method.corrupt(batch, t[:, None], script), t, script)
+        return jump(method, batch, method.corrupt(batch, t[:, None], script), t, script)
 
     for x, p in exact.scripts(draw, 1):
         psi[exact.index(x, K)] += p
@@ -51,7 +55,7 @@ def test_the_weight_is_the_ratio_of_two_laws(process, given, time):
     q = P.likelihood(X, CLEAN, times).gather(-1, x_0.expand(X.shape)[..., None])[..., 0].prod(-1)
     reached = psi > 0
     every = Batch(x_0.expand(X.shape), mask.expand(X.shape) if given else None)
-    w = method.weight(every, X, t.expand(len(X)))
+    w = jumps.weight(P, every.tokens, X, t.expand(len(X)), every.counted)
     close(w[reached], (q / psi)[reached], rtol=1e-9, atol=0)
     assert (reached == (q > 0) if P.mask is None else reached <= (q > 0)).all()  # a jump leaves a mask behind
 
@@ -62,7 +66,7 @@ def test_a_jump_moves_one_position_by_the_noise(process):
     x_t, t = (V * numbers(2000, 5)).long(), numbers(2000, seed=1)
     mask = torch.ones_like(x_t, dtype=torch.bool)
     mask[:, 3] = False
-    jumped = method.jump(Batch(x_t, mask), x_t, t, torch.Generator().manual_seed(0))
+    jumped = jump(method, Batch(x_t, mask), x_t, t, torch.Generator().manual_seed(0))
     moved = jumped != x_t
     assert (moved.sum(-1) == 1).all()
     assert not moved[:, 3].any()
@@ -74,7 +78,7 @@ def test_where_nothing_can_jump():
     method = small("absorbing", 3)
     x = torch.full((2, 3), V)
     batch, t = Batch(torch.zeros_like(x)), torch.tensor([0.3, 0.9], dtype=D)
-    assert torch.equal(method.jump(batch, x, t), x)
+    assert torch.equal(jump(method, batch, x, t), x)
     with torch.no_grad():
         given = Batch(torch.ones(2, 3, dtype=torch.long), torch.zeros(2, 3, dtype=torch.bool))
         for objective in OBJECTIVES:
@@ -135,7 +139,7 @@ def test_in_chunks_it_is_the_same(process, objective, monkeypatch):
     whole = value()
     monkeypatch.setattr(chunks, "LARGE", 1)
     monkeypatch.setattr(chunks, "CHUNK", 5)
-    monkeypatch.setattr("tessella.methods.tauldr.PART", 7)
+    monkeypatch.setattr("tessella.jumps.PART", 7)
     for a, b in zip(value(), whole):
         close(a, b, rtol=1e-9, atol=1e-12)
 
@@ -240,6 +244,6 @@ def test_draws_depend_on_their_row_alone():
     x = (V * numbers(3, 4)).long()
     t = torch.full((3,), 0.4, dtype=D)
     rows = lambda: [torch.Generator().manual_seed(i) for i in range(3)]  # noqa: E731
-    whole = method.jump(Batch(x), x, t, rows())
-    one = method.jump(Batch(x[2:]), x[2:], t[2:], rows()[2:])
+    whole = jump(method, Batch(x), x, t, rows())
+    one = jump(method, Batch(x[2:]), x[2:], t[2:], rows()[2:])
     assert torch.equal(whole[2:], one)

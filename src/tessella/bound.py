@@ -33,6 +33,25 @@ def continuous(target: Prediction, pred: Prediction) -> Tensor:
     return (into * maths.score_entropy(score(target), score(pred))).sum(-1)
 
 
+def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u, v (*, K).
+
+    The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
+    """
+    return (into * (v - u)).sum(-1)
+
+
+def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """sum_y R u log(u / v), (*), as in `leaving`: the second term, summed over all jumps of the noise that lead to x_t."""
+    flow = into * u
+    return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)
+
+
+def both(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Their sum, (*): `continuous` from its rates and scores."""
+    return leaving(into, u, v) + signal(into, u, v)
+
+
 def uniform(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
     """`continuous` under uniform noise, from log scores log_v (N, K) in any precision; x_0, x_t, t (N,): (N,) float64.
 
@@ -49,6 +68,29 @@ def uniform(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor
     jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
     rest = log_u.exp() * _Excess.apply(d).double()
     return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)
+
+
+def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
+    """`discrete` of the step from t to s under uniform noise, logits (N, K) of a LeaveOneOut mu, the rest (N,): (N,) float64.
+
+    With Q_{0,s} = alpha_s I + w 1 1', Q_{s,t} = a I + u 1 1', n_0 = q(x_t | x_0), n = (mu Q_{0,t})[x_t]
+
+        n_0 q(y | x_t, x_0) = u w + a w [y = x_t] + alpha_s u [y = x_0] + a alpha_s [y = x_t = x_0]
+        KL = sum_y q(y | x_t, x_0) log( (alpha_s [y = x_0] + w) / (alpha_s mu_y + w) ) + log(n / n_0)
+
+    so that of all states only sum_y log(1 + mu_y alpha_s / w) is asked.
+    """
+    K, same = process.K, x_t == x_0
+    alpha_t, alpha_s = (process.schedule.alpha(u)[..., 0] for u in (t, s))
+    a, w = alpha_t / alpha_s, (1 - alpha_s) / K
+    u, odds = (1 - a) / K, torch.where(w > 0, alpha_s / torch.where(w > 0, w, 1.0), 0.0)
+    log_mu = logits.log_softmax(-1)
+    every = (log_mu.exp() * odds[:, None].to(logits)).log1p().sum(-1).double()
+    mu_t, mu_0 = log_mu.gather(-1, torch.stack([x_t, x_0], -1)).double().exp().unbind(-1)
+    n, n_0 = alpha_t * mu_t + (1 - alpha_t) / K, alpha_t * same + (1 - alpha_t) / K
+    at_x_t = maths.xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
+    at_x_0 = maths.xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
+    return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0
 
 
 class _Excess(torch.autograd.Function):

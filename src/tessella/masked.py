@@ -22,7 +22,9 @@ TOKENS = 1 << 14  # of the inputs in one network call, where an order is followe
 
 
 def without_mask(method: Method, logits: Tensor) -> Tensor:
-    """Logits (*, K) with no mass on the mask."""
+    """Logits (*, K) with no mass on the mask; themselves where there is none."""
+    if method.process.mask is None:
+        return logits
     masks = torch.arange(logits.shape[-1], device=logits.device) == method.process.mask
     return logits.masked_fill(masks, -torch.inf)
 

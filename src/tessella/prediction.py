@@ -45,7 +45,8 @@ class Mean:
 
     A law only on its support, the clean states x_0 with q(x_t | x_0) > 0: mu is restricted to it and renormalised, for
     every process. For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3). `supported` says that mu is
-    known to be a law on the support already (a mask, and no mass on the mask), which saves asking again.
+    known to be a law on the support already (a mask, and no mass on the mask), which saves asking again; `q` is
+    q(x_t | x_0 = .) where that is known already.
     """
 
     process: Process
@@ -53,9 +54,10 @@ class Mean:
     x_t: Tensor
     t: Tensor
     supported: bool = False
+    q: Tensor | None = None
 
     def ratio(self, s):
-        q = self.process.likelihood(self.x_t, CLEAN, self.t)
+        q = self.process.likelihood(self.x_t, CLEAN, self.t) if self.q is None else self.q
         possible = q > 0
         weight = torch.where(
             possible, self.law() / torch.where(possible, q, 1.0), 0.0
@@ -84,9 +86,10 @@ class LeaveOneOut:
 
     def ratio(self, s):
         mu = self.mu.to(self.process.prior)
-        here = self.process.push(mu, CLEAN, self.t).gather(-1, self.x_t[..., None])
-        possible = here > 0
-        return torch.where(possible, self.process.push(mu, CLEAN, s) / torch.where(possible, here, 1.0), 0.0)
+        now = self.process.push(mu, CLEAN, self.t)
+        here = now.gather(-1, self.x_t[..., None])
+        possible, then = here > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
+        return torch.where(possible, then / torch.where(possible, here, 1.0), 0.0)
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,15 @@ def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     return Mean(process, process.one_hot(x_0), x_t, t)
 
 
+def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    """`score` of `truth` by one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
+    law = process.law(x_0, t)
+    here = law.gather(-1, x_t[..., None])
+    return law * torch.where(here > 0, 1 / here, 0.0)
+
+
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     """Logits (*, K) as a Mean on its support: zero masking probability, carry-over of what is not masked (MDLM, SUBS)."""
-    possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
-    return Mean(process, logits.masked_fill(~possible, -torch.inf).softmax(-1), x_t, t)
+    q = process.likelihood(x_t, CLEAN, t)
+    mu = logits.masked_fill(~((q > 0) & process.clean), -torch.inf).softmax(-1)
+    return Mean(process, mu, x_t, t, supported=True, q=q)

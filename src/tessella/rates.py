@@ -1,14 +1,23 @@
 """Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and its appendix on rates).
 
 Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary law (K,). All but
-`absorbing` are reversible: law_i R_ij = law_j R_ji. A process multiplies R by beta_t (`chains.CTMC`).
+`absorbing` are reversible: law_i R_ij = law_j R_ji. A process multiplies R by beta_t (`chains.CTMC`); `Noise` makes it.
 """
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from . import process
+from .chains import CTMC, afford
 from .errors import InputError
+from .schedule import Exponential, LinearSigma
+
+ORDERED = ("gaussian", "birth-death")  # on a line of states
+ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}
+SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says otherwise
 
 
 def uniform(K: int) -> tuple[Tensor, Tensor]:
@@ -70,3 +79,51 @@ def _generator(rate: Tensor) -> Tensor:
     """Rates off the diagonal as a generator."""
     rate = rate.double().clone().fill_diagonal_(0.0)
     return rate - torch.diag(rate.sum(-1))
+
+
+# ---------------------------------------------------------------------------------- processes
+@dataclass(frozen=True)
+class Noise:
+    """tauLDR's noise as it is chosen; `on` makes the process. What the numbers mean stands in the method's `Config`.
+
+    Uniform and absorbing rates are mixtures, never K x K, with a linear sigma(t); those on a line of states are matrices, with
+    sigma(t) = base (growth^t - 1). R is divided by the decay of its slowest mode: alpha is what is left of that mode.
+
+    Raises:
+        InputError: a number out of its range, or one that this noise does not have.
+    """
+
+    kind: str
+    base: float | None
+    growth: float | None
+    rate_sigma: float | None
+    target_sigma: float | None
+    min_time: float
+
+    def __post_init__(self) -> None:
+        for field, where in ONLY.items():
+            if getattr(self, field) is not None and self.kind not in where:
+                raise InputError(f"--{field.replace('_', '-')} needs --process {' or '.join(where)}; drop it")
+        if self.base is not None and not self.base > 0:
+            raise InputError(f"--base is {self.base:g}; it must be above 0")
+        if self.growth is not None and not self.growth > 1:
+            raise InputError(f"--growth is {self.growth:g}; it must be above 1")
+        if not 0 <= self.min_time < 1:
+            raise InputError(f"--min-time is {self.min_time:g}; it must be 0 or more, and below 1")
+
+    def on(self, K: int) -> process.Process:
+        """The process on K states, the last of them the mask where it is absorbing."""
+        if self.kind in ORDERED:
+            afford(K)
+            R, law = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
+            slow, growth = gap(R, law), self.growth or 100.0
+            base = SLOWEST / (growth - 1) if self.base is None else self.base * slow
+            return CTMC(R / slow, law, Exponential(base, growth, self.min_time))
+        made, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
+        total = SLOWEST if self.base is None else self.base * unit
+        return made(K, LinearSigma(total * self.min_time, total))
+
+    def _sigmas(self, K: int) -> tuple[float, float]:
+        """The paper's for 256 states in proportion, unless they are given."""
+        rate = max(1.0, 6 * K / 256) if self.rate_sigma is None else self.rate_sigma
+        return rate, 2.0 * K if self.target_sigma is None else self.target_sigma

@@ -10,11 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tessella import maths, rates
+from tessella import bound, jumps, maths, rates
 from tessella.chains import CTMC
 from tessella.method import Batch
-from tessella.methods import tauldr
-from tessella.methods.tauldr import TauLDR
+from tessella.methods import TauLDR
 from tessella.prediction import posterior, reverse_rate
 from tessella.samplers.tau_leaping import corrector_rate, landing
 from tessella.schedule import CLEAN, LinearSigma
@@ -140,11 +139,12 @@ class Replay:
         network = Answers((self.x_t, self.logits[0]), (self.jumped, self.logits[1]))
         objective = "one-pass" if self.one else "two-pass"
         self.method = method(golden, case, network, x_0.shape[1], objective=objective, auxiliary=self.weight)
-        monkeypatch.setattr(tauldr.maths, "stratified", lambda n, generator, device: 1 - self.t)
+        monkeypatch.setattr(maths, "stratified", lambda n, generator, device: 1 - self.t)
         monkeypatch.setattr(self.method, "corrupt", lambda batch, t, generator: self.x_t)
-        monkeypatch.setattr(self.method, "jump", lambda batch, x_t, t, generator: self.jumped)
-        monkeypatch.setattr(tauldr.maths, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
-        self.w, self.given = self.method.weight(self.batch, self.jumped, self.t), given
+        monkeypatch.setattr(jumps, "jump", lambda process, x_t, t, counted, generator: self.jumped)
+        monkeypatch.setattr(maths, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
+        self.w = jumps.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
+        self.given = given
 
     def constants(self, x: Tensor, f) -> Tensor:
         """The sum over positions and y of R_t(y, x) f(u_y), u the score given x_0: (B,)."""
@@ -154,14 +154,18 @@ class Replay:
         return (P.rate_into(x, t) * f(u)).sum(-1)[:, self.given :].sum(-1)
 
     def part(self, f, x: Tensor) -> Tensor:
-        return self.method._cost(self.batch, x, self.t, None, lambda *given: f(*given[:4]))
+        """f of what the bound is made of at each position, summed: (B,)."""
+        return self.method._cost(self.batch, x, self.t, None, lambda *given: f(*self.method.moment(*given[:4])))
+
+    def cross_entropy(self, x: Tensor) -> Tensor:
+        return self.method.weighted(lambda _, u, v: 0 * v.sum(-1), self.batch, x, self.t, torch.zeros_like(self.t), 1.0)
 
     def reg(self, x: Tensor) -> Tensor:
-        return self.part(self.method.leaving, x) + self.constants(x, lambda u: u)
+        return self.part(bound.leaving, x) + self.constants(x, lambda u: u)
 
     def sig(self) -> Tensor:
         entropy = self.constants(self.jumped, lambda u: maths.xlogy(u, u))
-        return self.w * (self.part(self.method.signal, self.jumped) - entropy)
+        return self.w * (self.part(bound.signal, self.jumped) - entropy)
 
 
 @pytest.mark.parametrize("case", LOSSES)
@@ -171,7 +175,7 @@ def test_loss(golden, case, monkeypatch):
     # what is drawn
     law = r.method.process.law(r.batch.tokens, r.t[:, None])[:, at]
     close(law, c["x_t_sampling_probs"].double(), rtol=1e-3, atol=5e-6)
-    leave = r.method.leave[r.x_t[:, at]]
+    leave = jumps.exits(r.method.process)[r.x_t[:, at]]
     golden.near(case, leave / leave.sum(-1, keepdim=True), c["dim_sampling_probs"])
     place = (c["square_dims"] + r.given)[:, None]
     rows = r.method.process.rate_from(r.x_t.gather(1, place), r.t[:, None])[:, 0]
@@ -184,9 +188,7 @@ def test_loss(golden, case, monkeypatch):
     r.method.network.calls = 0
     loss = r.method.loss(r.batch)
     assert r.method.network.calls == 2 - r.one
-    count = r.batch.tokens.shape[1] - r.given
-    cross_entropy = [r.part(lambda logits, x_0, *_: r.method.cross_entropy(logits, x_0), x) / count
-                     for x in (r.x_t, r.jumped)]  # fmt: skip
+    cross_entropy = [r.cross_entropy(x) for x in (r.x_t, r.jumped)]
     entropy = r.w * r.constants(r.jumped, lambda u: maths.xlogy(u, u))
     if r.one:
         whole = r.w * r.reg(r.jumped) + r.sig() + entropy - r.w * r.constants(r.jumped, lambda u: u)

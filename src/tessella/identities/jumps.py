@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from .. import exact, maths
+from .. import bound, exact, jumps, maths
 from ..maths import Randomness
 from ..method import Batch, Method
 from ..methods.tauldr import TauLDR
@@ -45,10 +45,10 @@ def _(method: Method):
     def published(batch: Batch, generator: Randomness) -> Tensor:
         """One pass with the first term at x~, as if x~ had the law of x_t."""
         t = 1 - maths.stratified(len(batch), generator)
-        jumped = method.jump(batch, method.corrupt(batch, t[:, None], generator), t, generator)
-        w, one, none = method.weight(batch, jumped, t), torch.ones_like(t), torch.zeros_like(t)
-        leaving = method._weighted(method.leaving, batch, jumped, t, one, none)
-        return leaving + method._weighted(method.signal, batch, jumped, t, w, none)
+        jumped = jumps.jump(method.process, method.corrupt(batch, t[:, None], generator), t, batch.counted, generator)
+        w = jumps.weight(method.process, batch.tokens, jumped, t, batch.counted)
+        leaving = method.weighted(bound.leaving, batch, jumped, t, torch.ones_like(t), 0.0)
+        return leaving + method.weighted(bound.signal, batch, jumped, t, w, 0.0)
 
     x_0 = exact.states(V, L)[[1, 3, 8]]
     away = exact.expectation(published, x_0, nodes(method)) - exact.continuous_terms(method, x_0)["diffusion"]
