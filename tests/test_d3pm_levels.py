@@ -10,7 +10,7 @@ from tessella import exact, methods, transitions
 from tessella.errors import InputError
 from tessella.method import Batch
 from tessella.methods import D3PM
-from tessella.methods.d3pm import logistic
+from tessella.nn.logistic import logistic
 from tessella.samplers import Ancestral
 from tessella.schedule import CLEAN
 from test_d3pm import X_0, D, close, d3pm

@@ -23,3 +23,15 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
     near = nearest(name, names)
     hint = f"did you mean '{near}'? (all: {see})" if near else f"all of them: {see}"
     return InputError(f"unknown {kind} '{name}'; {hint}")
+
+
+def at_least(option: str, value: float, least: int) -> None:
+    """InputError where the value of an option is below the least that it may be.
+
+    >>> at_least("--steps", 0, 1)
+    Traceback (most recent call last):
+    tessella.errors.InputError: --steps is 0; it must be 1 or more
+    """
+    if value < least:
+        said = f"{value:g}" if isinstance(value, float) else value
+        raise InputError(f"{option} is {said}; it must be {least} or more")

@@ -36,6 +36,8 @@ class Method(nn.Module):
         name: how the command line calls it.
         Config: a frozen dataclass with the method's own choices.
         choices: the names that a field of Config may be, where it is one of several; `checked` refuses others.
+        of_levels: those of them that make sense only where tokens are ordered.
+        tells: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
         predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
@@ -58,6 +60,8 @@ class Method(nn.Module):
     name: ClassVar[str]
     Config: ClassVar[type]
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
+    of_levels: ClassVar[Mapping[str, Collection[str]]] = {}
+    tells: str = "t"
     predicts: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
@@ -128,6 +132,9 @@ class Method(nn.Module):
     @classmethod
     def needs_order(cls, config: Any) -> str | None:
         """The choice that makes sense only where tokens are ordered, as it is typed: "--process gaussian"; or None."""
+        for field, names in cls.of_levels.items():
+            if (name := getattr(config, field)) in names:
+                return f"--{field} {name}"
         return None
 
     @classmethod
@@ -143,8 +150,8 @@ class Method(nn.Module):
 
     # ---------------------------------------------------------------------------------- what a paper says
     def network_time(self, t: Tensor) -> Tensor:
-        """What the network is told at time t in [0, 1]; a method that is conditioned on time says it."""
-        raise NotImplementedError
+        """What the network is told at time t in [0, 1]: 1000 t, the unit in which the published code embeds it, or sigma."""
+        return (self.process.schedule.sigma(t)[..., 0] if self.tells == "sigma" else 1000 * t).float()
 
     def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
         """What logits (*, K) at noisy tokens x_t (*) and times t (*) say. Positions are independent.

@@ -169,6 +169,17 @@ def as_leave_one_out(pred: Prediction) -> LeaveOneOut:
     return LeaveOneOut(pred.process, maths.normalise(pred.ratio(CLEAN)), pred.x_t, pred.t)
 
 
+def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tensor) -> Tensor:
+    """Logits (*, K) of p(x_0 | x_t) as those of p(x_0 | the other positions) under uniform noise, where `at` (*) says so.
+
+    They are less log q(x_t | x_0), a constant but at x_0 = x_t.
+    """
+    alpha = process.schedule.alpha(t)[..., 0]
+    at = at & (alpha < 1)  # a given token has no noise, and no others to be told apart from
+    own = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
+    return logits.scatter_add(-1, x_t[..., None], -own[..., None])
+
+
 def as_score(pred: Prediction) -> Score:
     """The same prediction, read as a concrete score."""
     return Score(pred.process, score(pred), pred.x_t, pred.t)

@@ -11,18 +11,21 @@ changes nothing. All but the absorbing one are doubly stochastic, so that their 
 
 The first two are mixtures, which need no matrix (`process.Mixture`). `levels` makes a `Chain` of the kernels for ordered
 states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16).
+`Noise` makes any of them by its name.
 """
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from . import maths
+from . import maths, process
 from .chains import CTMC, Chain, afford
-from .errors import InputError
+from .errors import InputError, at_least
 from .schedule import Tabulated
 
 D = torch.float64
@@ -257,3 +260,49 @@ def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None =
     else:
         alpha = table(schedule, T, N, absorbing=False)
     return CTMC(R / slowest, prior, Tabulated(alpha))
+
+
+ORDERED = ("middle", "gaussian", "band")  # of levels
+
+
+@dataclass(frozen=True)
+class Noise:
+    """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
+
+    "absorbing" (into a mask), "uniform" and "middle" (absorbing into the middle level) are mixtures, never K x K: keep with
+    probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of K x K matrices, "nearest" is a matrix
+    exponential: one matrix for each time, not for each position. The mutual-information schedules take x_0 to be uniform; the
+    published ones ask the data. The betas of "gaussian" are the paper's on many levels, and larger on few (`strengths`).
+
+    Raises:
+        InputError: a number out of its range, or a schedule that this noise does not have.
+    """
+
+    kind: str
+    steps: int
+    schedule: str
+    width: int
+    neighbours: int
+    embedding: str
+
+    def __post_init__(self) -> None:
+        at_least("--steps", self.steps, 1)
+
+    def on(self, V: int) -> process.Process:
+        """The process of V tokens, on one state more where it is absorbing."""
+        kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
+        if schedule == "auto":
+            schedule = "linear" if ordinal else "mutual-information"
+        if ordinal:
+            if schedule == "mutual-information":
+                raise InputError(f"--schedule mutual-information is not for --process {kind}; use linear or cosine")
+            return levels(kind, V, T, schedule, self.width)
+        if kind == "nearest":
+            afford(V)
+            places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
+            return graph(places, self.neighbours, T, schedule)
+        K = V + (kind == "absorbing")
+        alpha = Tabulated(table(schedule, T, K, kind != "uniform"))
+        if kind == "middle":
+            return process.Mixture(F.one_hot(torch.tensor(K // 2), K).double(), alpha)
+        return process.absorbing(K, alpha) if kind == "absorbing" else process.uniform(K, alpha)

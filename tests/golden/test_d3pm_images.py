@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from tessella import transitions
 from tessella.chains import Chain
 from tessella.method import Batch
-from tessella.methods.d3pm import logistic
+from tessella.nn.logistic import logistic
 from tessella.prediction import kernel
 from tessella.process import Mixture, Process, uniform
 from tessella.schedule import CLEAN

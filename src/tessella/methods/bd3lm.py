@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from .. import maths
-from ..errors import InputError
+from ..errors import InputError, at_least
 from ..masked import Masked
 from ..maths import Randomness
 from ..method import Batch, Method, per_position
@@ -56,6 +56,7 @@ class BD3LM(Masked):
     """Blocks one after another, diffusion inside each; see the module for the equations."""
 
     name = "bd3lm"
+    tells = "sigma"
     choices: ClassVar = {"prediction": ("mean", "score"), "schedule": SCHEDULES}
     sampler = "blockwise"
     variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
@@ -79,8 +80,7 @@ class BD3LM(Masked):
 
         def __post_init__(self) -> None:
             low, high = self.clip
-            if self.block < 1:
-                raise InputError(f"--block is {self.block}; it must be 1 or more")
+            at_least("--block", self.block, 1)
             if not 0 <= low <= 1 or not 0 <= high <= 1:
                 raise InputError(f"clip interval [{low:g}, {high:g}] is outside [0, 1]; e.g. 0.3 0.8")
             if low >= high:
@@ -117,9 +117,6 @@ class BD3LM(Masked):
     @property
     def by_counts(self):
         return self.predicts == "mean" and not self.time_conditioned
-
-    def network_time(self, t):
-        return self.process.schedule.sigma(t)[..., 0].float()
 
     # ---------------------------------------------------------------------------------- blocks
     def clean(self, batch):

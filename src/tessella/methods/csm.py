@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from .. import maths
-from ..errors import InputError
+from ..errors import InputError, at_least
 from ..maths import Randomness
 from ..method import Batch, Estimator, Method, NoBound
 from ..nn.chunks import each_position
@@ -157,8 +157,7 @@ class CSM(Method):
         """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
 
         def __post_init__(self) -> None:
-            if self.neighbours < 0:
-                raise InputError(f"--neighbours is {self.neighbours}; it must be 0 or more")
+            at_least("--neighbours", self.neighbours, 0)
             if not 0 < self.noise < 1:
                 raise InputError(f"--noise is {self.noise:g}; it must be between 0 and 1")
 

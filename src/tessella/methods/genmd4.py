@@ -74,9 +74,6 @@ class GenMD4(Method):
     def states(cls, vocabulary, config):
         return vocabulary + 1
 
-    def network_time(self, t):
-        return (1000 * t).float()
-
     def read(self, logits, x_t, t):
         return subs(self, logits, x_t, t)
 

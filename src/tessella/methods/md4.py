@@ -17,8 +17,6 @@ sampler does with them. The published latent term is 0; here it is the jump from
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from ..errors import InputError
 from ..masked import Masked
 from ..schedule import Cosine, Linear, Polynomial, Schedule
@@ -55,9 +53,6 @@ class MD4(Masked):
     @classmethod
     def timed(cls, config: Any) -> bool:
         return config.time
-
-    def network_time(self, t: Tensor) -> Tensor:
-        return (1000 * t).float()  # the unit in which the paper's code embeds the time
 
 
 def _schedule(config: MD4.Config) -> Schedule:

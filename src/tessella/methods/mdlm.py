@@ -16,8 +16,6 @@ replaces the time by sigma = 0 when it is not conditioned on time; here such a n
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from ..masked import Masked
 from ..schedule import SCHEDULES
 
@@ -26,6 +24,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
+    tells = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"time": True}, {"steps": 4})
 
@@ -51,6 +50,3 @@ class MDLM(Masked):
     @classmethod
     def timed(cls, config: Any) -> bool:
         return config.time
-
-    def network_time(self, t: Tensor) -> Tensor:
-        return self.process.schedule.sigma(t)[..., 0].float()

@@ -38,6 +38,7 @@ class SEDD(Method):
     """Score entropy for absorbing or uniform noise; see the module for the equations."""
 
     name = "sedd"
+    tells = "sigma"
     choices: ClassVar = {"process": ("absorbing", "uniform"), "schedule": ("loglinear", "geometric")}
     predicts = "score"
     loss_is_bound = False
@@ -73,9 +74,6 @@ class SEDD(Method):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.process == "absorbing")
-
-    def network_time(self, t):
-        return self.process.schedule.sigma(t)[..., 0].float()
 
     def read(self, logits, x_t, t):
         return read_score(self, logits, x_t, t, self.scaled)

@@ -42,7 +42,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import bound, jumps, maths
-from ..errors import InputError
+from ..errors import at_least
 from ..masked import without_mask
 from ..method import Batch, Method
 from ..prediction import LeaveOneOut, score, score_given, subs
@@ -58,6 +58,7 @@ class TauLDR(Method):
         "objective": ("two-pass", "one-pass", "generic"),
         "prediction": ("mean", "leave-one-out"),
     }
+    of_levels: ClassVar = {"process": ORDERED}
     loss_is_bound = False
     variants = (
         {},
@@ -95,8 +96,7 @@ class TauLDR(Method):
         config = self.checked(config)
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)
-        if config.auxiliary < 0:
-            raise InputError(f"--auxiliary is {config.auxiliary:g}; it must be 0 or more")
+        at_least("--auxiliary", config.auxiliary, 0)
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
         self.predicts = config.prediction.replace("-", "_")
@@ -104,13 +104,6 @@ class TauLDR(Method):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.process == "absorbing")
-
-    @classmethod
-    def needs_order(cls, config):
-        return f"--process {config.process}" if config.process in ORDERED else None
-
-    def network_time(self, t):
-        return (1000 * t).float()
 
     def read(self, logits, x_t, t):
         if self.predicts == "mean":

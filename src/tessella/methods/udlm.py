@@ -31,6 +31,7 @@ class UDLM(Method):
     """Uniform noise, the network read as the law of a token given the others; see the module for the equations."""
 
     name = "udlm"
+    tells = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"steps": 4})
     predicts = "leave_one_out"
@@ -58,9 +59,6 @@ class UDLM(Method):
     @classmethod
     def timed(cls, config):
         return config.time
-
-    def network_time(self, t):
-        return self.process.schedule.sigma(t)[..., 0].float()
 
     def read(self, logits, x_t, t):
         return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
