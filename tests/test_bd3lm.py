@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tessella import Data, InputError, Net, Train, checkpoint, exact, maths
+from tessella.clipping import intervals
 from tessella.masked import places, spread
 from tessella.method import Batch
 from tessella.methods import BD3LM, MDLM, SEDD, build
-from tessella.methods.bd3lm import intervals
 from tessella.nn import Table
 from tessella.prediction import kernel
 from tessella.schedule import CLEAN, Linear

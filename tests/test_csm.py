@@ -10,7 +10,7 @@ import tessella
 from tessella import InputError, exact, invariant, verify
 from tessella.method import Batch, NoBound
 from tessella.methods import CSM
-from tessella.methods.csm import NEIGHBOURHOODS
+from tessella.neighbourhood import NEIGHBOURHOODS
 from tessella.nn import Net
 from tessella.prediction import reverse, score
 from worlds import L, V, data_law, numbers, table
@@ -83,7 +83,7 @@ def test_given_positions_are_never_drawn():
     batch = Batch(X[:3], mask)
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
-        row, x, place, weight = method._reversed(batch, generator)
+        row, x, place, weight = method.neighbourhood.reversed_texts(batch.tokens, mask, 3, generator)
         assert (mask[row, place] | (weight == 0)).all()
         assert (x.gather(1, place[:, None]) != batch.tokens[row].gather(1, place[:, None])).all()
         assert ((x == batch.tokens[row]) | mask[row] | (weight == 0)[:, None]).all()
@@ -157,9 +157,10 @@ def test_verify_holds():
 
 def test_verify_finds_a_draw_without_its_weight():
     class Wrong(CSM):
-        def _reversed(self, batch, generator):
-            *found, weight = super()._reversed(batch, generator)
-            return *found, torch.ones_like(weight)
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            drawn = self.neighbourhood.reversed_texts
+            self.neighbourhood.reversed_texts = lambda *given: (*drawn(*given)[:3], torch.ones(()).double())
 
     failures = verify.verify(Wrong, only="score.objective").failures
     assert {row.identity for row in failures} == {"E of the loss = the explicit one + a constant", "... its gradient"}

@@ -6,7 +6,7 @@ import torch
 from tessella import InputError, exact, invariant
 from tessella.identities.score import matrix
 from tessella.methods import CSM
-from tessella.methods.csm import NEIGHBOURHOODS, Grid, Hamming
+from tessella.neighbourhood import NEIGHBOURHOODS, Grid, Hamming
 from tessella.samplers import Metropolis
 from worlds import L, V, data_law, numbers, table
 

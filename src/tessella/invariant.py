@@ -26,7 +26,7 @@ class Scores(Method):
     """The method whose network is the truth for a known law: v_y = p(y)/p(x) for the neighbours y of x.
 
     Args:
-        neighbourhood: over V tokens (`methods.csm`).
+        neighbourhood: a `Neighbourhood` over V tokens.
         law: (V^L,), positive wherever a score is asked.
     """
 

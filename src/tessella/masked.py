@@ -4,7 +4,9 @@ Its bound is a weighted cross-entropy at the masked positions. Without a time in
 order, whose likelihood in a given order is exact. The functions before the class serve other methods with a mask too.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +20,7 @@ from .prediction import Mean
 from .process import absorbing
 from .schedule import PRIOR, Schedule
 
+Form = TypeVar("Form", bound=Callable)
 TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
 
 
@@ -101,6 +104,17 @@ def places(order: Tensor, group: Tensor) -> Tensor:
     return sorted_by(group * group.shape[1] + sorted_by(order)) - start
 
 
+def of_mean(closed: Form) -> Form:
+    """A closed form of `Masked` for a network that is read as a mean; one that is read as a score has `Method`'s definition."""
+    definition = getattr(Method, closed.__name__)
+
+    @wraps(closed)
+    def either(self, *given, **named):
+        return (closed if self.predicts == "mean" else definition)(self, *given, **named)
+
+    return either  # pyright: ignore[reportReturnType]
+
+
 class Masked(Method):
     """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
 
@@ -116,6 +130,7 @@ class Masked(Method):
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
     In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
+    Where it `predicts` a score instead (BD3-LM with SEDD inside) these closed forms stand back (`of_mean`).
 
     Args:
         schedule: one alpha for all tokens.
@@ -147,7 +162,7 @@ class Masked(Method):
 
     @property
     def by_counts(self):
-        return not (self.steps or self.time_conditioned)
+        return self.predicts == "mean" and not (self.steps or self.time_conditioned)
 
     def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
@@ -165,6 +180,7 @@ class Masked(Method):
         return at_masks(self, batch, x_t, t, weight)
 
     # ---------------------------------------------------------------------------------- the closed forms
+    @of_mean
     def diffusion(self, batch, x_t, t):
         return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])
 
@@ -172,6 +188,7 @@ class Masked(Method):
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
         return reveal(self.process.schedule, t, s)
 
+    @of_mean
     def step(self, batch, x_t, t, s):
         return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))
 
@@ -202,6 +219,7 @@ class Masked(Method):
         return self.cross_entropy(batch, x_t, None, (n * (diffusion + reconstruction + prior)).gather(1, group))
 
     # ---------------------------------------------------------------------------------- orders
+    @of_mean
     def estimators(self):
         """For a network that does not see the time, p(x) in one order, and its average over orders.
 
@@ -272,5 +290,6 @@ class Masked(Method):
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
         return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)
 
+    @of_mean
     def _prior(self, batch, generator=None):
         return first_jump(self, batch)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from tessella import bound, guide
+from tessella.clipping import intervals
 from tessella.masked import spread
 from tessella.method import Batch
 from tessella.methods import AR, BD3LM
-from tessella.methods.bd3lm import intervals
 from tessella.nn import DiT, Net
 from tessella.prediction import kernel, posterior, truth
 from tessella.samplers import FirstHitting, State

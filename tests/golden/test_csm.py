@@ -10,7 +10,7 @@ import torch
 from tessella import exact, invariant
 from tessella.identities.score import explicit
 from tessella.methods import CSM
-from tessella.methods.csm import NEIGHBOURHOODS
+from tessella.neighbourhood import NEIGHBOURHOODS
 from tessella.nn import Table
 
 from .recorded import Recorded

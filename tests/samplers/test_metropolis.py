@@ -10,7 +10,7 @@ import torch
 from tessella import InputError, exact, invariant
 from tessella.identities.score import matrix
 from tessella.methods import CSM, MDLM
-from tessella.methods.csm import NEIGHBOURHOODS, Cycle, Grid, Hamming
+from tessella.neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
 from tessella.samplers import Metropolis, run
 from tessella.samplers.metropolis import Walk, autocorrelation_time, report
 from worlds import L, V, data_law, table

@@ -32,24 +32,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .. import maths
+from ..clipping import search
 from ..errors import InputError, at_least
 from ..masked import Masked
 from ..maths import Randomness
-from ..method import Batch, Method, per_position
+from ..method import Batch, per_position
 from ..nn.attention import documents
 from ..schedule import SCHEDULES
 from ..scores import read_score, score_cost
-
-WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
-
-
-def intervals() -> list[tuple[float, float]]:
-    """The candidates of the search: all of [0, 1], and intervals of several widths, a step apart."""
-    found = [(0.0, 1.0)]
-    for width in WIDTHS:
-        found += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
-    return found
 
 
 class BD3LM(Masked):
@@ -114,10 +104,6 @@ class BD3LM(Masked):
     def blocks(cls, config):
         return config.block
 
-    @property
-    def by_counts(self):
-        return self.predicts == "mean" and not self.time_conditioned
-
     # ---------------------------------------------------------------------------------- blocks
     def clean(self, batch):
         return None if self._one(batch) else batch.tokens
@@ -146,19 +132,6 @@ class BD3LM(Masked):
             return score_cost(self, logits, x_0, x_t, t, True)
         return super().cost(logits, x_0, x_t, t, s)
 
-    def diffusion(self, batch, x_t, t):
-        return self._cost(batch, x_t, t) if self.predicts == "score" else super().diffusion(batch, x_t, t)
-
-    def step(self, batch, x_t, t, s):
-        return self._cost(batch, x_t, t, s) if self.predicts == "score" else super().step(batch, x_t, t, s)
-
-    def _prior(self, batch, generator=None):
-        of = Method if self.predicts == "score" else Masked
-        return of._prior(self, batch, generator)
-
-    def estimators(self):
-        return {} if self.predicts == "score" else super().estimators()
-
     # ---------------------------------------------------------------------------------- training
     def loss(self, batch, generator=None):
         if self.interval is not None:
@@ -173,18 +146,10 @@ class BD3LM(Masked):
         t = low + (high - low) * self.draw_times(batch, generator)
         return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)
 
-    @torch.no_grad()
     def adapt(self, batch, generator=None):
         """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""
         assert self.interval is not None
-        seed = int(maths.uniform((1,), generator) * 2**53)
-        counted = batch.tokens.shape[1] if batch.mask is None else batch.mask.sum(-1).clamp_min(1)
-        best, least = self.interval.clone(), torch.inf
-        for low, high in intervals():
-            ends = self.interval.new_tensor([low, high])
-            again = torch.Generator().manual_seed(seed)
-            variance = float((self.clipped(batch, ends, again) / counted).var())
-            if variance < least:
-                least, best = variance, ends
+        counted = batch.counted.sum(-1).clamp_min(1)
+        best, least = search(lambda ends, g: self.clipped(batch, ends, g) / counted, self.interval, generator)
         self.interval.copy_(best)
         return f"t in [{best[0]:.2f}, {best[1]:.2f}], where the loss has variance {least:.3g}"

@@ -1,7 +1,7 @@
 """CSM: Concrete score matching, generalized score matching for discrete data (Meng et al. 2022, arXiv 2211.00802).
 
 No noise is undone here: the network learns how much likelier the neighbours of a text are than the text itself. N(x) are the
-neighbours of x, one position of it moved along an arrow; the numbers are those of this page:
+neighbours of x, one position of it moved along an arrow (`neighbourhood`); the numbers are those of this page:
 
     concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)           section 3   (1)
     grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
@@ -20,15 +20,13 @@ among those that have y as a neighbour, and weighted with their number. Sampling
 | none | - | Score over a neighbourhood | CSM by J-sampling, denoising CSM, score entropy | Metropolis-Hastings |
 
 Where it leaks. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space that can be enumerated
-the divergence of the data from the law that the chain keeps is exact (`invariant.law`). Directed arrows need the Hastings
-factor, and a step against an arrow reads 1/v at its other end. The denoising loss learns the law of the *noised* data. The
-weight of one drawn neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain mixes only where
-likely texts are joined by likely texts: two Sudoku grids differ in 4 cells at least, so it cannot there, and CSM is left out.
+the divergence of the data from the law that the chain keeps is exact (`invariant.law`). The denoising loss learns the law of the
+*noised* data. The weight of one drawn neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain
+mixes only where likely texts are joined by likely texts: two Sudoku grids differ in 4 cells at least, so CSM is left out there.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -38,91 +36,11 @@ from .. import maths
 from ..errors import InputError, at_least
 from ..maths import Randomness
 from ..method import Batch, Estimator, Method, NoBound
+from ..neighbourhood import NEIGHBOURHOODS
 from ..nn.chunks import each_position
 from ..prediction import Score
 
 
-# ---------------------------------------------------------------------------------- neighbourhoods
-class Neighbourhood:
-    """The arrows from a token to others, at one position; a neighbour of a text has one token of it moved along an arrow.
-
-    Args:
-        size: V, the number of tokens.
-    """
-
-    def __init__(self, size: int):
-        self.size = size
-
-    def of(self, x: Tensor) -> Tensor:
-        """The tokens that x has an arrow to, (*) -> (*, V) bool."""
-        raise NotImplementedError
-
-    def reversed(self, y: Tensor) -> Tensor:
-        """The tokens that have an arrow to y, (*) -> (*, V) bool; the same unless arrows are directed."""
-        return self.of(y)
-
-    def walk(self, x: Tensor) -> Tensor:
-        """The tokens that a random walk may go to from x: along an arrow or against one, (*) -> (*, V) bool."""
-        return self.of(x) | self.reversed(x)
-
-    @cached_property
-    def degree(self) -> Tensor:
-        """(V,) float64, how many tokens a walk may go to from each."""
-        return self.walk(torch.arange(self.size)).sum(-1).double()
-
-    @cached_property
-    def arrows_in(self) -> Tensor:
-        """(V,) float64, how many tokens have an arrow to each."""
-        return self.reversed(torch.arange(self.size)).sum(-1).double()
-
-    def _all(self, x: Tensor) -> Tensor:
-        return torch.arange(self.size, device=x.device).expand(*x.shape, self.size)
-
-
-class Hamming(Neighbourhood):
-    """Any other token."""
-
-    def of(self, x):
-        return self._all(x) != x[..., None]
-
-    @cached_property
-    def degree(self):
-        return torch.full((self.size,), self.size - 1.0, dtype=torch.float64)  # without V x V
-
-    @cached_property
-    def arrows_in(self):
-        return self.degree
-
-
-class Cycle(Neighbourhood):
-    """The next lower and the next higher token; the last is next to the first."""
-
-    def of(self, x):
-        y, x = self._all(x), x[..., None]
-        return (y != x) & ((y == (x + 1) % self.size) | (y == (x - 1) % self.size))
-
-
-class Grid(Neighbourhood):
-    """The next lower and the next higher token: a path at each position, the grid of L dimensions on L of them."""
-
-    def of(self, x):
-        return (self._all(x) - x[..., None]).abs() == 1
-
-
-class Star(Neighbourhood):
-    """Arrows from every token (a leaf) to the first (the centre), none back."""
-
-    def of(self, x):
-        return (self._all(x) == 0) & (x[..., None] != 0)
-
-    def reversed(self, y):
-        return (self._all(y) != 0) & (y[..., None] == 0)
-
-
-NEIGHBOURHOODS: dict[str, type[Neighbourhood]] = {"hamming": Hamming, "cycle": Cycle, "grid": Grid, "star": Star}
-
-
-# ---------------------------------------------------------------------------------- the method
 class CSM(Method):
     """The concrete score of the data over a neighbourhood; see the module for the equations."""
 
@@ -205,19 +123,19 @@ class CSM(Method):
             c = self._score(logits)
             return c + 1 if entropy else c * (c + 2)
 
-        rows, x, place, weight = self._reversed(batch, generator)
+        y, k = batch.tokens, self.config.neighbours
+        rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
         h = self._features(x, None, batch.take(rows))[i, place]
-        there = self._logits(h).gather(-1, batch.tokens[rows, place][:, None])[:, 0].double()  # at x, for y
+        there = self._logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
         second = weight * (there if entropy else 2 * self._score(there))
-        return self._sum(batch, batch.tokens, first).index_add(0, rows, -second)
+        return self._sum(batch, y, first).index_add(0, rows, -second)
 
     def _denoising(self, batch: Batch, generator: Randomness) -> Tensor:
         """(6), (B,)."""
         x, V = batch.tokens, self.vocabulary
         law = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
-        z = maths.replace(x, self.config.noise, law, generator)
-        z = z if batch.mask is None else torch.where(batch.mask, z, x)
+        z = torch.where(batch.counted, maths.replace(x, self.config.noise, law, generator), x)
         other, kept = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
 
         def each(logits: Tensor, z: Tensor, x: Tensor) -> Tensor:
@@ -237,27 +155,3 @@ class CSM(Method):
         h = self._features(x, None, batch)[at]
         value = each_position(self.network.head, h, self.vocabulary, each)  # pyright: ignore
         return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, at.nonzero()[:, 0], value)
-
-    def _reversed(self, batch: Batch, generator: Randomness) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Texts x that have y, row `row` of the batch, as a neighbour: row (M,), x (M, L), the place that moves, its weight.
-
-        All of them with weight 1; or k uniform draws a row, each with weight (their number) / k.
-        """
-        y, k = batch.tokens, self.config.neighbours
-        if k == 0:
-            possible = self.neighbourhood.reversed(y)
-            possible = possible if batch.mask is None else possible & batch.mask[..., None]
-            row, place, token = possible.nonzero().unbind(-1)
-            weight = torch.ones(len(row), dtype=torch.float64, device=y.device)
-        else:
-            degree = self.neighbourhood.arrows_in.to(y.device)[y]
-            degree = degree if batch.mask is None else degree * batch.mask
-            total, places, tokens = degree.sum(-1), [], []
-            some = torch.where(total[:, None] > 0, degree, 1.0)  # where there is none, any: its weight is 0
-            for _ in range(k):
-                places.append(maths.categorical(some, generator))
-                one = self.neighbourhood.reversed(y.gather(-1, places[-1][:, None])[:, 0])
-                tokens.append(maths.categorical((one | ~one.any(-1, True)).double(), generator))
-            row = torch.arange(len(y), device=y.device).repeat(k)
-            place, token, weight = torch.cat(places), torch.cat(tokens), total.repeat(k) / k
-        return row, y[row].scatter(-1, place[:, None], token[:, None]), place, weight
