@@ -120,6 +120,15 @@ def test_links_between_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("file", sorted((ROOT / "src/tessella/methods").glob("[!_]*.py")), ids=lambda file: file.stem)
+def test_a_method_is_one_short_file_that_imports_no_other_method(file):
+    code = file.read_text()
+    assert len(code.splitlines()) <= 160
+    assert not re.search(
+        r"^\s*(from \.\w|from \. |from \.\.methods|from \.\. import .*methods|(from|import) tessella)", code, re.M
+    )
+
+
 def test_nothing_names_a_method_that_is_not_there():
     """The README's table of systems is that of METHODS."""
     table = re.findall(r"^\| `(\w+)` ", (ROOT / "README.md").read_text(), re.MULTILINE)
