@@ -1,0 +1,17 @@
+"""Models that others have published, as ours: found by what their config.json says, renamed, checked by name, placed.
+
+    found = read("downloads/sedd-small")            # a folder or a file; `tessella.load` takes a hub id too
+    write(model, "out", "sedd")                     # the way back: the same keys, the same bytes of tensors
+
+A layout is one way of publishing (`layout.py`): those of the DDiT family are in `ddit.py`, with the one table of its names in
+`names.py`. A layout with a network of its own class has a file of its own and a line in LAYOUTS. Nothing here runs code that came
+with a file, and nothing but tensors is ever unpickled (`opening.py`).
+"""
+
+from . import ddit
+from .catalogue import CATALOGUE, Published
+from .layout import Choices, Layout, Said
+
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in [*ddit.LAYOUTS]}
+
+__all__ = ["CATALOGUE", "LAYOUTS", "Choices", "Layout", "Published", "Said"]
