@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import __version__
+from . import __version__, published, weights
 from .config import FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
 from .errors import InputError, nearest
@@ -46,7 +46,6 @@ from .methods import METHODS, build
 __all__ = ["Model", "load", "save", "write_folder"]
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-PICKLES = (".ckpt", ".pt", ".pth", ".pkl", ".bin")
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -210,34 +209,47 @@ def load(
     net: nn.Module | None = None,
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
+    **choices: Any,
 ) -> Model:
-    """A model from a run, a checkpoint, a saved folder, or from the Hugging Face hub by its id ("owner/model").
+    """A model from a run, a checkpoint, a saved folder, a published one (`tessella list checkpoints`), or from the Hugging Face
+    hub by its id ("owner/model").
 
     Args:
         method: the class, where it is not one of METHODS: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
 
     Raises:
         InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
     """
     folder = locate(path, checkpoint)
+    if published.is_published(folder):
+        hub = str(path) if not Path(path).exists() else ""
+        found = published.read(folder, hub, **choices)
+        return Model(found.method.to(device), found.tokenizer, found.config, found.about)
+    if choices:
+        raise InputError(f"'{shown(folder)}' is Tessella's own and says itself what it is; leave out {', '.join(choices)}")
     plain = read_config(folder)
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
     config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    mine = net is None
+    layout = published.LAYOUTS.get(config.network)
+    if net is None and layout is not None and layout.build is not None:
+        net = published.rebuild(layout, plain.get("about") or {}, config)
     if config.network and net is None:
         raise InputError(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
         )
     tokenizer = load_tokenizer(folder)
-    with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced: leave the global numbers as they were
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
         model = build(
             method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
             tokenizer.ordered,
         )  # fmt: skip
     tensors, _ = load_tensors(folder / WEIGHTS)
-    fit(model, tensors, config)
+    fit(model, tensors, config, take=mine)
     return Model(model.to(device), tokenizer, config, plain.get("about"))
 
 
@@ -246,21 +258,10 @@ def _format(path: Path) -> Any:
     return int(number) if str(number).isdigit() else number if number != "pt" else 1
 
 
-def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config) -> None:
-    """Put tensors into a method; InputError if one is missing, left over or of another shape."""
-    own = method.state_dict()
-    missing = [name for name in own if name not in tensors]
-    over = [name for name in tensors if name not in own]
+def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
+    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
     layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
-    if missing or over:
-        listed = lambda names: f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""  # noqa: E731
-        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
-        raise InputError(f"checkpoint does not fit: {counted}; {layers}")
-    for name, tensor in tensors.items():
-        if tensor.shape != own[name].shape:
-            have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
-            raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {layers}")
-    method.load_state_dict(dict(tensors))
+    weights.place(method, tensors, layers, take)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -284,6 +285,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         link = follow(folder) if folder.stat().st_size < 256 and folder.suffix == "" else None
         if link is not None:
             return link
+        if published.is_published(folder):
+            return folder
         refuse_pickle(folder)
         inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
         raise InputError(
@@ -308,10 +311,6 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         return found
     if checkpoint:
         raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
-    if not (folder / WEIGHTS).is_file():
-        for name in sorted(folder.iterdir()):
-            if name.suffix in PICKLES and name.is_file():
-                refuse_pickle(name)
     return folder
 
 
@@ -332,7 +331,10 @@ def _download(name: str) -> Path:
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+        if not any(folder.glob("*.safetensors")):  # an older one
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"]))
+        return folder
     except GatedRepoError:
         raise InputError(
             f"'{name}' on the Hugging Face hub asks for consent; give it there, then: hf auth login"

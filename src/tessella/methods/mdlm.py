@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import unknown
+from ..errors import InputError, unknown
 from ..masked import Masked
 from ..schedule import SCHEDULES
 
@@ -39,6 +39,8 @@ class MDLM(Masked):
         """condition the network on the total noise sigma (the paper's best models are not)"""
         steps: int = 0
         """0: continuous time; T: the T-step bound"""
+        mask: int | None = None
+        """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -46,9 +48,17 @@ class MDLM(Masked):
         config = config or self.Config()
         if config.schedule not in SCHEDULES:
             raise unknown("schedule", config.schedule, SCHEDULES, "tessella train mdlm --help")
+        if config.mask is not None:
+            if not 0 <= config.mask < vocabulary:
+                raise InputError(f"--mask is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
+            vocabulary, more = vocabulary - 1, more | {"mask": config.mask}
         super().__init__(
             network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, config.steps, **more
         )
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + (config.mask is None)
 
     @classmethod
     def timed(cls, config: Any) -> bool:

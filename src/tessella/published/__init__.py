@@ -11,7 +11,10 @@ with a file, and nothing but tensors is ever unpickled (`opening.py`).
 from . import ddit
 from .catalogue import CATALOGUE, Published
 from .layout import Choices, Layout, Said
+from .reading import Found, classifier, is_published, read, rebuild
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in [*ddit.LAYOUTS]}
 
-__all__ = ["CATALOGUE", "LAYOUTS", "Choices", "Layout", "Published", "Said"]
+__all__ = [
+    "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "read", "rebuild",
+]  # fmt: skip

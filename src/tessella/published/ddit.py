@@ -38,14 +38,11 @@ def sizes(shapes: Shapes, choices: Choices) -> Net:
 def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Said:
     """What the tensors of a file without a config say, with the choices."""
     net = sizes(shapes, choices)
-    config = layout.write(Said(net, shapes["vocab_embed.embedding"][0], _bare_options(layout, shapes)))
-    return layout.read(config, shapes)
-
-
-def _bare_options(layout: Layout, shapes: Shapes) -> dict[str, Any]:
-    if layout.name != "bd3lm":
-        return {}
-    return {"block": 16}
+    if layout.name == "bd3lm" and choices.block is None:
+        raise InputError("nothing says how long a block is; give --block, e.g. --block 16")
+    chosen = {name: getattr(choices, name) for name in ("block", "process", "time")}
+    options = {name: value for name, value in chosen.items() if value is not None}
+    return layout.read(layout.write(Said(net, shapes["vocab_embed.embedding"][0], options)), shapes)
 
 
 # ---------------------------------------------------------------------------------------------------- SEDD, RADD: Hydra
