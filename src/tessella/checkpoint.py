@@ -81,6 +81,10 @@ class Model:
         """Write the model into a folder of its own; see `save`."""
         return save(self, folder)
 
+    def export(self, folder: str | Path, to: str | None = None) -> Path:
+        """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
+        return export(self, folder, to)
+
     def push_to_hub(self, name: str, *, private: bool = False) -> str:
         """Upload the model to the Hugging Face hub as `name` ("owner/model"); the address is returned."""
         import tempfile
@@ -141,14 +145,34 @@ def save(model: Model, folder: str | Path) -> Path:
     Raises:
         InputError: the folder holds something else, or the disk is full.
     """
+    tensors = model.method.state_dict()
+    return _write(folder, tensors, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+
+
+def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
+    """Write a model into a folder in a published layout, all or nothing.
+
+    Args:
+        to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
+            and config.json.
+
+    Raises:
+        InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
+    """
+    published.layout_of(model.config, model.about, to)
+    fill = lambda f: published.write(f, model.method, model.tokenizer, model.config, model.about, to)  # noqa: E731
+    return _write(folder, model.method.state_dict(), fill)
+
+
+def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
+    """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
     if (folder / "checkpoints").exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
-    tensors = model.method.state_dict()
     with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
-        return write_folder(folder, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+        return write_folder(folder, fill)
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:

@@ -1,7 +1,7 @@
 """Models that others have published, as ours: found by what their config.json says, renamed, checked by name, placed.
 
     found = read("downloads/sedd-small")            # a folder or a file; `tessella.load` takes a hub id too
-    write(model, "out", "sedd")                     # the way back: the same keys, the same bytes of tensors
+    tessella.load("runs/mine").export("out", to="mdlm")   # the way back, or out
 
 A layout is one way of publishing (`layout.py`): those of the DDiT family are in `ddit.py`, with the one table of its names in
 `names.py`. A layout with a network of its own class has a file of its own and a line in LAYOUTS. Nothing here runs code that came
@@ -12,9 +12,11 @@ from . import ddit
 from .catalogue import CATALOGUE, Published
 from .layout import Choices, Layout, Said
 from .reading import Found, classifier, is_published, read, rebuild
+from .writing import layout_of, write
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in [*ddit.LAYOUTS]}
 
 __all__ = [
-    "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "read", "rebuild",
+    "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "layout_of", "read",
+    "rebuild", "write",
 ]  # fmt: skip
