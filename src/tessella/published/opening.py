@@ -5,6 +5,7 @@ them, with stand-ins, which do nothing, for the classes of configurations and to
 """
 
 import json
+import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,10 @@ _FIRST = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bi
 class Inert:
     """Stands for an object of a training checkpoint: it keeps what it was made of, and does nothing."""
 
+    state: Any = None
+
     def __init__(self, *args: Any, **kwargs: Any):
-        self.state: Any = {}
+        pass
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
@@ -35,7 +38,7 @@ class Inert:
         pass
 
 
-_BUILTINS = ("bool", "bytes", "dict", "float", "int", "list", "str", "tuple")
+_BUILTINS = ("bool", "bytes", "dict", "float", "int", "list", "long", "str", "tuple", "unicode")
 INERT = (
     *[f"{module}.{name}" for module in ("builtins", "__builtin__") for name in _BUILTINS],
     "argparse.Namespace",
@@ -130,11 +133,13 @@ def unpickle(file: Path) -> Any:
     try:
         with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
             return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+    except pickle.UnpicklingError:
+        raise InputError(
+            f"'{shown(file)}' is damaged or holds more than tensors; refused, nothing was run: copy or download it again"
+        ) from None
     except Exception as problem:
-        why = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-        if "Unsupported global" in str(problem) or "WeightsUnpickler" in str(problem):
-            raise InputError(f"'{shown(file)}' holds more than tensors; refused, nothing was run") from None
-        raise InputError(f"'{shown(file)}' is damaged ({why.strip()[:100].rstrip('.')}); copy or download it again") from None
+        why = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        raise InputError(f"'{shown(file)}' is damaged ({why[:100].rstrip('.')}); copy or download it again") from None
 
 
 def _from_pickle(file: Path, held: Any) -> Opened:

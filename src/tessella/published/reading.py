@@ -177,6 +177,9 @@ def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chos
         said = ddit.bare(layout, shapes, chosen)
     else:
         said = layout.read(config, shapes)
+    rows = shapes.get("vocab_embed.embedding", (said.rows,))[0]
+    if rows != said.rows:
+        raise InputError(f"the config.json says {said.rows:,} rows, the table of embeddings has {rows:,}; copy both again")
     net, options = said.net, dict(said.options)
     if chosen.length is not None or chosen.heads is not None:
         net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
