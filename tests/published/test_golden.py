@@ -7,12 +7,12 @@ import torch
 from safetensors.torch import load_file
 
 import tessella
+from golden.recorded import Recorded
 from tessella import published
 from tessella.method import Batch
 from tessella.prediction import posterior
 from tessella.schedule import Linear
 
-from golden.recorded import Recorded
 from . import hub
 
 SEDD = [f"sedd_{process}_{noise}" for process in ("absorb", "uniform") for noise in ("loglinear", "geometric")]

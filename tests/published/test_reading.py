@@ -262,7 +262,7 @@ class Sly:
         self.path = path
 
     def __reduce__(self):
-        return getattr(sys.modules["omegaconf.dictconfig"], "DictConfig"), (), {"_content": Evil(self.path)}
+        return sys.modules["omegaconf.dictconfig"].DictConfig, (), {"_content": Evil(self.path)}
 
 
 @pytest.mark.parametrize("file", ["last.ckpt", "pytorch_model.bin", "w.pt"])

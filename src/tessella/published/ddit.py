@@ -273,7 +273,7 @@ def _is_radd(config: Mapping[str, Any]) -> bool:
 
 
 def _is_ar(config: Mapping[str, Any]) -> bool:
-    return bool(config.get("causal")) and _typed("bd3lm", "ar")(config) or _typed("ar")(config)
+    return (bool(config.get("causal")) and _typed("bd3lm", "ar")(config)) or _typed("ar")(config)
 
 
 LAYOUTS = [

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from .. import weights
 from ..config import Config
-from ..data import Data
+from ..data import Data, named, sources
 from ..data import load as load_tokenizer
-from ..data import named, sources
 from ..data.tokenizer import Integers, Tokens
 from ..errors import InputError, unknown
 from ..files import shown
