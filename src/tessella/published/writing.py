@@ -32,8 +32,7 @@ def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -
     came = about.get("published", {}).get("layout")
     name = to or came
     if name is None:
-        fits = [layout.name for layout in LAYOUTS.values() if layout.method == config.method]
-        fits += [layout for layout in ("mdlm", "radd") if config.method == "md4"]
+        fits = fitting(config)
         raise InputError(
             f"it was trained here, so nothing says in which layout it is to be written; give --to, one of {', '.join(fits)}"
             if fits
@@ -42,6 +41,14 @@ def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -
     if name not in LAYOUTS:
         raise unknown("layout", name, LAYOUTS, "tessella export --help")
     return LAYOUTS[name]
+
+
+def fitting(config: Config) -> list[str]:
+    """The layouts that a model of this method may be written in."""
+    from . import LAYOUTS
+
+    free = FREE if config.method in FREE and not getattr(config.options, "time", False) else ()
+    return [n for n, layout in LAYOUTS.items() if layout.build is None and layout.method in (config.method, *free)]
 
 
 def write(
@@ -83,8 +90,9 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
     if layout.build is not None or not isinstance(network, DiT):
         raise InputError(f"the layout {layout.name} is of another network than this one's; only what came in it goes back")
     if not same:
-        timed = ", told the time," if config.method in FREE and layout.method in FREE else ""
-        raise InputError(f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; see --to")
+        timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
+        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "share it as it is"
+        raise InputError(f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}")
     if net.conv or net.grid:
         has = "short convolutions (--net.conv)" if net.conv else "a grid (--net.grid)"
         raise InputError(f"this network has {has}, for which no published layout has a word; train one without")
