@@ -2,9 +2,9 @@
 
     python benchmarks/loading.py
 
-Each way is measured in a process of its own, after the imports, several times in turn. `read` is the time in which the file's bytes
-go through memory once, with nothing made of them; `load` is `tessella.load`; `touch` is a sum over every weight after it, so that
-memory that was only promised is paid. Peak: resident memory above what was there before the load, over the size of the weights.
+Each way is measured in a process of its own, after the imports, several times in turn. `read` is the time in which the bytes of
+the file go through memory once, with nothing made of them; `load` is `tessella.load`; `touch` is a sum over every weight after it, so
+that memory that was only promised is paid. Peak: resident memory above what was there before, over the size of the weights.
 """
 
 import argparse
@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 
 import torch
-from measure import Memory
 from safetensors.torch import save_file
+
+from measure import Memory
 
 WAYS = {
     "safetensors": "SEDD's layout, model.safetensors",
@@ -81,7 +82,7 @@ def once(folder: Path, way: str) -> dict[str, float]:
         checkpoint.fit.__kwdefaults__ = None
         whole = checkpoint.fit
         checkpoint.fit = lambda *args, take=False: whole(*args)
-    assert tessella.load and checkpoint.load
+    assert tessella.load is checkpoint.load  # imported by now
     block = bytearray(1 << 22)
     began = time.perf_counter()
     with file.open("rb", buffering=0) as stream:

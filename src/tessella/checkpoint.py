@@ -253,7 +253,9 @@ def load(
         found = published.read(folder, hub, **choices)
         return Model(found.method.to(device), found.tokenizer, found.config, found.about)
     if choices:
-        raise InputError(f"'{shown(folder)}' is Tessella's own and says itself what it is; leave out {', '.join(choices)}")
+        raise InputError(
+            f"'{shown(folder)}' is Tessella's own and says itself what it is; leave out {', '.join(choices)}"
+        )
     plain = read_config(folder)
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))

@@ -38,9 +38,7 @@ def check(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -
     missing = [name for name in own if name not in tensors]
     over = [name for name in tensors if name not in own]
     if missing or over:
-        counted = (
-            f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
-        )
+        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
         raise InputError(f"checkpoint does not fit: {counted}; {what}")
     for name, tensor in tensors.items():
         if tensor.shape != own[name].shape:

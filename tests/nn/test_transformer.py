@@ -11,7 +11,8 @@ from torch import nn
 
 from tessella.errors import InputError
 from tessella.nn import DiT, Net
-from tessella.nn.transformer import ShortConv, axial_table, rotary_table, rotate
+from tessella.nn.convolution import ShortConv
+from tessella.nn.embedding import axial_table, rotary_table, rotate
 from tessella.published.names import ours
 
 

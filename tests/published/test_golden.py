@@ -119,7 +119,7 @@ def test_ar(golden, read):
 
 @torch.no_grad()
 def test_udlm(golden, read):
-    """Difference: told no class, published code adds nothing, which the network has never seen; ours is told the class of none."""
+    """Difference: told no class, published code adds nothing, which the network has never seen; ours tells it of no class."""
     method = read("udlm")[0].method
     c, network = golden["udlm__forward"], method.network
     sigma = c["sigma"][:, 0]

@@ -45,7 +45,10 @@ def test_names_have_one_table(shared):
     """Each way back, for every recorded model; the order is the published one, which the index of the recordings has kept."""
     index = json.loads((shared / "golden" / "torch" / "index.json").read_text())["cases"]
     for case in index:
-        if case["name"].endswith(("_weights", "weights_absorb", "weights_uniform")) and "classifier" not in case["name"]:
+        if (
+            case["name"].endswith(("_weights", "weights_absorb", "weights_uniform"))
+            and "classifier" not in case["name"]
+        ):
             keys = [name for name in case["tensors"] if name not in names.BUFFERS]
             assert [names.theirs(names.ours(name)) for name in keys] == keys
             assert len({names.ours(name) for name in keys}) == len(keys)
@@ -101,14 +104,18 @@ def _fake(monkeypatch, where: str) -> type:
 
 def _omega(monkeypatch, value):
     """Nested values as omegaconf pickles them."""
-    kinds = {n: _fake(monkeypatch, f"omegaconf.{n}") for n in (
-        "dictconfig.DictConfig", "listconfig.ListConfig", "nodes.AnyNode", "base.ContainerMetadata", "base.Metadata")}  # fmt: skip
+    named = "dictconfig.DictConfig listconfig.ListConfig nodes.AnyNode base.ContainerMetadata base.Metadata"
+    kinds = {name: _fake(monkeypatch, f"omegaconf.{name}") for name in named.split()}
 
     def node(v, parent):
         kind = {dict: "dictconfig.DictConfig", list: "listconfig.ListConfig"}.get(type(v), "nodes.AnyNode")
         made = kinds[kind]()
         about = kinds["base.Metadata" if kind.startswith("nodes") else "base.ContainerMetadata"]()
-        about.__dict__ |= {"ref_type": types.SimpleNamespace and int, "object_type": dict, "flags": collections.defaultdict(int)}
+        about.__dict__ |= {
+            "ref_type": types.SimpleNamespace and int,
+            "object_type": dict,
+            "flags": collections.defaultdict(int),
+        }
         inside = {k: node(w, made) for k, w in v.items()} if isinstance(v, dict) else None
         inside = [node(w, made) for w in v] if isinstance(v, list) else inside
         key = "_val" if kind.startswith("nodes") else "_content"
@@ -185,7 +192,11 @@ def test_every_layout_reads_what_it_writes():
         if layout.build is None:
             net = Net(3, 32, 2, 48, dropout=0.25, condition=16, constant=layout.name in ("mdlm", "bd3lm"))
             said = layout.read(layout.write(published.Said(net, 100)), {})
-            shown = said.net if layout.name not in ("radd", "ar") else tessella.Net(3, 32, 2, 48, dropout=0.25, condition=16)
+            shown = (
+                said.net
+                if layout.name not in ("radd", "ar")
+                else tessella.Net(3, 32, 2, 48, dropout=0.25, condition=16)
+            )
             assert (shown, said.rows) == (net, 100), layout.name
 
 
@@ -212,7 +223,9 @@ def test_tokenizer_and_vocabulary(mdlm, tmp_path):
         "the model is for 53 tokens (54 rows, layout mdlm) and the tokenizer 'integers' has 60; "
         "give the one that it was trained with (--tokenizer)"
     )
-    assert "says 61 rows, the table of embeddings has 54" in fails(hub.folder(tmp_path / "b", mdlm, CONFIG | {"vocab_size": 61}, tokens=60))
+    assert "says 61 rows, the table of embeddings has 54" in fails(
+        hub.folder(tmp_path / "b", mdlm, CONFIG | {"vocab_size": 61}, tokens=60)
+    )
     assert "the tokenizer 'bytes' has 256" in fails(hub.folder(tmp_path / "c", mdlm, CONFIG), tokenizer="bytes")
 
 

@@ -108,7 +108,9 @@ def test_refused(tmp_path):
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
     assert "no published layout is of method csm" in fails(made("csm"), out, None)
     assert "for --prediction mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
-    assert "is for absorbing noise, scaled by sigma; use --to sedd" in fails(made("sedd", process="uniform"), out, "sedd-noeos")
+    assert "is for absorbing noise, scaled by sigma; use --to sedd" in fails(
+        made("sedd", process="uniform"), out, "sedd-noeos"
+    )
 
 
 def test_classes_go_out_and_in(tmp_path):
@@ -133,7 +135,9 @@ def test_import_and_export(shared, tmp_path, monkeypatch, capsys):
     assert tessella.load("mine").config.net.constant
     assert cli.main(["export", "mine", "--out", "back"]) == 0
     assert "mdlm in layout mdlm, as it came" in capsys.readouterr().out
-    assert json.loads((tmp_path / "back/config.json").read_text()) == json.loads((tmp_path / "hub/config.json").read_text())
+    assert json.loads((tmp_path / "back/config.json").read_text()) == json.loads(
+        (tmp_path / "hub/config.json").read_text()
+    )
     assert cli.main(["export", "mine", "--to", "radd", "--out", "plain", "--json", "said.json"]) == 0
     assert json.loads((tmp_path / "said.json").read_text())["result"]["layout"] == "radd"
     torch.testing.assert_close(logits_of("plain"), logits_of("mine"), atol=2e-5, rtol=0)

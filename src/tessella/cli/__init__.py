@@ -135,7 +135,8 @@ def _check_list(rest: Sequence[str]) -> None:
     if rest[0] not in pages.LISTS:
         near = nearest(rest[0], pages.LISTS)
         raise InputError(
-            f"unknown list '{rest[0]}'; " + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
+            f"unknown list '{rest[0]}'; "
+            + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
         )
 
 

@@ -52,7 +52,9 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         f"length {count(net.length)}, tokenizer {tokenizer.name}{averaged}"
     )
     terminal.result(f"  written   {path(folder)}")
-    terminal.try_next(f"tessella sample {path(folder)} --watch", f"tessella export {path(folder)} --out {path(folder)}-back")
+    terminal.try_next(
+        f"tessella sample {path(folder)} --watch", f"tessella export {path(folder)} --out {path(folder)}-back"
+    )
     result = {"folder": str(folder), "method": model.config.method, "parameters": number, **said}
     write_json(terminal, "import", {"source": chosen.source, "out": chosen.out, **choices}, result, began)
     return 0

@@ -145,7 +145,9 @@ def unpickle(file: Path) -> Any:
 def _from_pickle(file: Path, held: Any) -> Opened:
     if not isinstance(held, Mapping):
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")
-    inside = next((held[name] for name in ("state_dict", "model", "module") if isinstance(held.get(name), Mapping)), held)
+    inside = next(
+        (held[name] for name in ("state_dict", "model", "module") if isinstance(held.get(name), Mapping)), held
+    )
     tensors = {str(name): value for name, value in inside.items() if isinstance(value, Tensor)}
     if not tensors:
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")

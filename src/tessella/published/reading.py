@@ -11,19 +11,17 @@ from torch import Tensor, nn
 
 from .. import weights
 from ..config import Config
-from ..data import Data, named, sources
-from ..data import load as load_tokenizer
-from ..data.tokenizer import Integers, Tokens
+from ..data import DATASETS, Data
 from ..errors import InputError, unknown
 from ..files import shown
 from ..method import Method
 from ..methods import METHODS, build
-from . import ddit, names
+from . import ddit
 from .catalogue import CATALOGUE
+from .flat import flattened
 from .layout import Choices, Layout, Said, Shapes
 from .opening import SUFFIXES, Opened, open_weights, weights_in
-
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
+from .tokens import first_token, tokenizer_of
 
 
 @dataclass(frozen=True)
@@ -64,15 +62,15 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
             asks to run something. Nothing is loaded half.
     """
     chosen = Choices.of(choices)
-    file, config = _find(Path(source))
+    file, config = find(Path(source))
     opened = open_weights(file)
     layout, tensors = _layout(file, config, opened, chosen, hub)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     config = config if config is not None else opened.config
     if config is not None and layout.build is None:
-        config = ddit.flat(config, shapes) or config
+        config = flattened(config, shapes) or config
     said = _said(layout, config, shapes, chosen)
-    tokenizer = _tokenizer(layout, said, chosen, file.parent)
+    tokenizer = tokenizer_of(layout, said, chosen, file.parent)
     cls, options = METHODS[layout.method], _options(layout, said, chosen, tokenizer)
     with weights.unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, said) if layout.build else said.net
@@ -90,13 +88,13 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
     }
     if opened.step is not None:
         about["step"] = opened.step  # pyright: ignore[reportArgumentType]
-    name = said.data if said.data in sources.DATASETS else "text"
+    name = said.data if said.data in DATASETS else "text"
     data = Data(name, tokenizer=chosen.tokenizer or said.tokenizer)
     found = Config(layout.method, options, data, said.net, network=layout.name if layout.build else "")
     return Found(method.eval(), tokenizer, found, about)
 
 
-def _find(source: Path) -> tuple[Path, dict[str, Any] | None]:
+def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
     """The file of weights and the config.json beside it, if there is one."""
     file = source if source.is_file() else weights_in(source) if source.is_dir() else None
     if file is None:
@@ -127,8 +125,8 @@ def _layout(
         raise unknown("system", known, LAYOUTS, "tessella import --help")
     config = config if config is not None else opened.config
     if known is None and config is not None:
-        stripped = _stripped(opened.tensors, LAYOUTS["mdlm"].strips)
-        plain = ddit.flat(config, {name: tuple(t.shape) for name, t in stripped.items()}) or config
+        bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
+        plain = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
         known = next((layout.name for layout in LAYOUTS.values() if layout.knows(plain)), None)
         if known is None:
             kind = config.get("model_type", config.get("architectures", "-"))
@@ -141,7 +139,7 @@ def _layout(
             f"'{shown(file)}' comes without a config.json; choose with --system: {', '.join(LAYOUTS)}, and --length"
         )
     layout = LAYOUTS[known]
-    tensors = _stripped(opened.tensors, layout.strips)
+    tensors = stripped(opened.tensors, layout.strips)
     if layout.build is None and "output_layer.weight" in tensors:
         raise InputError(
             f"'{shown(file)}' is a classifier, not a model of text; read it with tessella.published.classifier(...)"
@@ -149,13 +147,15 @@ def _layout(
     return layout, tensors
 
 
-def _stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
+def stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
     """Tensors by their names without the prefixes that wrappers add."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         short = bare_name(name, strips)
         if short in found:
-            raise InputError(f"two tensors are called '{short}' when prefixes are taken away; give a file with one model")
+            raise InputError(
+                f"two tensors are called '{short}' when prefixes are taken away; give a file with one model"
+            )
         found[short] = tensor
     return found
 
@@ -178,13 +178,15 @@ def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chos
         said = layout.read(config, shapes)
     rows = shapes.get("vocab_embed.embedding", (said.rows,))[0]
     if rows != said.rows:
-        raise InputError(f"the config.json says {said.rows:,} rows, the table of embeddings has {rows:,}; copy both again")
+        raise InputError(
+            f"the config.json says {said.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
+        )
     net, options = said.net, dict(said.options)
     if chosen.length is not None or chosen.heads is not None:
         net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
     for name in ("block", "process", "schedule", "time"):
         value = getattr(chosen, name)
-        if value is not None and name not in {f for f in _fields(layout)}:
+        if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
             raise InputError(f"--{name} is no choice of {layout.method}; leave it out")
         if value is not None:
             options[name] = value
@@ -195,61 +197,16 @@ def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chos
     return replace(said, net=net, options=options)
 
 
-def _fields(layout: Layout) -> list[str]:
-    return list(METHODS[layout.method].Config.__dataclass_fields__)
-
-
 def _options(layout: Layout, said: Said, chosen: Choices, tokenizer: Any) -> Any:
     options = dict(said.options)
     if said.mask is not None:
         options["mask"] = said.mask
     if layout.method == "ar":
-        begin = chosen.begin if chosen.begin is not None else _first_token(tokenizer)
+        begin = chosen.begin if chosen.begin is not None else first_token(tokenizer)
         if begin is None:
             raise InputError("nothing says which token begins a text; give --begin, e.g. --begin 0")
         options["begin"] = begin
     return METHODS[layout.method].Config(**options)
-
-
-def _first_token(tokenizer: Any) -> int | None:
-    """The token that published code puts before a text: BERT's [CLS], else what ends one."""
-    inner = getattr(tokenizer, "inner", None)
-    first = inner.token_to_id("[CLS]") if inner is not None else None
-    return tokenizer.separator if first is None else first
-
-
-# ---------------------------------------------------------------------------------------------------- its tokenizer
-def _tokenizer(layout: Layout, said: Said, chosen: Choices, folder: Path) -> Any:
-    """The tokenizer: a chosen one, that of the folder, or the one its layout is known for. InputError if it does not fit."""
-    spec, cls = chosen.tokenizer, METHODS[layout.method]
-    options = said.options if said.mask is None else {**said.options, "mask": said.mask}
-    tokens = said.rows - cls.states(0, cls.Config(**options))  # how many the table is for
-    if spec == "integers":
-        return Integers(tokens)
-    own = spec is None and any((folder / name).is_file() for name in TOKENIZERS)
-    if own and (folder / "tokenizer.json").is_file():
-        tokenizer = load_tokenizer(folder)
-    else:
-        tokenizer = _named(str(folder) if own else spec or said.tokenizer)
-    if tokenizer.size == tokens:
-        return tokenizer
-    spare = tokens - tokenizer.size  # rows of the table that are no tokens: of a mask that never occurs, or to fill it up
-    if isinstance(tokenizer, Tokens) and tokens == said.rows and (own or spare == 1) and spare > 0:
-        return Tokens(tokenizer.inner, tokenizer.name, tokens)
-    raise InputError(
-        f"the model is for {tokens:,} tokens ({said.rows:,} rows, layout {layout.name}) and the tokenizer "
-        f"'{tokenizer.name}' has {tokenizer.size:,}; give the one that it was trained with (--tokenizer)"
-    )
-
-
-def _named(spec: str) -> Any:
-    cache = sources.cache_folder(None)
-    spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
-    try:
-        return named.build(spec, lambda address, checksum: sources.fetch(address, checksum, cache))
-    except InputError as problem:
-        what = str(problem).partition(";")[0]
-        raise InputError(f"its tokenizer is missing: {what}; give --tokenizer, a tokenizer.json or a folder") from None
 
 
 # ---------------------------------------------------------------------------------------------------- its tensors
@@ -271,7 +228,7 @@ def _take(
             )
         given = dict(zip(ordered, average))
     elif average is not None:
-        given = _stripped(average, layout.strips)
+        given = stripped(average, layout.strips)
     else:
         given = tensors
     given = {name: tensor for name, tensor in given.items() if name not in layout.buffers}
@@ -301,27 +258,3 @@ def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Modu
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
     with weights.unfilled():
         return layout.build(said, replace(layout.read(said, {}), net=config.net))
-
-
-# ---------------------------------------------------------------------------------------------------- a classifier
-def classifier(source: str | Path, **choices: Any):
-    """A published classifier of UDLM's authors (`nn.Classifier`) from a folder or a file: its tensors say its sizes.
-
-    Raises:
-        InputError: as `read`; --length must be given.
-    """
-    from ..nn.classifier import Classifier
-    from ..nn.transformer import DiT
-
-    chosen = Choices.of(choices)
-    file = _find(Path(source))[0]
-    tensors = _stripped(open_weights(file).tensors, ("classifier_model.", "classifier.", "_orig_mod.", "module.", "model.", "backbone."))
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    net = ddit.sizes(shapes, chosen)
-    with weights.unfilled():
-        trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
-        found = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
-    rename = lambda name: name.replace("output_layer.", "output.") if name[:12] == "output_layer" else "trunk." + names.ours(name)  # noqa: E731
-    given = {rename(name): tensor for name, tensor in tensors.items() if name not in names.BUFFERS}
-    weights.place(found, given, f"a classifier of {net.layers} layers", take=True)
-    return found.eval()

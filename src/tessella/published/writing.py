@@ -1,8 +1,8 @@
 """A model in a published layout: the way back of what was imported, and the way out for what was trained here.
 
-What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network is written
-in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose norms have a bias: both
-are the same function (`modulated`, `plain`).
+What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network is
+written in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose norms have a
+bias: both are the same function (`modulated`, `plain`).
 """
 
 import dataclasses
@@ -88,11 +88,17 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
     free = not method.time_conditioned
     same = config.method == layout.method or (free and config.method in FREE and layout.method in FREE)
     if layout.build is not None or not isinstance(network, DiT):
-        raise InputError(f"the layout {layout.name} is of another network than this one's; only what came in it goes back")
+        raise InputError(
+            f"the layout {layout.name} is of another network than this one's; only what came in it goes back"
+        )
     if not same:
         timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
-        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "share it as it is"
-        raise InputError(f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}")
+        others = (
+            f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "share it as it is"
+        )
+        raise InputError(
+            f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}"
+        )
     if net.conv or net.grid:
         has = "short convolutions (--net.conv)" if net.conv else "a grid (--net.grid)"
         raise InputError(f"this network has {has}, for which no published layout has a word; train one without")
@@ -159,7 +165,10 @@ def modulated(network: DiT) -> dict[str, Tensor]:
     state = {n: t for n, t in network.state_dict().items() if not n.endswith(("norm.bias", "norm1.bias", "norm2.bias"))}
     like = network.embedding.weight
     for layer, (rows, columns) in {"0": (width, 256), "2": (width, width)}.items():
-        state |= {f"time.mlp.{layer}.weight": like.new_zeros(rows, columns), f"time.mlp.{layer}.bias": like.new_zeros(rows)}
+        state |= {
+            f"time.mlp.{layer}.weight": like.new_zeros(rows, columns),
+            f"time.mlp.{layer}.bias": like.new_zeros(rows),
+        }
 
     def say(name: str, parts: list[Tensor]) -> None:
         made = Modulation(width, D, len(parts))
