@@ -13,7 +13,8 @@ HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
   compare    several methods, same network, data and budget: one table
   report     one self-contained report.html of a run
   list       methods, samplers, data, checkpoints
-  import     a published model as a folder of your own   export  the way back
+  import     a published model, from the hub or from files, into a folder
+  export     a model in a published layout
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? tessella demo takes about 4 minutes."""
