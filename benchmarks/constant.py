@@ -2,16 +2,16 @@
 
     python benchmarks/constant.py --threads 1 --clock cpu
 
-MDLM-OWT's sizes, 12 x 768; hidden states of a batch, without the head. `modulated` is the same network, with the same weights, told the
-time 0 for each row, as published code does; `none` has no adaptive norms at all.
+MDLM-OWT's sizes, 12 x 768; hidden states of a batch, without the head. `modulated` is the same network, with the same weights,
+told the time 0 for each row, as published code does; `none` has no adaptive norms at all.
 """
 
 import dataclasses
 import sys
 
-import measure
 import torch
 
+import measure
 from tessella.nn import DiT, Net
 
 

@@ -50,7 +50,8 @@ def test_mask_among_the_tokens():
     last.network.head.bias.copy_(inside.network.head.bias[where])
     texts = torch.tensor(list(itertools.product(range(3), repeat=3)))
     bounds = [
-        method.bound(Batch(x), torch.Generator().manual_seed(2)) for method, x in ((last, texts), (inside, where[texts]))
+        method.bound(Batch(x), torch.Generator().manual_seed(2))
+        for method, x in ((last, texts), (inside, where[texts]))
     ]
     torch.testing.assert_close(*bounds, rtol=1e-12, atol=1e-12)
     *_, state = run(SAMPLERS["ancestral"](), inside, (64, 3), 4, generator=torch.Generator().manual_seed(0))

@@ -187,6 +187,40 @@ def test_bare_weights_take_their_sizes_from_the_tensors(shared, tmp_path):
                                                 constant=whole.config.net.constant, classes=whole.config.net.classes)  # fmt: skip
 
 
+def test_by_hub_id(shared, mdlm, tmp_path, monkeypatch):
+    """A known id says its layout, where the config.json does not; weights come as safetensors, or else as a pickle of tensors."""
+    import huggingface_hub
+
+    asked = []
+    folder = hub.folder(
+        tmp_path / "m", mdlm, CONFIG | {"time_conditioning": True}, "backbone.", file="pytorch_model.bin"
+    )
+
+    def download(name, allow_patterns):
+        asked.append((name, allow_patterns))
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    model = tessella.load("kuleshov-group/sedd-noeos-owt")
+    assert model.config.method == "sedd"
+    assert model.about["published"]["source"] == "kuleshov-group/sedd-noeos-owt"
+    assert tessella.load("somebody/else").config.method == "mdlm"
+    assert [("*.safetensors" in patterns, "*.bin" in patterns) for _, patterns in asked[:2]] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_wrapped_config(shared, tmp_path):
+    plain = hub.of(shared, tmp_path / "plain", "sedd_absorb_loglinear")
+    config = {"config": json.loads((plain / "config.json").read_text())}
+    wrapped = hub.folder(tmp_path / "w", hub.weights(shared, "sedd__weights_absorb"), config)
+    model = tessella.load(wrapped)
+    assert model.config == tessella.load(plain).config
+    model.export(tmp_path / "back")
+    assert json.loads((tmp_path / "back" / "config.json").read_text()) == config
+
+
 def test_every_layout_reads_what_it_writes():
     for layout in published.LAYOUTS.values():
         if layout.build is None:

@@ -62,7 +62,8 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
             asks to run something. Nothing is loaded half.
     """
     chosen = Choices.of(choices)
-    file, config = find(Path(source))
+    file, written = find(Path(source))
+    config = written if written is None else _inner(written)
     opened = open_weights(file)
     layout, tensors = _layout(file, config, opened, chosen, hub)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
@@ -81,7 +82,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
-            "config": config if config is not None else layout.write(said),
+            "config": next((c for c in (written, config) if c is not None), None) or layout.write(said),
             "weights": "ema" if averaged else "raw",
         }
         | _rest(layout, opened, tensors)
@@ -111,6 +112,12 @@ def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
     if not isinstance(config, dict):
         raise InputError(f"'{shown(path)}' is not the config of a model; copy or download it again")
     return file, config
+
+
+def _inner(config: dict[str, Any]) -> dict[str, Any]:
+    """A config that the hub's mixin has wrapped, by the name of the argument it was."""
+    inside = config.get("config")
+    return inside if isinstance(inside, dict) and "model" in inside else config
 
 
 # ---------------------------------------------------------------------------------------------------- which layout
@@ -254,7 +261,7 @@ def _rest(layout: Layout, opened: Opened, tensors: Mapping[str, Tensor]) -> dict
 def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
     """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
     said = about.get("published", {}).get("config")
-    if layout.build is None or not isinstance(said, Mapping):
+    if layout.build is None or not isinstance(said, dict):
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
     with weights.unfilled():
         return layout.build(said, replace(layout.read(said, {}), net=config.net))
