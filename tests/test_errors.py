@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
-from tessella import cli
+from tessella import cli, load
+from tessella.data.tokenizer import Integers
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `(tessella .+?)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
@@ -74,6 +76,15 @@ def place(tmp_path_factory):
     del tensors["network.blocks.0.qkv.weight"]
     save_file(tensors, folder / "keys" / "model.safetensors")
     _rewrite(folder / "new" / "model.safetensors", lambda header: header["__metadata__"].update(format="3"))
+    theirs = load(best).export(folder / "theirs", "mdlm")
+    for name in ("bare", "other", "words"):
+        shutil.copytree(theirs, folder / name)
+    (folder / "bare" / "config.json").unlink()
+    tensors = load_file(theirs / "model.safetensors")
+    del tensors["backbone.blocks.1.norm1.weight"]
+    save_file(tensors | {"backbone.gate": torch.zeros(2)}, folder / "other" / "model.safetensors")
+    Integers(50).save(folder / "words")
+    torch.save({"state_dict": {}, "hyper_parameters": Evil()}, folder / "trained.ckpt")
     return folder
 
 

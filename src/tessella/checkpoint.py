@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import __version__
+from . import __version__, published, weights
 from .config import FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
 from .errors import InputError, nearest
@@ -46,7 +46,6 @@ from .methods import METHODS, build
 __all__ = ["Model", "load", "save", "write_folder"]
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
-PICKLES = (".ckpt", ".pt", ".pth", ".pkl", ".bin")
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -81,6 +80,10 @@ class Model:
     def save(self, folder: str | Path) -> Path:
         """Write the model into a folder of its own; see `save`."""
         return save(self, folder)
+
+    def export(self, folder: str | Path, to: str | None = None) -> Path:
+        """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
+        return export(self, folder, to)
 
     def push_to_hub(self, name: str, *, private: bool = False) -> str:
         """Upload the model to the Hugging Face hub as `name` ("owner/model"); the address is returned."""
@@ -142,14 +145,34 @@ def save(model: Model, folder: str | Path) -> Path:
     Raises:
         InputError: the folder holds something else, or the disk is full.
     """
+    tensors = model.method.state_dict()
+    return _write(folder, tensors, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+
+
+def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
+    """Write a model into a folder in a published layout, all or nothing.
+
+    Args:
+        to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
+            and config.json.
+
+    Raises:
+        InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
+    """
+    published.layout_of(model.config, model.about, to)
+    fill = lambda f: published.write(f, model.method, model.tokenizer, model.config, model.about, to)  # noqa: E731
+    return _write(folder, model.method.state_dict(), fill)
+
+
+def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
+    """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
     if (folder / "checkpoints").exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
-    tensors = model.method.state_dict()
     with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
-        return write_folder(folder, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+        return write_folder(folder, fill)
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:
@@ -210,34 +233,49 @@ def load(
     net: nn.Module | None = None,
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
+    **choices: Any,
 ) -> Model:
-    """A model from a run, a checkpoint, a saved folder, or from the Hugging Face hub by its id ("owner/model").
+    """A model from a run, a checkpoint, a saved folder, a published one (`tessella list checkpoints`), or from the Hugging Face
+    hub by its id ("owner/model").
 
     Args:
         method: the class, where it is not one of METHODS: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
 
     Raises:
         InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
     """
     folder = locate(path, checkpoint)
+    if published.is_published(folder):
+        hub = str(path) if not Path(path).exists() else ""
+        found = published.read(folder, hub, **choices)
+        return Model(found.method.to(device), found.tokenizer, found.config, found.about)
+    if choices:
+        raise InputError(
+            f"'{shown(folder)}' is Tessella's own and says itself what it is; leave out {', '.join(choices)}"
+        )
     plain = read_config(folder)
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
     config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    mine = net is None
+    layout = published.LAYOUTS.get(config.network)
+    if net is None and layout is not None and layout.build is not None:
+        net = published.rebuild(layout, plain.get("about") or {}, config)
     if config.network and net is None:
         raise InputError(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
         )
     tokenizer = load_tokenizer(folder)
-    with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced: leave the global numbers as they were
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
         model = build(
             method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
             tokenizer.ordered,
         )  # fmt: skip
     tensors, _ = load_tensors(folder / WEIGHTS)
-    fit(model, tensors, config)
+    fit(model, tensors, config, take=mine)
     return Model(model.to(device), tokenizer, config, plain.get("about"))
 
 
@@ -246,21 +284,10 @@ def _format(path: Path) -> Any:
     return int(number) if str(number).isdigit() else number if number != "pt" else 1
 
 
-def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config) -> None:
-    """Put tensors into a method; InputError if one is missing, left over or of another shape."""
-    own = method.state_dict()
-    missing = [name for name in own if name not in tensors]
-    over = [name for name in tensors if name not in own]
+def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
+    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
     layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
-    if missing or over:
-        listed = lambda names: f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""  # noqa: E731
-        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
-        raise InputError(f"checkpoint does not fit: {counted}; {layers}")
-    for name, tensor in tensors.items():
-        if tensor.shape != own[name].shape:
-            have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
-            raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {layers}")
-    method.load_state_dict(dict(tensors))
+    weights.place(method, tensors, layers, take)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -284,6 +311,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         link = follow(folder) if folder.stat().st_size < 256 and folder.suffix == "" else None
         if link is not None:
             return link
+        if published.is_published(folder):
+            return folder
         refuse_pickle(folder)
         inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
         raise InputError(
@@ -308,10 +337,6 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         return found
     if checkpoint:
         raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
-    if not (folder / WEIGHTS).is_file():
-        for name in sorted(folder.iterdir()):
-            if name.suffix in PICKLES and name.is_file():
-                refuse_pickle(name)
     return folder
 
 
@@ -332,7 +357,10 @@ def _download(name: str) -> Path:
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+        if not any(folder.glob("*.safetensors")):  # an older one
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"]))
+        return folder
     except GatedRepoError:
         raise InputError(
             f"'{name}' on the Hugging Face hub asks for consent; give it there, then: hf auth login"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import checkpoint, journal
+from . import checkpoint, journal, published
 from .checkpoint import versions
 from .config import Config, Train
 from .data import DATASETS, Corpus, Data, require_same
@@ -175,8 +175,12 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
 def begin(method: Method, config: Config, corpus: Corpus) -> None:
     """Give a fresh method the network's weights of the model `train.start`, whose sizes and tokens must be the same."""
     folder = checkpoint.locate(config.train.start)
-    require_same(load_tokenizer(folder), corpus.tokenizer)
-    tensors, _ = load_tensors(folder / checkpoint.WEIGHTS)
+    if published.is_published(folder):
+        found = published.read(folder, config.train.start)
+        tokenizer, tensors = found.tokenizer, found.method.state_dict()
+    else:
+        tokenizer, tensors = load_tokenizer(folder), load_tensors(folder / checkpoint.WEIGHTS)[0]
+    require_same(tokenizer, corpus.tokenizer)
     given = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}
     rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
     checkpoint.fit(method, given | rest, config)

@@ -12,17 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tessella.nn import DiT, Net
-
-RENAME = [  # published key -> ours, in order
-    ("vocab_embed.embedding", "embedding.weight"),
-    ("sigma_map.mlp", "time.mlp"),
-    ("output_layer.norm_final", "norm"),
-    ("output_layer.linear", "head"),
-    ("output_layer.adaLN_modulation", "modulation"),
-    ("adaLN_modulation", "modulation"),
-    ("attn_qkv", "qkv"),
-    ("attn_out", "out"),
-]
+from tessella.published.names import BUFFERS, ours, theirs
 
 
 class Recorded:
@@ -97,22 +87,15 @@ class Told(nn.Module):
         return self.network.head(h)
 
 
-def ours(key: str) -> str:
-    """Our name of a published parameter."""
-    for published, name in RENAME:
-        key = key.replace(published, name)
-    return key
-
-
 def published_network(weights: dict[str, Tensor], block: int = 0, time: bool = True) -> DiT:
-    """The DiT that the recorded weights belong to (RADD's: no time, biases); rotary frequencies are not parameters here."""
+    """The DiT that the recorded weights belong to (RADD's: no time, biases). Without `time`, what belongs to it is left out."""
     states, bias = len(weights["vocab_embed.embedding"]), "blocks.0.norm1.bias" in weights
     time = time and not bias
-    network = DiT(Net(layers=2, hidden=64, heads=4, length=24, condition=32), states, time, bias, block=block)
-    left = (
-        ("rotary_emb",) if time else ("rotary_emb", "time.", "blocks.0.modulation", "blocks.1.modulation", "modulation")
-    )
-    network.load_state_dict({ours(k): v for k, v in weights.items() if not ours(k).startswith(left)})
+    classes = len(weights.get("cond_map.embedding_table.weight", [0])) - 1
+    net = Net(layers=2, hidden=64, heads=4, length=24, condition=32, classes=classes)
+    network = DiT(net, states, time, bias, block=block)
+    given = weights if time else {theirs(name): weights[theirs(name)] for name in network.state_dict()}
+    network.load_state_dict({ours(name): tensor for name, tensor in given.items() if name not in BUFFERS})
     return network.eval()
 
 

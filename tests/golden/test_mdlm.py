@@ -15,10 +15,11 @@ from tessella.method import Batch
 from tessella.methods import D3PM, MDLM
 from tessella.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
 from tessella.process import absorbing
+from tessella.published.names import ours
 from tessella.samplers import Ancestral
 from tessella.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
 
-from .recorded import Given, Recorded, Said, Told, ours, published_network, race
+from .recorded import Given, Recorded, Said, Told, published_network, race
 
 MASK = 53
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tessella import bound, maths
@@ -10,16 +9,15 @@ from tessella.method import Batch, Method
 from tessella.methods import MDLM, UDLM
 from tessella.prediction import LeaveOneOut, kernel, posterior, truth
 from tessella.process import uniform
+from tessella.published import classifier
 from tessella.schedule import CLEAN, Linear
 
 from .recorded import Recorded, Said, Told, published_network, race
 
 CLASSES = 4  # the row after them is the class of nothing
 GAMMAS = ("0.0", "0.5", "1.0", "2.5")
-CLASSIFIER = "guidance by a classifier: a network that judges noisy text is not a part of this library yet"
+CLASSIFIER = "guidance by a classifier: it is not a part of this library yet"
 EXCLUDED = {
-    "udlm__classifier_weights": CLASSIFIER,
-    "udlm__classifier_forward": CLASSIFIER,
     **{
         f"udlm__step_cbg_{noise}_{order}_gamma{gamma}": CLASSIFIER
         for noise in ("uniform", "absorb")
@@ -43,7 +41,7 @@ DIFFERS = {
 }
 TESTED = {
     "udlm__weights", "udlm__forward", *LOSSES, "udlm__loss_absorb_subs", "udlm__udlm_nelbo_closed_form",
-    "udlm__udlm_posterior", *DDPM, *CFG,
+    "udlm__udlm_posterior", *DDPM, *CFG, "udlm__classifier_weights", "udlm__classifier_forward",
 }  # fmt: skip
 
 
@@ -58,24 +56,24 @@ def weights(golden):
 
 
 class Classed(nn.Module):
-    """A time embedding to which that of the row's class is added."""
+    """A network that is told these classes, whatever it would be told."""
 
-    def __init__(self, time: nn.Module, classes: Tensor):
+    def __init__(self, network: nn.Module, classes: Tensor):
         super().__init__()
-        self.time, self.classes = time, classes
+        self.network, self.classes = network, classes
 
-    def forward(self, time: Tensor) -> Tensor:
-        return self.time(time) + F.silu(self.classes)
+    def features(self, x, time=None, **kwargs):
+        return self.network.features(x, time, **kwargs | {"condition": self.classes})
+
+    def head(self, h):
+        return self.network.head(h)
 
 
 def conditioned(weights: dict[str, Tensor], classes: Tensor | None) -> nn.Module:
-    """The published network, told one class a row."""
-    weights = dict(weights)
-    table = weights.pop("cond_map.embedding_table.weight")
-    network = published_network(weights)
+    """The published network, told one class a row. Difference: told none, theirs adds nothing, ours the class of none."""
     if classes is not None:
-        network.time = Classed(network.time, table[classes])
-    return network
+        return Classed(published_network(weights), classes)
+    return published_network({name: tensor for name, tensor in weights.items() if "cond_map" not in name})
 
 
 def udlm(network, eps: float = 1e-3) -> UDLM:
@@ -99,6 +97,13 @@ def test_forward(golden, weights):
         method = udlm(conditioned(weights, classes))
         t = method.process.schedule.inverse(torch.exp(-c["sigma"].double()))
         golden.near(case, method.predict(c["xt"], t).mu.log(), c[f"log_p_{name}"])
+
+
+def test_classifier(golden, shared):
+    case = "udlm__classifier_forward"
+    c = golden[case]
+    file = shared / "golden" / "torch" / "udlm__classifier_weights.safetensors"
+    golden.near(case, classifier(file, length=24)(c["x"], c["sigma"]).log_softmax(-1), c["log_probs"])
 
 
 # ---------------------------------------------------------------------------------- losses

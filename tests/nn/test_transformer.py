@@ -11,27 +11,13 @@ from torch import nn
 
 from tessella.errors import InputError
 from tessella.nn import DiT, Net
-from tessella.nn.transformer import ShortConv, axial_table, rotary_table, rotate
-
-RENAME = [  # published key -> ours, in order
-    ("vocab_embed.embedding", "embedding.weight"),
-    ("sigma_map.mlp", "time.mlp"),
-    ("output_layer.norm_final", "norm"),
-    ("output_layer.linear", "head"),
-    ("output_layer.adaLN_modulation", "modulation"),
-    ("adaLN_modulation", "modulation"),
-    ("attn_qkv", "qkv"),
-    ("attn_out", "out"),
-]
+from tessella.nn.convolution import ShortConv
+from tessella.nn.embedding import axial_table, rotary_table, rotate
+from tessella.published.names import ours
 
 
 def rename(weights):
-    def ours(key):
-        for old, new in RENAME:
-            key = key.replace(old, new)
-        return key
-
-    return {ours(k): v for k, v in weights.items() if k != "rotary_emb.inv_freq"}
+    return {ours(name): tensor for name, tensor in weights.items() if name != "rotary_emb.inv_freq"}
 
 
 class Golden:

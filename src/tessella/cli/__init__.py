@@ -119,20 +119,24 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)
-    from . import commands, comparing, drawing, training
+    from . import commands, comparing, drawing, exchange, training
 
-    place = {"train": training, "sample": drawing, "infill": drawing, "compare": comparing}.get(first, commands)
-    run = getattr(place, "list_" if first == "list" else first)
+    place = {
+        "train": training, "sample": drawing, "infill": drawing, "compare": comparing, "import": exchange,
+        "export": exchange,
+    }.get(first, commands)  # fmt: skip
+    run = getattr(place, f"{first}_" if first in ("list", "import") else first)
     return run(rest, terminal, time.monotonic())
 
 
 def _check_list(rest: Sequence[str]) -> None:
     if not rest:
-        raise InputError("list what? methods, samplers or data; e.g. tessella list data")
+        raise InputError("list what? methods, samplers, data or checkpoints; e.g. tessella list data")
     if rest[0] not in pages.LISTS:
         near = nearest(rest[0], pages.LISTS)
         raise InputError(
-            f"unknown list '{rest[0]}'; " + (f"did you mean '{near}'?" if near else "methods, samplers or data")
+            f"unknown list '{rest[0]}'; "
+            + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
         )
 
 

@@ -311,13 +311,13 @@ def demo(words: Sequence[str], terminal: Terminal, began: float) -> int:
 # --------------------------------------------------------------------------------------------------------------- list
 @dataclass(frozen=True)
 class List:
-    what: Annotated[Literal["methods", "samplers", "data"], tyro.conf.Positional] = "methods"
+    what: Annotated[Literal["methods", "samplers", "data", "checkpoints"], tyro.conf.Positional] = "methods"
     seed: int = 0
     """changes nothing"""
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`tessella list methods|samplers|data`"""
+    """`tessella list methods|samplers|data|checkpoints`"""
     chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
     with terminal.waiting("reading"):
         rows: Any = getattr(pages, chosen.what)()

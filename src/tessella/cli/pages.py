@@ -12,7 +12,9 @@ HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
   verify     check the identities by enumeration; nothing is drawn at random
   compare    several methods, same network, data and budget: one table
   report     one self-contained report.html of a run
-  list       methods, samplers, data
+  list       methods, samplers, data, checkpoints
+  import     a published model, from the hub or from files, into a folder
+  export     a model in a published layout
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
 New here? tessella demo takes about 4 minutes."""
@@ -37,10 +39,12 @@ USAGE = {
     "verify": "usage: tessella verify [METHOD ...]",
     "compare": "usage: tessella compare METHOD METHOD ... --run FOLDER [options]     all of them: tessella compare --help",
     "report": "usage: tessella report RUN [--out FILE]",
-    "list": "usage: tessella list methods|samplers|data",
+    "list": "usage: tessella list methods|samplers|data|checkpoints",
+    "import": "usage: tessella import SOURCE --out FOLDER [options]     all of them: tessella import --help",
+    "export": "usage: tessella export MODEL --to LAYOUT --out FOLDER",
 }
 
-LISTS = ("methods", "samplers", "data")
+LISTS = ("methods", "samplers", "data", "checkpoints")
 
 
 def methods() -> list[dict[str, str]]:
@@ -97,3 +101,10 @@ def data() -> list[dict[str, str]]:
         }
         for name, d in DATASETS.items()
     ]  # fmt: skip
+
+
+def checkpoints() -> list[dict[str, str]]:
+    """A row for each published model that loads by its id; `-` where its card says nothing."""
+    from ..published import CATALOGUE
+
+    return [published.row() for published in CATALOGUE]

@@ -214,19 +214,27 @@ class Integers(_Base):
 
 
 class Tokens(_Base):
-    """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares."""
+    """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares.
 
-    def __init__(self, inner: Any, name: str):
+    size: of a published model whose table has rows that no token uses, how many rows there are.
+    """
+
+    def __init__(self, inner: Any, name: str, size: int | None = None):
         self.inner, self.name = inner, name
         inner.no_padding()
         inner.no_truncation()
-        self.size = inner.get_vocab_size(with_added_tokens=True)
+        self.known = inner.get_vocab_size(with_added_tokens=True)
+        self.size = self.known if size is None else size
         known = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
         self.separator = next((i for i in map(inner.token_to_id, known) if i is not None), None)
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
         return [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
+        return super().decode([t if t < self.known else -1 for t in values], mask)
 
     def _decode(self, tokens: list[int]) -> str:
         return self.inner.decode(tokens, skip_special_tokens=False) if tokens else ""
@@ -235,11 +243,13 @@ class Tokens(_Base):
         return f"{self.size:,} tokens"
 
     def to_dict(self) -> dict[str, Any]:
-        return json.loads(self.inner.to_str()) | {"tessella": "tokens", "name": self.name}
+        plain = json.loads(self.inner.to_str()) | {"tessella": "tokens", "name": self.name}
+        return plain if self.size == self.known else plain | {"rows": self.size}
 
     @property
     def fingerprint(self) -> str:
         definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
+        definition.pop("rows", None)
         return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
 
 
@@ -265,7 +275,8 @@ def load(folder: str | Path) -> Tokenizer:
         from tokenizers import Tokenizer as Inner
 
         name = data.pop("name", None) or path.resolve().parent.name
-        return Tokens(Inner.from_str(json.dumps(data)), name)
+        rows = data.pop("rows", None)
+        return Tokens(Inner.from_str(json.dumps(data)), name, rows)
     except FileNotFoundError:
         raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
     except Exception as problem:  # the library raises a bare Exception for a wrong definition

@@ -1,7 +1,7 @@
 """AR: the autoregressive model, the baseline of every table.
 
     factorisation    log p(x) = sum_i log p(x_i | x_1 .. x_{i-1})
-    network          causal; it reads a token that begins the text, then x_1 .. x_{L-1}, and says the token that comes next
+    network          causal; it reads a state that begins the text, then x_1 .. x_{L-1}, and says the token that comes next
     likelihood       exact: the sum of the cross-entropies
 
 | process | schedule | prediction | objective | sampler |
@@ -9,7 +9,8 @@
 | none | - | next token | cross-entropy | left_to_right |
 
 Where it leaks: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing that needs noise
-applies. What it writes depends on what stands before alone, so a given token right of a gap is refused.
+applies. What it writes depends on what stands before alone, so a given token right of a gap is refused. Published models begin a
+text with a token of the data (`begin`); their last state, the mask of the diffusion models beside them, is never read nor said.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import InputError
 from ..method import Batch, Method
 from ..nn.cross_entropy import cross_entropy
 
@@ -33,12 +35,18 @@ class AR(Method):
 
     @dataclass(frozen=True)
     class Config:
-        """There is nothing to choose."""
+        """AR's own choice."""
+
+        begin: int | None = None
+        """the token that begins a text, as in published models; a state of its own if not given"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         super().__init__(network, vocabulary, shape, self.checked(config))
         self.process = None  # pyright: ignore[reportAttributeAccessIssue]
-        self.begin = vocabulary
+        begin = self.config.begin
+        if begin is not None and not 0 <= begin < vocabulary:
+            raise InputError(f"--begin is {begin}; it must be a token of 0 to {vocabulary - 1:,}")
+        self.begin = vocabulary if begin is None else begin
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -46,7 +54,7 @@ class AR(Method):
 
     @classmethod
     def outputs(cls, vocabulary, config):
-        return vocabulary
+        return vocabulary + (config.begin is not None)
 
     @classmethod
     def timed(cls, config):
@@ -64,6 +72,9 @@ class AR(Method):
         first = F.pad(batch.segments[:, 1:] != batch.segments[:, :-1], (1, 0), value=True)
         return before.masked_fill(first, self.begin)
 
+    def _logits(self, h):
+        return super()._logits(h)[..., : self.vocabulary]
+
     def next(self, h: Tensor) -> Tensor:
         """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
         return self._logits(h).double().softmax(-1)
@@ -71,6 +82,7 @@ class AR(Method):
     def terms(self, batch, generator=None):
         x, at = batch.tokens, batch.counted
         h = self._features(self.inputs(batch), None, batch)[at]
-        nll = cross_entropy(self.network, h, x[at]).double()
+        spare = None if self.config.begin is None else self.vocabulary
+        nll = cross_entropy(self.network, h, x[at], exclude=spare).double()
         total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         return {"next token": total.index_add(0, at.nonzero()[:, 0], nll)}

@@ -16,6 +16,7 @@ replaces the time by sigma = 0 when it is not conditioned on time; here such a n
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..errors import InputError
 from ..masked import Masked
 from ..schedule import SCHEDULES
 
@@ -38,14 +39,24 @@ class MDLM(Masked):
         """condition the network on the total noise sigma (the paper's best models are not)"""
         steps: int = 0
         """0: continuous time; T: the T-step bound"""
+        mask: int | None = None
+        """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
         config = self.checked(config)
+        if config.mask is not None:
+            if not 0 <= config.mask < vocabulary:
+                raise InputError(f"--mask is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
+            vocabulary, more = vocabulary - 1, more | {"mask": config.mask}
         super().__init__(
             network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, config.steps, **more
         )
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + (config.mask is None)
 
     @classmethod
     def timed(cls, config: Any) -> bool:

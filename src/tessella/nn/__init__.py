@@ -1,7 +1,8 @@
 """Networks: what reads x_t (and the time) and returns hidden states, a head on them, and the loss on the head."""
 
+from tessella.nn.classifier import Classifier
 from tessella.nn.cross_entropy import cross_entropy
 from tessella.nn.table import Table
 from tessella.nn.transformer import DiT, Net
 
-__all__ = ["DiT", "Net", "Table", "cross_entropy"]
+__all__ = ["Classifier", "DiT", "Net", "Table", "cross_entropy"]

@@ -68,7 +68,7 @@ class Modulation(nn.Linear):
     """adaLN: the embedding of the time -> `parts` vectors (B or 1, L or 1, D). Zero at the start, as in DiT.
 
     It is computed for the distinct times `c` (U, condition) and then given to the positions by `where`, an index
-    that broadcasts to (B, L).
+    that broadcasts to (B, L). Without `where` one time holds for all, `c` (condition,): vectors (D,).
     """
 
     def __init__(self, condition: int, hidden: int, parts: int):
@@ -79,13 +79,23 @@ class Modulation(nn.Linear):
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, c: Tensor, where: Tensor) -> tuple[Tensor, ...]:
-        return super().forward(c)[where].chunk(self.parts, -1)
+    def forward(self, c: Tensor, where: Tensor | None = None) -> tuple[Tensor, ...]:
+        vectors = super().forward(c)
+        return (vectors if where is None else vectors[where]).chunk(self.parts, -1)
 
 
-def modulate(h: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
-    return h if shift is None or scale is None else h * (1 + scale) + shift
+def modulate(norm: nn.LayerNorm, x: Tensor, shift: Tensor | None, scale: Tensor | None) -> Tensor:
+    """norm(x) * (1 + scale) + shift. Vectors (D,), which hold for all of x, go into the norm's weight and bias."""
+    if shift is None or scale is None:
+        return norm(x)
+    if shift.ndim > 1:
+        return norm(x) * (1 + scale) + shift
+    weight, bias = norm.weight * (1 + scale), shift if norm.bias is None else norm.bias * (1 + scale) + shift
+    return F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
 
 
 def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:
-    return x + branch if gate is None else x + gate * branch
+    """x + gate * branch."""
+    if gate is None:
+        return x + branch
+    return x + gate * branch if gate.ndim > 1 else torch.addcmul(x, gate, branch)

@@ -1,9 +1,9 @@
 """A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in blocks.
 
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
-positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time,
-adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant.
-Published weights load by renaming keys.
+positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time or a
+class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
+but where its weights are published ones (`Net.constant`). Those load by renaming keys (`tessella.published`).
 
 `features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
 positions that are read.
@@ -14,7 +14,6 @@ Arriola et al. 2025), and it can remember what it has read (`cache.py`). Its wei
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -22,110 +21,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tessella.errors import InputError
-from tessella.nn.attention import Sight, attend, sight
+from tessella.nn.attention import sight
+from tessella.nn.block import Block, Net
 from tessella.nn.cache import Cache
-from tessella.nn.convolution import ShortConv
-from tessella.nn.embedding import (
-    Modulation,
-    TimeEmbedding,
-    add,
-    axial_table,
-    both,
-    modulate,
-    rotary_at,
-    rotary_table,
-    rotate,
-)
+from tessella.nn.embedding import Modulation, TimeEmbedding, axial_table, both, modulate, rotary_at, rotary_table
 
-
-@dataclass(frozen=True)
-class Net:
-    """The size of a network.
-
-    `conv` is the kernel of a short depthwise convolution in each block (odd; 0 = none, as in published checkpoints; on a
-    grid, over the grid): a small model learns far sooner with it. `condition` is the width of the time embedding.
-    `checkpoint` recomputes each block in the backward pass, which trades a third more work for memory. `grid` says that
-    the positions are not a line but an image (height, width), music (steps, voices) or the like, the last axis running
-    fastest: rotary positions are then axial, and each place has an embedding of its own, since in a grid it matters
-    where a cell is.
-    """
-
-    layers: int = 6
-    hidden: int = 256
-    heads: int = 8
-    length: int = 256
-    conv: int = 0
-    dropout: float = 0.0
-    condition: int = 128
-    checkpoint: bool = False
-    grid: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "length", "condition"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--net.{name} is {getattr(self, name)}; it must be a whole number of 1 or more")
-        if self.hidden % (2 * self.heads):
-            raise InputError(
-                f"--net.hidden {self.hidden} does not split into --net.heads {self.heads} of an even width; "
-                f"try --net.hidden {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
-            )
-        if self.conv < 0 or (self.conv and self.conv % 2 == 0):
-            raise InputError(f"--net.conv is {self.conv}; it must be an odd number, or 0 for no convolution")
-        if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
-            shape = " x ".join(map(str, self.grid))
-            raise InputError(
-                f"--net.grid is {shape}, which is {math.prod(self.grid):,} places, and --net.length {self.length:,}; "
-                "they must be as many"
-            )
-        if not 0.0 <= self.dropout < 1.0:
-            raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
-
-
-class Block(nn.Module):
-    """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
-
-    The convolution is a branch of its own, on the residual stream itself, and starts large and random, so that from the
-    first step a position knows its neighbours and their order. That breaks the plateau on which a small model otherwise
-    sits. On a-z prose (hidden 128, 4 blocks, kernel 7, 400 steps at rate 4e-3) it gives 2.95 bits per character, against
-    2.96 behind a layer norm of its own, 3.76 when it starts at zero, 3.84 inside the attention branch, 3.94 without.
-    """
-
-    def __init__(self, net: Net, time: bool, bias: bool):
-        super().__init__()
-        D = net.hidden
-        self.heads, self.dropout = net.heads, net.dropout
-        self.conv = ShortConv(D, net.conv, net.grid) if net.conv else None
-        self.norm1 = nn.LayerNorm(D, bias=bias)
-        self.qkv = nn.Linear(D, 3 * D, bias=False)
-        self.out = nn.Linear(D, D, bias=False)
-        self.norm2 = nn.LayerNorm(D, bias=bias)
-        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
-        self.modulation = Modulation(net.condition, D, 6) if time else None
-
-    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None):
-        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered places first."""
-        B, L, D = x.shape
-        qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
-        cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
-        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)
-        q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
-        if past is not None:
-            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
-        return self.out(attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)), k, v
-
-    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, Tensor, Tensor]:
-        """As `forward`, with all keys and values."""
-        shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
-        if self.conv is not None:
-            x = x + self.conv(x, seen, None if past is None else past[2])
-        y, k, v = self.attention(modulate(self.norm1(x), shift1, scale1), rotary, seen, past)
-        x = add(x, gate1, F.dropout(y, self.dropout, self.training))
-        h = modulate(self.norm2(x), shift2, scale2)
-        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
-
-    def forward(self, x, rotary, time, seen, past=None) -> Tensor:
-        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache."""
-        return self.remember(x, rotary, time, seen, past)[0]
+__all__ = ["Block", "DiT", "Net"]
 
 
 class DiT(nn.Module):
@@ -134,6 +35,7 @@ class DiT(nn.Module):
     `states` is K, the mask included. With `time` the network is told the time of each row or position. `bias` gives
     the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
     `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network.
+    Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
     """
 
     def __init__(
@@ -144,6 +46,7 @@ class DiT(nn.Module):
         bias: bool = False,
         outputs: int | None = None,
         block: int = 0,
+        ends: bool = True,
     ):
         super().__init__()
         if block < 0:
@@ -151,14 +54,22 @@ class DiT(nn.Module):
         if block and net.grid:
             shape = " x ".join(map(str, net.grid))
             raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
+        if time and net.constant:
+            raise InputError(
+                "--net.constant is for a method that tells its network no time; this one does: leave it out"
+            )
+        if block and net.classes:
+            raise InputError("a network of blocks takes no --net.classes; use a method without blocks, such as mdlm")
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         D = net.hidden
+        adaptive = time or net.constant or net.classes > 0
         self.embedding = nn.Embedding(states, D)
-        self.time = TimeEmbedding(net.condition) if time else None
-        self.blocks = nn.ModuleList(Block(net, time, bias) for _ in range(net.layers))
-        self.norm = nn.LayerNorm(D, bias=bias)
-        self.modulation = Modulation(net.condition, D, 2) if time else None
-        self.head = nn.Linear(D, outputs or states)
+        self.time = TimeEmbedding(net.condition) if time or net.constant else None
+        self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
+        self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
+        self.norm = nn.LayerNorm(D, bias=bias) if ends else None
+        self.modulation = Modulation(net.condition, D, 2) if ends and adaptive else None
+        self.head = nn.Linear(D, outputs or states) if ends else None
         width = D // net.heads
         rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
         self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
@@ -177,7 +88,8 @@ class DiT(nn.Module):
                 nn.init.normal_(p, std=std / math.sqrt(2 * self.net.layers) if last else std)
             elif not name.endswith("weight"):
                 nn.init.zeros_(p)
-        nn.init.zeros_(self.head.weight)
+        if self.head is not None:
+            nn.init.zeros_(self.head.weight)
 
     def features(
         self,
@@ -193,7 +105,8 @@ class DiT(nn.Module):
         """The hidden states (B, L, D) that `head` reads.
 
         x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
-        (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`.
+        (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
+        (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
         `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
@@ -205,7 +118,7 @@ class DiT(nn.Module):
         seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
-        c = () if time is None else self.embed_time(time)
+        c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i)
@@ -228,7 +141,7 @@ class DiT(nn.Module):
         self._check_whole(x, cache, valid)
         segments = None if valid is None else valid.long()
         seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
-        c = () if time is None else self.embed_time(time)
+        c = self.told(x, time)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         made = []
@@ -263,10 +176,12 @@ class DiT(nn.Module):
         return cos, sin
 
     def _end(self, h: Tensor, c: tuple) -> Tensor:
+        if self.norm is None:
+            return h
         if self.modulation is None:
             return self.norm(h)
         embedded, where = c
-        return modulate(self.norm(h), *self.modulation(embedded, where[: len(h)]))
+        return modulate(self.norm, h, *self.modulation(embedded, None if where is None else where[: len(h)]))
 
     def _check(self, x, time, segments, condition, clean, cache) -> None:
         """InputError for what does not fit this network."""
@@ -284,7 +199,7 @@ class DiT(nn.Module):
                 if self.time_conditioned
                 else "this network is time-free; build it with time=True to give it one"
             )
-        if condition is not None:
+        if condition is not None and self.classes is None:
             raise InputError("this network has no classes; give no condition")
         if clean is None and cache is None:
             return
@@ -311,6 +226,32 @@ class DiT(nn.Module):
         if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
             raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 
+    def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
+        """What `Modulation` takes for x (B, L): () where nothing is modulated, one vector where the same holds for all."""
+        if self.time is None and self.classes is None:
+            return ()
+        if self.classes is None:
+            return (self.time(self._never(x)), None) if time is None else self.embed_time(time)  # pyright: ignore
+        if condition is None:
+            condition = x.new_full((len(x),), -1)
+        table = self.classes.weight
+        if condition.shape != (len(x),) or condition.min() < -1 or condition.max() >= len(table):
+            raise InputError(
+                f"condition must say a class of 0 to {len(table) - 2} for each of {len(x)} rows, or -1 for none"
+            )
+        c = F.silu(table[condition % len(table)])  # -1 is the last row: no class
+        rows = torch.arange(len(x), device=x.device)[:, None]
+        if time is None:
+            return (c if self.time is None else c + self.time(self._never(x))), rows
+        embedded, where = self.embed_time(time)
+        if where.shape[-1] == 1:
+            return c + embedded, rows
+        return (c[:, None] + embedded[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
+
+    def _never(self, x: Tensor) -> Tensor:
+        """The time that a network is told which is not told any: sigma = 0."""
+        return torch.zeros((), device=x.device)
+
     def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor]:
         """The embeddings (U, condition) of the distinct times, and which of them each row or position has."""
         if time.ndim == 2:
@@ -323,4 +264,5 @@ class DiT(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
         """Logits (B, L, K) at every position: for small K and for tests."""
+        assert self.head is not None
         return self.head(self.features(x, time, **kwargs))

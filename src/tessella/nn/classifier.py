@@ -1,0 +1,38 @@
+"""A classifier of texts, noisy or clean: a transformer's hidden states, their mean over the positions, a linear map.
+
+The trunk is any network with `features`: that of a trained denoiser, to be fine-tuned or probed, or a DiT without an end
+(`ends=False`), as the classifiers that UDLM (Schiff et al. 2024) is guided by are published.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """Texts (B, L) -> logits (B, classes).
+
+    Args:
+        trunk: a network (see `nn.network`); its head is not used.
+        hidden: D, the width of its hidden states.
+        classes: how many there are.
+    """
+
+    def __init__(self, trunk: Any, hidden: int, classes: int):
+        super().__init__()
+        self.trunk, self.output = trunk, nn.Linear(hidden, classes)
+
+    def embed(
+        self, x: Tensor, time: Tensor | None = None, *, mask: Tensor | None = None, segments: Tensor | None = None
+    ) -> Tensor:
+        """The mean hidden state (B, D) of the positions of x (B, L) where `mask` (B, L) is True (None: all); `time` is for a
+        trunk that is told one, segments (B, L) keep padding out of attention."""
+        h = self.trunk.features(x, time, segments=segments)
+        if mask is None:
+            return h.mean(1)
+        counted = mask[..., None].to(h.dtype)
+        return (h * counted).sum(1) / counted.sum(1).clamp_min(1)
+
+    def forward(self, x: Tensor, time: Tensor | None = None, **kwargs: Any) -> Tensor:
+        """Logits (B, classes); arguments as in `embed`."""
+        return self.output(self.embed(x, time, **kwargs))

@@ -1,0 +1,63 @@
+"""Weights into a module: built without being filled, checked by name, and taken as they lie, not copied.
+
+A network that is about to be given its weights needs no random ones: at 170 million parameters these cost seconds. The tensors of
+a safetensors file are a view of the file itself, so a model that takes them costs no memory until it reads them.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from .errors import InputError
+
+_FILLS = {"fill_", "zero_", "normal_", "uniform_", "copy_"}
+
+
+class unfilled(TorchFunctionMode):
+    """Within it, nothing that torch.nn.init or a fill in place would write into a parameter is written."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, inside = getattr(func, "__name__", ""), getattr(func, "__module__", None) == "torch.nn.init"
+        if inside or name in _FILLS:
+            given = args[0] if args else (kwargs or {}).get("tensor")
+            if isinstance(given, nn.Parameter):
+                return given
+        return func(*args, **(kwargs or {}))
+
+
+def listed(names: Sequence[str]) -> str:
+    """` (a, b, c, ...)`, the first few of them; "" for none."""
+    return f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+
+
+def check(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
+    """InputError if a tensor is missing, left over or of another shape; `what` ends the sentence: what the config says."""
+    missing = [name for name in own if name not in tensors]
+    over = [name for name in tensors if name not in own]
+    if missing or over:
+        counted = f"{len(missing)} key{'s' * (len(missing) != 1)} missing{listed(missing)}, {len(over)} unexpected{listed(over)}"
+        raise InputError(f"checkpoint does not fit: {counted}; {what}")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            have, need = (" x ".join(map(str, s)) or "a number" for s in (tensor.shape, own[name].shape))
+            raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {what}")
+
+
+def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: bool = False) -> None:
+    """Put tensors into a module, all or none.
+
+    Args:
+        take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else holds.
+
+    Raises:
+        InputError: one is missing, left over or of another shape.
+    """
+    own = module.state_dict()
+    check(own, tensors, what)
+    if not take or os.name == "nt":  # Windows neither moves nor removes a file that is a model's memory
+        module.load_state_dict(dict(tensors))
+        return
+    module.load_state_dict({name: tensor.to(own[name].dtype) for name, tensor in tensors.items()}, assign=True)

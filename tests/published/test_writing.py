@@ -1,0 +1,184 @@
+"""Own models in published layouts: the same function in another form, refused where the layout has no word for it."""
+
+import dataclasses
+import json
+import shutil
+import types
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import tessella
+from tessella import cli, plan, published
+from tessella.checkpoint import Model
+from tessella.config import Config
+from tessella.data.tokenizer import Integers
+from tessella.methods import METHODS, build
+from tessella.published import writing
+
+from . import hub
+
+NET = tessella.Net(layers=2, hidden=32, heads=2, length=16, condition=8)
+X = torch.randint(0, 12, (2, 16), generator=torch.Generator().manual_seed(0))
+
+
+def made(name: str, net=NET, tokens: int = 11, **options) -> Model:
+    """A model with random weights."""
+    cls = METHODS[name]
+    config = cls.Config(**options)
+    torch.manual_seed(3)
+    method = build(name, tokens, net, config)
+    for p in method.network.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    return Model(method, Integers(tokens), Config(name, config, net=net))
+
+
+def logits(model: Model) -> torch.Tensor:
+    network = model.method.network
+    time = torch.tensor([0.2, 1.5]) if network.time_conditioned else None
+    return network(X % model.method.network.states, time).detach()
+
+
+def fails(model: Model, folder, to) -> str:
+    with pytest.raises(tessella.InputError) as caught:
+        model.export(folder, to)
+    assert "\n" not in str(caught.value)
+    assert not folder.exists()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "options"),
+    [
+        ("mdlm", "mdlm", {}),
+        ("mdlm", "radd", {}),
+        ("md4", "mdlm", {"time": False}),
+        ("radd", "mdlm", {}),
+        ("radd", "radd", {"loss": "t-dse"}),
+        ("mdlm", "mdlm", {"time": True}),
+        ("sedd", "sedd", {"process": "uniform", "schedule": "geometric"}),
+        ("sedd", "sedd", {}),
+        ("sedd", "sedd-noeos", {}),
+        ("bd3lm", "bd3lm", {"block": 4, "clip": (0.25, 0.75)}),
+        ("udlm", "udlm", {}),
+        ("udlm", "udlm", {"time": False}),
+        ("udlm", "duo", {}),
+        ("ar", "ar", {"begin": 3}),
+    ],
+)
+def test_out_and_in_again(tmp_path, name, to, options):
+    model = made(name, **options)
+    model.export(tmp_path / "out", to)
+    again = tessella.load(tmp_path / "out", **({"begin": 3} if to == "ar" else {}))
+    assert again.config.method == published.LAYOUTS[to].method
+    torch.testing.assert_close(logits(again), logits(model), atol=2e-5, rtol=1e-5)
+    if again.config.method == name:
+        for key, value in options.items():
+            assert getattr(again.config.options, key) == value, key
+    keys = load_file(tmp_path / "out" / "model.safetensors").keys()
+    assert all(key.startswith(published.LAYOUTS[to].prefix) or key.startswith("sampling_eps") for key in keys)
+
+
+@torch.no_grad()
+def test_forms_are_one_function():
+    """Adaptive norms that are told one time = norms with a bias, and back, in float64."""
+    constant = made("mdlm", dataclasses.replace(NET, constant=True)).method.network.double()
+    for p in constant.parameters():
+        torch.nn.init.normal_(p, std=0.3)
+    as_plain = build("radd", 11, NET).network.double()
+    as_plain.load_state_dict(writing.plain(constant))
+    torch.testing.assert_close(as_plain(X), constant(X), rtol=1e-11, atol=1e-11)
+    back = build("mdlm", 11, dataclasses.replace(NET, constant=True)).network.double()
+    back.load_state_dict(writing.modulated(as_plain))
+    torch.testing.assert_close(back(X), constant(X), rtol=1e-11, atol=1e-11)
+
+
+def test_refused(tmp_path):
+    out = tmp_path / "out"
+    assert fails(made("mdlm", dataclasses.replace(NET, conv=3)), out, "mdlm").startswith(
+        "this network has short convolutions (--net.conv), for which no published layout has a word"
+    )
+    assert fails(made("ar"), out, "ar").startswith("its texts begin with a state of its own")
+    assert fails(made("sedd"), out, "mdlm") == (
+        "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
+    )
+    assert "told the time" in fails(made("mdlm", time=True), out, "radd")
+    assert fails(made("mdlm"), out, None).endswith("give --to, one of radd, mdlm")
+    assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
+    assert "no published layout is of method csm" in fails(made("csm"), out, None)
+    assert "for --prediction mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
+    assert "is for absorbing noise, scaled by sigma; use --to sedd" in fails(
+        made("sedd", process="uniform"), out, "sedd-noeos"
+    )
+
+
+def test_classes_go_out_and_in(tmp_path):
+    model = made("udlm", dataclasses.replace(NET, classes=3))
+    model.export(tmp_path / "out", "udlm")
+    again = tessella.load(tmp_path / "out")
+    assert again.config.net.classes == 3
+    time, classes = torch.tensor([0.2, 1.5]), torch.tensor([2, -1])
+    said = [m.method.network(X % 11, time, condition=classes) for m in (model, again)]
+    torch.testing.assert_close(*said)
+    assert "told classes" in fails(made("mdlm", dataclasses.replace(NET, classes=3)), tmp_path / "no", "radd")
+
+
+# ---------------------------------------------------------------------------------- the command line
+def test_import_and_export(shared, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    hub.of(shared, tmp_path / "hub", "mdlm")
+    assert cli.main(["import", "hub", "--out", "mine"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("mdlm from layout mdlm, 0.15M parameters, 2 layers, length 24, tokenizer integers\n")
+    assert "tessella sample mine --watch" in said.err
+    assert tessella.load("mine").config.net.constant
+    assert cli.main(["export", "mine", "--out", "back"]) == 0
+    assert "mdlm in layout mdlm, as it came" in capsys.readouterr().out
+    assert json.loads((tmp_path / "back/config.json").read_text()) == json.loads(
+        (tmp_path / "hub/config.json").read_text()
+    )
+    assert cli.main(["export", "mine", "--to", "radd", "--out", "plain", "--json", "said.json"]) == 0
+    assert json.loads((tmp_path / "said.json").read_text())["result"]["layout"] == "radd"
+    torch.testing.assert_close(logits_of("plain"), logits_of("mine"), atol=2e-5, rtol=0)
+    assert cli.main(["sample", "mine", "--steps", "4", "--count", "1", "--quiet"]) == 0
+    shutil.rmtree("mine")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("mine")
+    assert cli.main(["import", "hub", "--out", "mine"]) == 2
+    assert cli.main(["import", "hub", "--out", "other", "--system", "sedd"]) == 2
+    assert not (tmp_path / "other").exists()
+    capsys.readouterr()
+    assert cli.main(["list", "checkpoints"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("  ")[0] == "id"
+    assert lines[1].split() == ["louaaron/sedd-small", "sedd", "170M", "gpt2,", "50257", "score", "openwebtext", "MIT"]
+    assert len(lines) == 1 + len(published.CATALOGUE)
+
+
+def logits_of(folder: str) -> torch.Tensor:
+    x = torch.randint(0, 54, (2, 24), generator=torch.Generator().manual_seed(0))
+    return tessella.load(folder).method.network(x).detach()
+
+
+def test_catalogue_names_layouts():
+    for row in published.CATALOGUE:
+        layout = published.LAYOUTS[row.layout]
+        assert layout.method == row.system
+        gives = METHODS[row.system].predicts.replace("_", "-").replace("next", "next token")
+        assert gives == row.gives
+
+
+def test_a_training_begins_with_a_published_network(shared, tmp_path):
+    """Its weights, as they came; what is trained goes back into its layout; other tokens are refused."""
+    source = hub.of(shared, tmp_path / "hub", "mdlm")
+    theirs = tessella.load(source)
+    model = made("mdlm", theirs.config.net, tokens=53)
+    config = dataclasses.replace(model.config, train=tessella.Train(start=str(source)))
+    plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(53)))
+    for name, tensor in theirs.method.state_dict().items():
+        assert torch.equal(model.method.state_dict()[name], tensor)
+    model.export(tmp_path / "out", "mdlm")
+    assert load_file(tmp_path / "out" / "model.safetensors").keys() == load_file(source / "model.safetensors").keys()
+    with pytest.raises(tessella.InputError, match="was trained with 'integers' \\(53\\)"):
+        plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(60)))
