@@ -51,13 +51,16 @@ def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: boo
 
     Args:
         take: have the tensors themselves as the module's, where their type is its own; for a module that nobody else holds.
+            A module that is not there yet (on the device "meta") has them in the type that they have.
 
     Raises:
         InputError: one is missing, left over or of another shape.
     """
     own = module.state_dict()
     check(own, tensors, what)
-    if not take or os.name == "nt":  # Windows neither moves nor removes a file that is a model's memory
+    copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
+    if copies and not any(tensor.is_meta for tensor in own.values()):
         module.load_state_dict(dict(tensors))
         return
-    module.load_state_dict({name: tensor.to(own[name].dtype) for name, tensor in tensors.items()}, assign=True)
+    typed = {n: tensor if own[n].is_meta else tensor.to(own[n].dtype) for n, tensor in tensors.items()}
+    module.load_state_dict({n: tensor.clone() for n, tensor in typed.items()} if copies else typed, assign=True)

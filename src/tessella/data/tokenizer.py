@@ -9,7 +9,8 @@ Six kinds, all saved as JSON in a model's folder, never pickled:
     levels       images, music, grids (levels.py)
 
 `unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a document,
-if there is one. `kind` says what a row is ("text", "smiles", "image", "roll", "grid"), `shape` how long it is where that is
+if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives it, and it is
+drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid"), `shape` how long it is where that is
 fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
 """
 
@@ -38,6 +39,7 @@ class Tokenizer(Protocol):
     unit: str
     raw: bool
     separator: int | None
+    mask: int | None
     kind: str
     shape: tuple[int, ...]
     ordered: bool
@@ -64,6 +66,7 @@ class _Base:
     unit: str = "token"
     raw: bool = False
     separator: int | None = None
+    mask: int | None = None
     kind: str = "text"
     shape: tuple[int, ...] = ()
     ordered: bool = False
@@ -97,7 +100,7 @@ class _Base:
         """The text of `tokens` (integers, an array or a tensor); anything that is not a token is drawn as `mask`."""
         parts, run = [], []
         for token in tokens.tolist() if hasattr(tokens, "tolist") else tokens:  # pyright: ignore[reportAttributeAccessIssue]
-            if 0 <= token < self.size:
+            if 0 <= token < self.size and token != self.mask:
                 run.append(token)
                 continue
             parts += [self._decode(run), mask]
@@ -217,20 +220,27 @@ class Tokens(_Base):
     """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares.
 
     size: of a published model whose table has rows that no token uses, how many rows there are.
+    mask: the model's mask, where it is among the tokens.
     """
 
-    def __init__(self, inner: Any, name: str, size: int | None = None):
-        self.inner, self.name = inner, name
+    def __init__(self, inner: Any, name: str, size: int | None = None, mask: int | None = None):
+        self.inner, self.name, self.mask = inner, name, mask
         inner.no_padding()
         inner.no_truncation()
-        self.known = inner.get_vocab_size(with_added_tokens=True)
+        self.known = 1 + max(inner.get_vocab(with_added_tokens=True).values(), default=-1)
         self.size = self.known if size is None else size
         known = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
         self.separator = next((i for i in map(inner.token_to_id, known) if i is not None), None)
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
-        return [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+        found = [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+        if self.mask is not None and any((ids == self.mask).any() for ids in found):
+            sign = self.inner.id_to_token(self.mask)
+            raise InputError(
+                f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with --mask-token"
+            )
+        return found
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
@@ -244,12 +254,14 @@ class Tokens(_Base):
 
     def to_dict(self) -> dict[str, Any]:
         plain = json.loads(self.inner.to_str()) | {"tessella": "tokens", "name": self.name}
-        return plain if self.size == self.known else plain | {"rows": self.size}
+        more = {"rows": self.size if self.size != self.known else None, "mask": self.mask}
+        return plain | {name: value for name, value in more.items() if value is not None}
 
     @property
     def fingerprint(self) -> str:
         definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
-        definition.pop("rows", None)
+        for of_the_model in ("rows", "mask"):
+            definition.pop(of_the_model, None)
         return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
 
 
@@ -275,8 +287,8 @@ def load(folder: str | Path) -> Tokenizer:
         from tokenizers import Tokenizer as Inner
 
         name = data.pop("name", None) or path.resolve().parent.name
-        rows = data.pop("rows", None)
-        return Tokens(Inner.from_str(json.dumps(data)), name, rows)
+        rows, mask = data.pop("rows", None), data.pop("mask", None)
+        return Tokens(Inner.from_str(json.dumps(data)), name, rows, mask)
     except FileNotFoundError:
         raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
     except Exception as problem:  # the library raises a bare Exception for a wrong definition

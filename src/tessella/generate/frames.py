@@ -251,6 +251,9 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int) -> Tensor:
     if low < -1 or high >= tokenizer.size:
         wrong = low if low < -1 else high
         raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
+    mask = getattr(tokenizer, "mask", None)
+    if mask is not None and bool((rows == mask).any()):
+        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
     if not N or total % N:
         raise InputError(f"--count is {total:,}, fixed has {N:,} rows; give a multiple of that")
     return torch.nn.functional.pad(rows, (0, length - given), value=-1)

@@ -2,7 +2,8 @@
 
 from tessella.nn.classifier import Classifier
 from tessella.nn.cross_entropy import cross_entropy
+from tessella.nn.llama import Llama, LlamaNet
 from tessella.nn.table import Table
 from tessella.nn.transformer import DiT, Net
 
-__all__ = ["Classifier", "DiT", "Net", "Table", "cross_entropy"]
+__all__ = ["Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "cross_entropy"]

@@ -8,14 +8,16 @@ their names in `names.py`. A layout with a network of its own class has a file o
 code that came with a file, and nothing but tensors is ever unpickled (`opening.py`).
 """
 
-from . import flat, hydra
+from . import dream, flat, hydra, llada
 from .catalogue import CATALOGUE, Published
 from .classifiers import classifier
 from .layout import Choices, Layout, Said
 from .reading import Found, is_published, read, rebuild
 from .writing import layout_of, write
 
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in [*hydra.LAYOUTS, *flat.LAYOUTS]}
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout for layout in [*hydra.LAYOUTS, *flat.LAYOUTS, llada.LAYOUT, dream.LAYOUT]
+}
 
 __all__ = [
     "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "layout_of", "read",

@@ -48,4 +48,12 @@ CATALOGUE = [
     Published("kuleshov-group/udlm-qm9", "udlm", "-", "own", "", "leave-one-out", "qm9", "-", "udlm"),
     _owt("s-sahoo/duo", "udlm", "leave-one-out", "-", "duo", mask=""),
     _owt("s-sahoo/duo-distilled", "udlm", "leave-one-out", "-", "duo", mask=""),
+    *[
+        Published(f"GSAI-ML/LLaDA-{name}", "mdlm", "8.0B", "own", "126336", "mean", "-", "MIT", "llada")
+        for name in ("8B-Base", "8B-Instruct", "1.5")
+    ],
+    *[
+        Published(f"Dream-org/Dream-v0-{name}-7B", "mdlm", "7.6B", "own", "151666", "mean", "-", "Apache-2.0", "dream")
+        for name in ("Base", "Instruct")
+    ],
 ]

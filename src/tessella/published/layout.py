@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -89,6 +90,7 @@ class Layout:
         buffers: names that may stand in a file beside the parameters; kept for the way back.
         strips: prefixes that wrappers add, taken away wherever they begin a name.
         build: the network, where it is not our DiT: (config, said) -> a network (`nn.network`), its weights unset.
+        tokenizer: that of a folder, where its tokens are the states: (folder, said) -> a tokenizer.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Layout:
     buffers: tuple[str, ...] = ()
     strips: tuple[str, ...] = ("_orig_mod.", "module.", "model.", "backbone.")
     build: Callable[[Mapping[str, Any], Said], nn.Module] | None = None
+    tokenizer: Callable[[Path, Said], Any] | None = None
 
 
 def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:

@@ -71,7 +71,12 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
     if config is not None and layout.build is None:
         config = flattened(config, shapes) or config
     said = _said(layout, config, shapes, chosen)
-    tokenizer = tokenizer_of(layout, said, chosen, file.parent)
+    if layout.tokenizer is not None:
+        place = Path(chosen.tokenizer or file.parent).expanduser()
+        tokenizer = layout.tokenizer(place.parent if place.is_file() else place, said)
+        said = replace(said, rows=tokenizer.size)
+    else:
+        tokenizer = tokenizer_of(layout, said, chosen, file.parent)
     cls, options = METHODS[layout.method], _options(layout, said, chosen, tokenizer)
     with weights.unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, said) if layout.build else said.net
@@ -84,6 +89,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
             "source": hub or shown(source),
             "config": next((c for c in (written, config) if c is not None), None) or layout.write(said),
             "weights": "ema" if averaged else "raw",
+            "rows": said.rows,
         }
         | _rest(layout, opened, tensors)
     }
@@ -260,8 +266,9 @@ def _rest(layout: Layout, opened: Opened, tensors: Mapping[str, Tensor]) -> dict
 
 def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
     """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
-    said = about.get("published", {}).get("config")
-    if layout.build is None or not isinstance(said, dict):
+    published = about.get("published", {})
+    said = published.get("config")
+    if layout.build is None or not isinstance(said, Mapping) or not isinstance(published.get("rows"), int):
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
     with weights.unfilled():
-        return layout.build(said, replace(layout.read(said, {}), net=config.net))
+        return layout.build(said, replace(layout.read(said, {}), net=config.net, rows=published["rows"]))
