@@ -16,6 +16,7 @@ from torch import Tensor
 from . import exact, invariant, maths
 from .errors import InputError, unknown
 from .generate import mix
+from .masked import at_masks
 from .maths import Randomness
 from .method import Batch, Estimator, Method, per_position
 from .nn.attention import documents
@@ -82,7 +83,7 @@ class Likelihood:
             return self.other.strata
         if self.certain:
             return None
-        counts = getattr(self.method, "by_counts", False) and not self.steps and not self.t_min
+        counts = getattr(self.method, "by_counts", False) and not self.t_min
         return "numbers of masks" if counts else "times"
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
@@ -90,6 +91,8 @@ class Likelihood:
         m = self.method
         if self.other is not None:
             return {self.estimator: self.other(batch, generator)}
+        if self.steps and m.by_counts:
+            return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
             before, m.steps = m.steps, self.steps
             try:
@@ -192,6 +195,22 @@ def _no_steps(method: Method, other: bool) -> str | None:
     if not bounded(method) or getattr(method, "exact", False) or method.process is None:
         return f"{method.name} has no time"
     return f"{method.name} has {method.steps} steps of its own" if method.steps else None
+
+
+def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -> Tensor:
+    """The T-step bound of a masked network that does not see the time, by numbers of masks: (B,) nats.
+
+    k is drawn as for the bound itself, so that with one seed any T asks the network the same; its weight is the sum over the
+    steps t -> s of P(a mask is revealed) P(k of the n positions are masked at t), the jumps at both ends with them.
+    """
+    group, n, k, x_t = method.mask_some(batch, generator)
+    times = method.grid(T).to(n.device)
+    m, reveal = 1 - method.process.schedule.alpha(times[:-1])[..., 0], method.reveal(times[:-1], times[1:])
+    a, b = n[..., None].double(), k[..., None].double()
+    choose = (a + 1).lgamma() - (b + 1).lgamma() - (a - b + 1).clamp_min(1.0).lgamma()
+    law = (choose + torch.xlogy(b, m) + torch.xlogy((a - b).clamp_min(0.0), 1 - m)).exp()
+    weight = (reveal * law).sum(-1)
+    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
 
 
 def _kept(method: Method) -> Callable[..., Tensor]:
