@@ -58,13 +58,16 @@ def test_the_interval_over_draws_covers_a_run_50_times_as_long(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["mdlm", "md4", "sedd", "bd3lm"])
 def test_the_interval_over_draws_covers_for_a_transformer(name):
-    """89 to 100 of 100, for a small transformer on 48 texts of 16 tokens."""
+    """89 to 100 of 100, for a small transformer on 48 texts of 16 tokens.
+
+    The weights are moved from where training starts, but not far: the score entropy of wild scores has no variance to speak of.
+    """
     torch.manual_seed(0)
     cls = tessella.METHODS[name]
     m = build(cls, 11, Net(layers=1, hidden=32, heads=2, length=16), cls.Config(**({"block": 4} if name == "bd3lm" else {})))
     with torch.no_grad():
         for p in m.parameters():
-            p.add_(0.3 * torch.randn_like(p))
+            p.add_(0.1 * torch.randn_like(p))
     rows = Rows(torch.randint(11, (48, 16), generator=torch.Generator().manual_seed(1)))
     assert 89 <= covered(m, rows, draws=4, repeats=100) <= 100
 

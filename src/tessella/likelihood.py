@@ -83,15 +83,20 @@ class Likelihood:
             return self.other.strata
         if self.certain:
             return None
-        counts = getattr(self.method, "by_counts", False) and not self.t_min
+        counts = self._by_counts if self.steps else getattr(self.method, "by_counts", False) and not self.t_min
         return "numbers of masks" if counts else "times"
+
+    @property
+    def _by_counts(self) -> bool:
+        """Whether T steps are asked by numbers of masks: fewer steps than tokens leave most numbers without weight."""
+        return getattr(self.method, "by_counts", False) and self.steps >= self.method.shape[0]
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One draw of each term: name -> (B,) nats."""
         m = self.method
         if self.other is not None:
             return {self.estimator: self.other(batch, generator)}
-        if self.steps and m.by_counts:
+        if self.steps and self._by_counts:
             return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
             before, m.steps = m.steps, self.steps

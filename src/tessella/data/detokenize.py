@@ -1,11 +1,11 @@
 """The literature's detokenizers: from the spaced tokens of a corpus back to running text, as SEDD, MDLM and BD3-LM do it.
 
-    DETOKENIZERS["wikitext2"](" He 's an actor , born in 1 @,@ 970 . \\n") -> " He's an actor, born in 1,970.\\n"
+    DETOKENIZERS["wikitext2"](" He 's 1 @.@ 8 m ( tall ) . \\n") -> " He's 1.8 m (tall).\\n"
 
 Each is a table of rules, applied in order: (what, by what), a plain text or a pattern. They came with GPT-2's zero-shot protocol
 (PTB, WikiText, LM1B) and have been copied ever since, with their blemishes, which are kept, since the numbers depend on them:
-WikiText's ` N ` becomes ` 1 ` although N is a letter there, and a space before a full stop at the end of a line stays.
-One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes, and would write the pattern itself.
+WikiText's ` N ` becomes ` 1 ` although N is a letter there, and two quotation marks that belong to two quotations lose
+the spaces between them. One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes, and would write the pattern itself.
 """
 
 import re
