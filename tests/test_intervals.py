@@ -8,7 +8,6 @@ import sys
 
 import pytest
 import torch
-from test_evaluate import Rows, Times, method
 
 import tessella
 from tessella import exact, groups
@@ -18,6 +17,7 @@ from tessella.method import Batch
 from tessella.methods import build
 from tessella.nn.transformer import Net
 from tessella.result import PerSequence, summarize
+from test_evaluate import Rows, Times, method
 
 V, L = 3, 2
 
@@ -64,7 +64,9 @@ def test_the_interval_over_draws_covers_for_a_transformer(name):
     """
     torch.manual_seed(0)
     cls = tessella.METHODS[name]
-    m = build(cls, 11, Net(layers=1, hidden=32, heads=2, length=16), cls.Config(**({"block": 4} if name == "bd3lm" else {})))
+    m = build(
+        cls, 11, Net(layers=1, hidden=32, heads=2, length=16), cls.Config(**({"block": 4} if name == "bd3lm" else {}))
+    )
     with torch.no_grad():
         for p in m.parameters():
             p.add_(0.1 * torch.randn_like(p))
@@ -77,7 +79,9 @@ def test_the_spread_of_stratified_draws_says_nothing():
     m, rows = Times(), Rows(torch.zeros(160, L, dtype=torch.long))
     runs = [evaluate_rows(m, rows, draws=4, seed=seed) for seed in range(200)]  # type: ignore[arg-type]
     error = float(torch.tensor([r.value for r in runs]).std())  # what happens when all is drawn again
-    naive = sum(r.half for r in runs) / len(runs) / student(159)  # of the texts' means, which differ by their draws alone
+    naive = (
+        sum(r.half for r in runs) / len(runs) / student(159)
+    )  # of the texts' means, which differ by their draws alone
     assert naive > 3 * error
     assert sum(r.draws_low <= 0.25 <= r.draws_high for r in runs) >= 180  # 0.5 in 2 tokens; below 180 of 200: 0.2%
     assert sum(r.draws_half for r in runs) / len(runs) < 3 * error
@@ -144,7 +148,11 @@ def test_times_from_t_min_are_the_published_estimate(name):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("ar", {"steps": 4}, "--steps is for the bound of a model in continuous time, and ar has no time; leave it out"),
+        (
+            "ar",
+            {"steps": 4},
+            "--steps is for the bound of a model in continuous time, and ar has no time; leave it out",
+        ),
         (
             "d3pm",
             {"steps": 4},
@@ -197,8 +205,15 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_bits(tmp_path):
     m.network.features = lambda *a, **k: calls.append(len(a[0])) or network(*a, **k)
     again = evaluate_rows(m, rows, seed=3, keep=tmp_path)
     del m.network.features
-    assert (again.value, again.low, again.draws_low, again.terms) == (whole.value, whole.low, whole.draws_low, whole.terms)
-    assert sum(calls) == sum(4 * n for n in (16, 16, 16, 4)) + 4 * 2  # four groups of seven; their first jump asks one row
+    assert (again.value, again.low, again.draws_low, again.terms) == (
+        whole.value,
+        whole.low,
+        whole.draws_low,
+        whole.terms,
+    )
+    assert (
+        sum(calls) == sum(4 * n for n in (16, 16, 16, 4)) + 4 * 2
+    )  # four groups of seven; their first jump asks one row
     assert list(tmp_path.iterdir()) == []
 
 
@@ -238,7 +253,11 @@ print(json.dumps([r.value, r.low, r.draws_low]))
 def test_ranks_of_torchrun_share_the_groups():
     one = evaluate_rows(method(), texts(100), seed=3)
     code = RANK.format(tests=os.path.dirname(__file__))
-    environment = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 20000)}
+    environment = os.environ | {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(20000 + os.getpid() % 20000),
+    }
     started = [
         subprocess.Popen(
             [sys.executable, "-c", code], env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True

@@ -38,7 +38,7 @@ from tessella.suite import SUITES, judge
         ("wikitext2", " = = Career = = \n", " == Career ==\n"),
         ("ptb", "it was n't the firm 's $ N N loss", "it wasn't the firm's $1 1 loss"),
         ("ptb", "the owners ' <unk> a\\/b", "the owners' ? a/b"),
-        ("lm1b", "He said : \" no \" ( again ) , did n 't he ?", 'He said: "no" (again), did n\'t he?'),
+        ("lm1b", 'He said : " no " ( again ) , did n \'t he ?', 'He said: "no" (again), did n\'t he?'),
         ("lm1b", "It cost $ 5 . See http : / / a / b !", "It cost $5. See http://a/b!"),
         ("lambada", " “Yes,” he said\n", '\n"Yes," he said'),
         ("arxiv", "we show @xmath0 , that ( in [ 1 ] ) it holds .", "we show @xmath0, that (in [1]) it holds."),
@@ -217,7 +217,10 @@ def test_the_command(model, data, tmp_path, monkeypatch, capsys):
     plain = json.loads(Path("r.json").read_text())
     assert plain["protocol"]["choices"]["eos"]["value"] is False
     assert list((tmp_path / "cache" / "evaluations").glob(".*")) == []  # nothing is left behind
-    assert cli.main(f"evaluate m --steps 4,64 continuous --data.name lambada --data.path {data}/lambada --limit 8".split()) == 0
+    assert (
+        cli.main(f"evaluate m --steps 4,64 continuous --data.name lambada --data.path {data}/lambada --limit 8".split())
+        == 0
+    )
     out = capsys.readouterr().out.splitlines()
     assert out[4].split()[:3] == ["steps", "bits/char", "(95%)"]
     assert [line.split()[0] for line in out[5:8]] == ["4", "64", "continuous"]
@@ -229,7 +232,17 @@ def test_an_interrupted_table_goes_on_to_the_same_bits(model, data, tmp_path, st
     """The command is stopped in the middle, by Ctrl-C or by the machine, and called again."""
     model.save(tmp_path / "m")
     environment = os.environ | {"TESSELLA_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "tessella", "evaluate", str(tmp_path / "m"), "--suite", "zero-shot", "--data.path", data]
+    command = [
+        sys.executable,
+        "-m",
+        "tessella",
+        "evaluate",
+        str(tmp_path / "m"),
+        "--suite",
+        "zero-shot",
+        "--data.path",
+        data,
+    ]
     command += ["--only", "wikitext2", "--draws", "16", "--limit", "1500", "--json", "-", "--quiet"]
 
     def start():

@@ -110,7 +110,9 @@ def evaluate_rows(
     if estimator == DIVERGENCE:
         terms = split(terms[estimator], rows.collate([rows[i] for i in chosen]).tokens)
     total, group = torch.stack(list(tables.values())).sum(0), torch.arange(N) // texts
-    each = summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
+    each = (
+        summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
+    )
     return summarize(
         total,
         tokens * per_token,

@@ -163,7 +163,9 @@ class Work:
         for shard in range(total // size):
             rows = torch.arange(shard * size, (shard + 1) * size) % n
             part = group.take(rows).to(self.device)
-            generator = torch.Generator().manual_seed(seed)  # the same for each part of the group: `Shard` takes its rows
+            generator = torch.Generator().manual_seed(
+                seed
+            )  # the same for each part of the group: `Shard` takes its rows
             for name, value in self.ask(part, maths.Shard(generator, shard, total // size)).items():
                 found.setdefault(name, []).append(value.double().cpu())
         return {name: torch.cat(values).reshape(self.draws, n).mean(0) for name, values in found.items()}

@@ -23,24 +23,36 @@ class Protocol:
             "means": "which split of PTB, WikiText, PubMed and arXiv is judged; of LM1B, LAMBADA and AG News it is test"
         }
     )
-    detokenize: bool = field(metadata={"means": "the literature's detokenizers turn spaced tokens back into running text"})
+    detokenize: bool = field(
+        metadata={"means": "the literature's detokenizers turn spaced tokens back into running text"}
+    )
     lines: bool = field(
-        metadata={"means": "each line of WikiText and PTB is a document, the blank ones of WikiText too; else all is one"}
+        metadata={
+            "means": "each line of WikiText and PTB is a document, the blank ones of WikiText too; else all is one"
+        }
     )
     pack: Literal["wrap", "document"] = field(
-        metadata={"means": "documents are one stream that is cut into rows, and the tail left out (wrap); or one a row, cut"}
+        metadata={
+            "means": "documents are one stream that is cut into rows, and the tail left out (wrap); or one a row, cut"
+        }
     )
     eos: bool = field(metadata={"means": "the end-of-text token follows each document, and is counted"})
     begin: Literal["none", "counted", "given"] = field(
-        metadata={"means": "each row begins with a token that begins a text: counted as any other, or given and not counted"}
+        metadata={
+            "means": "each row begins with a token that begins a text: counted as any other, or given and not counted"
+        }
     )
-    end: bool = field(metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"})
+    end: bool = field(
+        metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"}
+    )
     t_min: float = field(metadata={"means": "times are drawn from [t_min, 1]"})
     ends: bool = field(metadata={"means": "the bound's terms at both ends of time (prior, reconstruction) are in it"})
     average: Literal["corpus", "per sequence"] = field(
         metadata={"means": "which of the two perplexities the paper prints; both are given"}
     )
-    draws: int = field(metadata={"means": "draws of each row, where --draws does not say; the value expected is the same"})
+    draws: int = field(
+        metadata={"means": "draws of each row, where --draws does not say; the value expected is the same"}
+    )
     length: int = field(default=0, metadata={"means": "tokens of a row, the context; 0: those of the model"})
     about: str = ""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -68,7 +80,7 @@ def find(name: "str | Protocol") -> Protocol:
     return PROTOCOLS[name]
 
 
-_EACH = "split detokenize lines pack eos begin end t_min ends average draws length".split()
+_EACH = ["split", "detokenize", "lines", "pack", "eos", "begin", "end", "t_min", "ends", "average", "draws", "length"]
 _MDLM = dict.fromkeys(_EACH, CODE) | {
     "draws": f"{READING}: the code draws one time a row, antithetic over the batch; two replicates of two give an interval",
     "t_min": f"{CODE}: sampling_eps = 1e-3, in evaluation too",

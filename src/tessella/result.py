@@ -30,6 +30,7 @@ from .errors import InputError
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, student
 from .terminal import dumps, number, pm, record
 
+
 @dataclass(frozen=True)
 class PerSequence:
     """The mean over the texts of each text's own perplexity, exp(nats / units).

@@ -107,7 +107,9 @@ def judge(
             raise unknown("set", name, SUITES[suite], ", ".join(SUITES[suite]))
     protocol, model = find(protocol), load(model)
     if model.tokenizer.shape:
-        raise InputError(f"the run was trained on {model.tokenizer.describe()}, and --suite {suite} is text; leave it out")
+        raise InputError(
+            f"the run was trained on {model.tokenizer.describe()}, and --suite {suite} is text; leave it out"
+        )
     Likelihood(model.method, estimator)  # what is wrong for every set is said once
     if root is not None and not Path(root).expanduser().is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
@@ -126,7 +128,11 @@ def judge(
             rows.append(Row(name, result))
     if all(row.result is None for row in rows):
         same = {row.reason for row in rows}
-        first = rows[0].reason if len(same) == 1 else "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
+        first = (
+            rows[0].reason
+            if len(same) == 1
+            else "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
+        )
         raise InputError(first if len(same) == 1 else f"none of the sets can be judged: {first}")
     method = model.method
     about = {
@@ -143,7 +149,9 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
     path = None if root is None else sets.local(root, name)
     length = protocol.length or int(model.method.shape[0])
     if length > model.method.window:
-        raise InputError(f"the protocol's rows have {length:,} tokens, the model takes {model.method.window:,}; use fewer")
+        raise InputError(
+            f"the protocol's rows have {length:,} tokens, the model takes {model.method.window:,}; use fewer"
+        )
     found = sets.read(
         name, protocol.split, detokenize=protocol.detokenize, lines=protocol.lines, path=path, cache=cache
     )
@@ -156,5 +164,9 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
         method, rows, t_min=protocol.t_min, ends=protocol.ends, **how,
         protocol={"protocol": protocol.said(), "set": name, "split": found.about["split"], "weights": "EMA"},
     )  # fmt: skip
-    about = {k: v for k, v in found.about.items() if k in ("name", "split", "documents", "sha256", "hub", "addresses", "note")}
+    about = {
+        k: v
+        for k, v in found.about.items()
+        if k in ("name", "split", "documents", "sha256", "hub", "addresses", "note")
+    }
     return replace(result, about=about | {"length": length, "rows": len(rows)})

@@ -62,10 +62,19 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         for T in wanted:
             found.append(
                 judge.evaluate(
-                    model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch, steps=T,
-                    processes=chosen.processes, distributed=world > 1, keep=keep(chosen.run, model.config.data.cache),
+                    model,
+                    corpus,
+                    chosen.split,
+                    chosen.draws,
+                    chosen.seed,
+                    chosen.limit,
+                    chosen.batch,
+                    steps=T,
+                    processes=chosen.processes,
+                    distributed=world > 1,
+                    keep=keep(chosen.run, model.config.data.cache),
                     progress=lambda done, total, T=T: bar.update(done, _name(T), total=total),
-                )  # fmt: skip
+                )
             )
     if rank:
         return 0
@@ -76,7 +85,12 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     beside = _name(wanted[found.index(last)])
     header = ("steps", f"{last.unit} (95%)", f"perplexity per {last.per}", f"above {beside}, paired")
     rows = [
-        (_name(T), f"≤ {pm(r.value, r.half)}", f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}", "" if d is None else pm(d.value, d.half))
+        (
+            _name(T),
+            f"≤ {pm(r.value, r.half)}",
+            f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}",
+            "" if d is None else pm(d.value, d.half),
+        )
         for T, r, d in zip(wanted, found, apart)
     ]
     for line in columns([header, *rows], "<>>>"):

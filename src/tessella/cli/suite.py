@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
 from ..terminal import Terminal, columns, count, decimals, dumps, parameters, path
 from . import options
 from .commands import Device, Run, load, run_folder, writable, write_json
@@ -150,5 +149,3 @@ def _row(name: str, result: Any) -> tuple[str, ...]:
         f"{sign} {each.value:.{decimals(each.value, 'per token')}f}",
         str(result.draws) if result.kind == "exact" else f"{result.draws}, ± {drawn}",
     )
-
-

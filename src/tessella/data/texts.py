@@ -150,7 +150,9 @@ def cut(
     """
     separator, first = tokenizer.separator, begin_token(tokenizer)
     if (eos or end or begin != "none") and separator is None:
-        raise InputError(f"the protocol ends texts with a token, and '{tokenizer.name}' has none; use --protocol of another kind")
+        raise InputError(
+            f"the protocol ends texts with a token, and '{tokenizer.name}' has none; use --protocol of another kind"
+        )
     whole: list[np.ndarray] = []
     for at in range(0, len(documents), BATCH):
         some = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
