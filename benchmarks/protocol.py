@@ -2,8 +2,8 @@
 
     python benchmarks/protocol.py runs/small --data shared/data --out protocol.md
 
-A choice is varied alone, from the protocol `tessella`. Where the rows stay the same texts, the change is the paired difference; where
-they are cut or spelt otherwise it is the difference of two numbers, each with its interval over texts.
+A choice is varied alone, from the protocol `tessella`. Where the rows stay the same texts, the change is the paired difference;
+where they are cut or spelt otherwise it is the difference of two numbers, each with its interval over texts.
 """
 
 import argparse
@@ -104,7 +104,9 @@ def main() -> None:
             Path(chosen.out).with_suffix(".json").write_text(json.dumps(plain, indent=1, default=str) + "\n")
 
 
-HEADER = "| choice | nats/token, ± over texts | ± over draws | perplexity: corpus | per sequence, of it lift | change, nats/token |"
+HEADER = (
+    "| choice | nats/token, ± over texts | ± over draws | perplexity: corpus | per sequence, its lift | change, nats |"
+)
 RULE = "|---|--:|--:|--:|--:|--:|"
 
 

@@ -105,8 +105,8 @@ PROTOCOLS: dict[str, Protocol] = {
         "sedd",
         split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="none", end=False,
         t_min=1e-3, ends=False, average="corpus", draws=4,
-        about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows are "
-        "those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, gives "
+        about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows "
+        "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, gives "
         "exp of the mean loss over the length, of 1024 draws a row. Averages of exp over sequences stand only in its generative "
         "perplexity",
         sources=dict.fromkeys(_EACH, CODE) | {
@@ -117,8 +117,8 @@ PROTOCOLS: dict[str, Protocol] = {
         "bd3lm",
         split="validation", detokenize=True, lines=True, pack="wrap", eos=False, begin="given", end=True,
         t_min=1e-3, ends=False, average="corpus", draws=4,
-        about="BD3-LM (arXiv 2503.09573), table 5, which also holds MDLM, SEDD and AR judged so: no end-of-text between documents, "
-        "and the token that begins a row neither noised nor counted",
+        about="BD3-LM (arXiv 2503.09573), table 5, which also holds MDLM, SEDD and AR judged so: no end-of-text between "
+        "documents, and the token that begins a row neither noised nor counted",
         sources=_MDLM | {
             "eos": f"{CODE}: data.insert_valid_eos=False in its scripts for this table (read in a copy of the repository)",
             "begin": f"{CODE}: ignore_bos, as recorded from its loss", "end": CODE,

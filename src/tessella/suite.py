@@ -1,6 +1,6 @@
 """Several data sets judged by one protocol: the zero-shot table of the literature.
 
-A set that cannot be had, for want of a network, of an extra or of a local copy, is named with the reason, and the others are judged.
+A set that cannot be had, for want of a network, of an extra or of a local copy, is named with the reason; the others are judged.
 """
 
 import time

@@ -126,7 +126,8 @@ def lines(table: "Table") -> list[str]:
         "detokenized" if p.detokenize else "not detokenized",
         {"wrap": "wrapped", "document": "one document a row"}[p.pack],
         "EOS after each document" if p.eos else "no EOS between documents",
-        {"none": "no BOS", "counted": "BOS counted", "given": "BOS given"}[p.begin] + (", EOS at the end of a row" if p.end else ""),
+        {"none": "no BOS", "counted": "BOS counted", "given": "BOS given"}[p.begin],
+        *["EOS at the end of a row"] * p.end,
     ]  # fmt: skip
     first = next(row.result for row in table.rows if row.result is not None)
     how.append(str(first.protocol["time"]))

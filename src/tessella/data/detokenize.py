@@ -5,7 +5,8 @@
 Each is a table of rules, applied in order: (what, by what), a plain text or a pattern. They came with GPT-2's zero-shot protocol
 (PTB, WikiText, LM1B) and have been copied ever since, with their blemishes, which are kept, since the numbers depend on them:
 WikiText's ` N ` becomes ` 1 ` although N is a letter there, and two quotation marks that belong to two quotations lose
-the spaces between them. One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes, and would write the pattern itself.
+the spaces between them. One rule of WikiText's is left out: it looks for `/' [0-9]/` with the slashes, and would write the
+pattern itself.
 """
 
 import re

@@ -146,32 +146,30 @@ def cut(
     """Documents as rows of `length` tokens, as a protocol says (`protocol.Protocol`).
 
     Raises:
-        InputError: a character that is not in the vocabulary, too little text, or no token that ends a text where one is asked for.
+        InputError: a character that is not in the vocabulary, too little text, no token that ends a text.
     """
     separator, first = tokenizer.separator, begin_token(tokenizer)
-    if (eos or end or begin != "none") and separator is None:
+    if separator is None or first is None:
         raise InputError(
-            f"the protocol ends texts with a token, and '{tokenizer.name}' has none; use --protocol of another kind"
+            f"a suite ends texts with a token, and '{tokenizer.name}' has none; use --data.name for one data set"
         )
     whole: list[np.ndarray] = []
     for at in range(0, len(documents), BATCH):
         some = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
         for tokens in tokenizer.encode_pieces(some, name):
-            whole.append(np.append(tokens, separator).astype(np.int64) if eos else tokens.astype(np.int64))
-    head = [first] if begin != "none" else []
-    tail = [separator] if end else []
+            whole.append(np.append(tokens, [separator] * eos).astype(np.int64))
+    head, tail = ([first] if begin != "none" else []), [separator] * end
     inside = length - len(head) - len(tail)
     kind = Given if begin == "given" else Rows
     if pack == "document":
-        whole = [np.concatenate([head, text[:inside], tail]).astype(np.int64) for text in whole if len(text)]
+        whole = [np.array([*head, *text[:inside], *tail], np.int64) for text in whole if len(text)]
         starts = np.cumsum([0, *map(len, whole)])
-        rows = kind(np.concatenate(whole), length, documents=starts, padding=separator or 0)
+        rows = kind(np.concatenate(whole), length, documents=starts, padding=separator)
     else:
         stream = np.concatenate(whole)
         n = len(stream) // inside
-        body = stream[: n * inside].reshape(n, inside)
         sides = [np.full((n, len(side)), side, np.int64) for side in (head, tail)]
-        rows = kind(np.concatenate([sides[0], body, sides[1]], 1), length)
+        rows = kind(np.concatenate([sides[0], stream[: n * inside].reshape(n, inside), sides[1]], 1), length)
     if len(rows) < 2:
         raise InputError(f"{name} gives {len(rows)} rows of {length:,} tokens; an interval needs two")
     return rows
