@@ -196,9 +196,9 @@ def test_a_shorter_context_and_a_wrong_vocabulary(model, data):
     long = replace(short, length=128)
     with pytest.raises(tessella.InputError, match=r"rows have 128 tokens, the model takes 64"):
         judge(model, protocol=long, root=data, only=["lambada"])
-    small = Model(model.method, Characters("ab"), model.config)
+    small = Model(model.method, Characters("ab \n"), model.config)
     with pytest.raises(tessella.InputError, match=r"'I' in lambada is not in the vocabulary"):
-        judge(small, root=data, only=["lambada"], protocol=replace(short, eos=False, detokenize=False))
+        judge(small, root=data, only=["lambada"], protocol=replace(short, detokenize=False))
 
 
 def test_the_command(model, data, tmp_path, monkeypatch, capsys):
