@@ -107,8 +107,8 @@ PROTOCOLS: dict[str, Protocol] = {
         t_min=1e-3, ends=False, average="corpus", draws=4,
         about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows "
         "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, "
-        "gives exp of the mean loss over the length, of 1024 draws a row. Averages of exp over sequences stand only in its generative "
-        "perplexity",
+        "gives exp of the mean loss over the length, of 1024 draws a row. It averages exp over sequences in its generative "
+        "perplexity alone",
         sources=dict.fromkeys(_EACH, CODE) | {
             "split": READING, "draws": f"{READING}: RADD's script takes 1024", "average": f"{READING}, as RADD's script",
         },
