@@ -33,7 +33,7 @@ def variants(name: str, length: int) -> list[tuple[str, Protocol]]:
         *detokenized,
         *lines,
         *documents,
-        ("no EOS between documents", replace(BASE, eos=False)),
+        *([] if name in texts.RUNNING else [("no EOS between documents", replace(BASE, eos=False))]),
         ("BOS and EOS round each row, counted", replace(BASE, begin="counted", end=True)),
         ("BOS before each row, given", replace(BASE, begin="given")),
         (f"rows of {length // 2}", replace(BASE, length=length // 2)),
