@@ -153,9 +153,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     mode = next((MODES[flag] for flag in MODES if flag in given), None)
     if mode is not None:
         return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
-    chosen = options.parse(
-        Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% intervals.", most=1
-    )
+    about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     recorded = None
     if chosen.show and not chosen.from_:
