@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--data", default="../shared/data", help="a folder with a subfolder for each set")
     parser.add_argument("--sets", nargs="+", default=["wikitext2", "lambada", "ag_news"])
     parser.add_argument("--limit", type=int, default=160, help="rows of each set, evenly spaced")
+    parser.add_argument("--choices", nargs="*", default=[""], help="only those that begin so: 't from' 'all of'")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="protocol.md")
     chosen = parser.parse_args()
@@ -86,6 +87,8 @@ def main() -> None:
         lines += ["", f"**{name}**", "", HEADER, RULE, row("`tessella`", base, "")]
         plain.append({"set": name, "choice": "tessella"} | base.to_dict(None))
         for title, protocol in variants(name, int(model.method.shape[0])):
+            if not title.startswith(tuple(chosen.choices)):
+                continue
             try:
                 found = measure(model, name, protocol, chosen.data, chosen.limit, chosen.seed, kept)
             except tessella.InputError as reason:

@@ -83,13 +83,13 @@ class Likelihood:
             return self.other.strata
         if self.certain:
             return None
-        counts = self._by_counts if self.steps else getattr(self.method, "by_counts", False) and not self.t_min
-        return "numbers of masks" if counts else "times"
+        return "numbers of masks" if self._by_counts else "times"
 
     @property
     def _by_counts(self) -> bool:
-        """Whether T steps are asked by numbers of masks: fewer steps than tokens leave most numbers without weight."""
-        return getattr(self.method, "by_counts", False) and self.steps >= self.method.shape[0]
+        """Whether numbers of masks are drawn, not times; of fewer steps than tokens most numbers would have no weight."""
+        counts = getattr(self.method, "by_counts", False)
+        return counts and not 0 < self.steps < self.method.shape[0]
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One draw of each term: name -> (B,) nats."""
@@ -108,8 +108,11 @@ class Likelihood:
             return m.terms(batch, generator)
         if not self.t_min:
             return {"diffusion": m.terms(batch, generator)["diffusion"]}
-        t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
-        found = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
+        if self._by_counts:
+            found = {"diffusion": _from_t_min(m, self.t_min, batch, generator)}
+        else:
+            t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
+            found = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
         if self.ends:
             found["reconstruction"] = m._reconstruction(batch, generator)
             found["prior"] = m._prior(batch, generator)
@@ -217,6 +220,17 @@ def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -
     choose = (a + 1).lgamma() - (b + 1).lgamma() - (a - b + 1).clamp_min(1.0).lgamma()
     law = (choose + torch.xlogy(b, m) + torch.xlogy((a - b).clamp_min(0.0), 1 - m)).exp()
     weight = (reveal * law).sum(-1)
+    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
+
+
+def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
+    """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
+
+    By numbers of masks, as the bound itself: k has the weight of its law under the masked shares m of these times.
+    """
+    group, n, k, x_t = method.mask_some(batch, generator)
+    low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
+    weight = (maths.binomial_tail(n, k, high) - maths.binomial_tail(n, k, low)) / k / (1 - t_min)
     return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
 
 
