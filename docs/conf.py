@@ -10,7 +10,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ex
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the snippets of these pages
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "evaluation-generation.md"]  # the latter is a part of evaluation.md
 
 html_theme = "furo"
 html_title = f"Tessella {version}"

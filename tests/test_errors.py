@@ -49,6 +49,8 @@ def place(tmp_path_factory):
         np.save(folder / f"{name}.npy", np.asarray(array), allow_pickle=True)
     chorale = [[60 + i % 7, 55, 52 + i % 3, 48] for i in range(64)]
     (folder / "chorales.json").write_text(json.dumps(dict.fromkeys(("train", "valid", "test"), [chorale] * 4)))
+    (folder / "sets" / "lambada").mkdir(parents=True)
+    (folder / "sets" / "lambada" / "lambada_test.jsonl").write_text(json.dumps({"text": "The End"}) + "\n")
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

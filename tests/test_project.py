@@ -13,6 +13,7 @@ import pytest
 
 import tessella
 from tessella.cli import main, pages
+from tessella.cli.commands import MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -162,7 +163,9 @@ def test_commands_and_options_exist(command, capsys):
     _, name, *words = shlex.split(command)
     assert name in pages.USAGE
     method = [words[0]] if name == "train" else []
-    assert main([name, *method, "--help"]) == 0
+    mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
+    mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
+    assert main([name, *method, *mode, "--help"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
         assert re.search(rf"{re.escape(option)}\b", shown) or option in pages.HELP, option

@@ -1,73 +1,76 @@
-"""A number with its 95% interval: what `evaluate` returns, how it is made of the nats of each text, and its JSON.
+"""A number with its two 95% intervals: what `evaluate` returns, how it is made of the nats of each text, and its JSON.
 
-A text is one observation: the mean over its draws. With y_i its nats and n_i its units (characters or tokens), the number is
-the ratio sum y / sum n, and its standard error that of the residuals y_i - (y/n) n_i (for texts of one length: that of the
-mean). The interval is Student's, so it is honest for a handful of texts too. How much of it is the texts and how much the
-draws is the analysis of variance of the table texts x draws.
+With y_i the nats of a text (the mean over its draws) and n_i its units (characters or tokens), the number is the ratio
+sum y / sum n. It is uncertain in two ways, and each has its interval, both Student's:
+
+    population   other texts of the same kind would give another number. A text is one observation; the standard error is that
+                 of the residuals y_i - (y/n) n_i (for texts of one length: that of the mean). The draws are in it too.
+    draws        other draws for these very texts would. The draws of a group of texts are stratified together, so that they
+                 err together and against each other, and their spread within a group says nothing: s/sqrt(n) would be far too
+                 wide. Each group has R independent replicates of its whole stratified set instead; the variance of its mean is
+                 that of the R sums, over R. Groups are independent: their variances add, and Welch's rule (1947)
+                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2.
+
+How much of the first is the texts and how much the draws is the analysis of variance of the table texts x replicates.
+
+The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i), which some
+papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its `lift`).
 """
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .errors import InputError
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, student
 from .terminal import dumps, number, pm, record
 
-LEVEL = 0.95
 
+@dataclass(frozen=True)
+class PerSequence:
+    """The mean over the texts of each text's own perplexity, exp(nats / units).
 
-def student(freedom: int, level: float = LEVEL) -> float:
-    """The half-width of Student's t in standard errors: P(|T| <= it) = level.
-
-    By bisection of the closed form of the distribution function for whole degrees of freedom (Abramowitz and Stegun
-    26.7.3 and 26.7.4); above 400 by the expansion 26.7.5, whose error is then below 1e-9.
+    Attributes:
+        value, low, high: it, and its 95% interval over the population of texts.
+        draws_low, draws_high: its 95% interval over the draws, for these very texts.
+        lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
     """
-    if freedom < 1:
-        return math.inf
-    if freedom > 400:
-        z = NormalDist().inv_cdf((1 + level) / 2)
-        g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-        g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-        return z + g1 / freedom + g2 / freedom**2 + g3 / freedom**3
 
-    def within(t: float) -> float:
-        angle = math.atan(t / math.sqrt(freedom))
-        sine, square = math.sin(angle), math.cos(angle) ** 2
-        odd = freedom % 2
-        term = math.cos(angle) if odd else 1.0
-        total = term if freedom > 1 else 0.0
-        for k in range(2 + odd, freedom - 1, 2):
-            term *= (k - 1) / k * square
-            total += term
-        return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    value: float
+    low: float
+    high: float
+    draws_low: float
+    draws_high: float
+    lift: float | None
 
-    low, high = 0.0, 1e3
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if within(middle) < level else (low, middle)
-    return high
+    @property
+    def half(self) -> float:
+        """Half the width of the interval over the population."""
+        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
 class Result:
-    """A number with its interval, in bits per character or nats per token, and what it was made of.
+    """A number with its two intervals, in bits per character or nats per token, and what it was made of.
 
     Attributes:
-        value, low, high: the number and the ends of its 95% interval, unrounded.
+        value, low, high: the number and the ends of its 95% interval over the population of texts, unrounded.
         unit: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
-        kind: "bound" (the number is an upper bound), "exact", "difference", or "loss" (no likelihood).
+        kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as papers
+            do), "difference", or "loss" (no likelihood).
         terms: nats a sequence of each term.
         between: share of the squared half-width that lies between the texts; the rest is the draws'.
         sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
         protocol: everything that was done, by name.
         about: what was evaluated: model, data, split, ...
         document: the same number in nats per document, where rows hold documents; a row is still one observation.
+        draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where there is one replicate.
+        per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
@@ -86,13 +89,21 @@ class Result:
     about: dict[str, Any] = field(default_factory=dict)
     seconds: float | None = None
     document: "Result | None" = None
+    draws_low: float = -math.inf
+    draws_high: float = math.inf
+    per_sequence: PerSequence | None = None
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def half(self) -> float:
-        """Half the interval's width."""
+        """Half the width of the interval over the population."""
         return (self.high - self.low) / 2
+
+    @property
+    def draws_half(self) -> float:
+        """Half the width of the interval over the draws."""
+        return (self.draws_high - self.draws_low) / 2
 
     @property
     def floor(self) -> float:
@@ -136,12 +147,15 @@ class Result:
 
     def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""
+        each = None if self.per_sequence is None else asdict(self.per_sequence)
         result = {
             "value": self.value,
             "terms": self.terms,
             "perplexity": {
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
+                "average": "corpus", "per_sequence": each,
             },
+            "over_draws": {"low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS},
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
@@ -156,7 +170,7 @@ class Result:
             }
         return record(
             command, self.about.get("arguments") if arguments is None else arguments, result,
-            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": "Student's t over texts"},
+            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS},
             unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
         )  # fmt: skip
 
@@ -174,12 +188,14 @@ class Result:
         try:
             result, interval = data["result"], data["interval"]
             of, document = result.get("document"), None
+            drawn, each = result.get("over_draws"), result["perplexity"].get("per_sequence")
             if of is not None:
                 document = cls(of["value"], *_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
                 result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"], result["between"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"], document,
+                result.get("about", {}), data["seconds"], document, *_ends(drawn or {"low": None, "high": None}),
+                _per_sequence(each) if each else None,
             )  # fmt: skip
         except (KeyError, TypeError) as missing:
             raise InputError(
@@ -190,6 +206,12 @@ class Result:
 def _ends(interval: dict[str, Any]) -> tuple[float, float]:
     low, high = interval["low"], interval["high"]  # JSON has no infinity
     return -math.inf if low is None else low, math.inf if high is None else high
+
+
+def _per_sequence(plain: dict[str, Any]) -> PerSequence:
+    ends = *_ends(plain), *_ends({"low": plain["draws_low"], "high": plain["draws_high"]})
+    value = plain["value"]
+    return PerSequence(math.inf if value is None else value, *ends, plain["lift"])
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -207,13 +229,16 @@ def _exp(x: float) -> float:
     return math.exp(x) if x < 700 else math.inf
 
 
-def summarize(nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", **more: Any) -> Result:
-    """The number, its interval and the split of its variance.
+def summarize(
+    nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", *, group: Tensor | None = None, **more: Any
+) -> Result:
+    """The number, its two intervals, the split of its variance, and the mean of the texts' own perplexities.
 
     Args:
-        nats: (N, R) of each text and of each of R independent sets of draws, or (N,) where nothing is drawn.
+        nats: (N, R) of each text in each of R independent replicates of the draws, or (N,) where nothing is drawn.
         sizes: (N,) units (characters or tokens) of each text.
         unit: "bits/char", "nats/token", ...: whether the nats are shown as bits.
+        group: (N,) long, which texts share their draws' strata; each its own if not given.
         more: the other fields of `Result`.
     """
     table = nats.double().reshape(len(nats), -1)
@@ -225,10 +250,31 @@ def summarize(nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", **mor
     within = float(table.var(1).mean()) / sets if sets > 1 else 0.0  # of it, what the draws bring
     between = 1.0 if spread in (0.0, math.inf) else min(max(1 - within / spread, 0.0), 1.0)
     half = student(N - 1) * math.sqrt(N * spread) / total if N > 1 else math.inf
+    group = torch.arange(N) if group is None else group
+    drawn = over_draws(table, group, kind) / total
+    perplexed = kind in ("bound", "exact", "estimate") and unit != "nats/document"
     return Result(
         value / scale, (value - half) / scale, (value + half) / scale, unit, kind, between=between, sequences=N,
-        units=total, nats=mean, sizes=sizes, **more,
+        units=total, draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
+        per_sequence=_averaged(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
     )  # fmt: skip
+
+
+def _averaged(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
+    """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
+    some = sizes > 0
+    table, sizes, group = table[some], sizes[some], group[some]
+    N, sets = table.shape
+    each = (table.mean(1) / sizes).exp()
+    value = float(each.mean())
+    if not math.isfinite(value):
+        return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
+    half = student(N - 1) * float(each.std()) / math.sqrt(N) if N > 1 else math.inf
+    drawn = over_draws(table * (each / sizes)[:, None], group, kind) / N
+    lift = 0.0 if kind == "exact" else None
+    if kind != "exact" and sets > 1:
+        lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2
+    return PerSequence(value, value - half, value + half, value - drawn, value + drawn, lift)
 
 
 def difference(a: Result, b: Result) -> Result:

@@ -4,6 +4,7 @@ Their options are frozen dataclasses; what they do is one call of the Python int
 """
 
 import dataclasses
+import importlib
 import importlib.util
 import sys
 import time
@@ -112,6 +113,12 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 
 # ---------------------------------------------------------------------------------------------------------- evaluate
+MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
+    "--suite": "suite",
+    "--steps": "steps",
+}
+
+
 @dataclass(frozen=True)
 class Evaluate:
     run: Run = ""
@@ -128,6 +135,8 @@ class Evaluate:
     """rows in one call of the network; the number does not depend on it"""
     estimator: str = "bound"
     """bound, or another that the method admits: any_order, random, forward, backward"""
+    processes: int = 1
+    """worker processes; the number does not depend on it"""
     seed: int = 0
     method: str | None = None
     """file.py:Class of a run with an own method"""
@@ -141,9 +150,11 @@ class Evaluate:
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`tessella evaluate RUN`"""
     given = options.given(words)
-    chosen = options.parse(
-        Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
-    )
+    mode = next((MODES[flag] for flag in MODES if flag in given), None)
+    if mode is not None:
+        return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
+    about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     recorded = None
     if chosen.show and not chosen.from_:
@@ -160,19 +171,25 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
             write_json(terminal, "evaluate", None, plain, began)
             return 0
         chosen, data = _again(chosen, data, plain, given)
-    file = _file(chosen, data)
+    file = run_folder(chosen.run)
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from .. import evaluate as judge
+    from .. import groups
+    from .suite import keep
 
+    rank, world = groups.ranks()
     with terminal.bar("read", 1, say=size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     with terminal.bar("evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
-            estimator=chosen.estimator, progress=lambda done, total: bar.update(done, total=total),
+            estimator=chosen.estimator, processes=chosen.processes, distributed=world > 1,
+            keep=keep(chosen.run, model.config.data.cache), progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
+    if rank:  # of several, the first one speaks
+        return 0
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
@@ -195,9 +212,9 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _file(chosen: Evaluate, data: Data | None) -> Path | None:
-    """The folder that the result is written into: that of the run, if it is one."""
-    folder = Path(chosen.run)
+def run_folder(source: str) -> Path | None:
+    """The folder that a result is written into: that of the run, if it is one."""
+    folder = Path(source)
     return folder if (folder / "config.json").is_file() and (folder / "checkpoints").is_dir() else None
 
 
@@ -210,7 +227,7 @@ def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) ->
     made_on = before.pop("data", None)
     if data is None and made_on is not None:
         data = Data(**made_on)
-    names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show"}
+    names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show", "processes"}
     keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in given and not (n == "run" and chosen.run)}
     return dataclasses.replace(chosen, **keep), data
 

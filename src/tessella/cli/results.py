@@ -4,7 +4,7 @@ import textwrap
 
 from ..evaluate import PROTOCOL
 from ..result import Result
-from ..terminal import columns, count, counted, parameters, percent, pm
+from ..terminal import columns, count, counted, number, parameters, percent, pm
 
 
 def heading(result: Result) -> list[str]:
@@ -39,6 +39,8 @@ def describe(result: Result) -> list[str]:
     lines += ["", f"  {result}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
+    if not loss:
+        lines += _both(result)
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
@@ -54,4 +56,17 @@ def describe(result: Result) -> list[str]:
     said += [f"{p['weights']} weights"] if "weights" in p else []
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*said, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    return lines
+
+
+def _both(result: Result) -> list[str]:
+    """The two intervals by their names, and the other perplexity."""
+    half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
+    lines = [f"    ± {half} over the population of texts, ± {drawn} over the draws for these texts"]
+    if result.kind == "exact":
+        lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
+    each = result.per_sequence
+    if each is not None:
+        mean = number(each.value, each.half, f"per {result.per}", result.kind)
+        lines.append(f"    perplexity, mean over sequences {mean}; above: of the corpus")
     return lines

@@ -144,7 +144,8 @@ class Characters(_Base):
         tokens = self._table[np.minimum(points, len(self._table) - 1)]
         bad = int(np.argmax(tokens == self.size)) if len(tokens) else 0
         if len(tokens) and tokens[bad] == self.size:  # positions count from 0, as Python's own messages do
-            raise InputError(f"'{text[bad]}' {complaint.format(bad)} ({self.describe()})")
+            symbol = text[bad] if text[bad].isprintable() else text[bad].encode("unicode_escape").decode("ascii")
+            raise InputError(f"'{symbol}' {complaint.format(bad)} ({self.describe()})")
         return tokens
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
