@@ -4,6 +4,7 @@ Their options are frozen dataclasses; what they do is one call of the Python int
 """
 
 import dataclasses
+import importlib
 import importlib.util
 import sys
 import time
@@ -138,8 +139,14 @@ class Evaluate:
     """with --from: print what the file holds, evaluate nothing"""
 
 
+MODES = {"--generate": "quality"}  # a word that makes another command of evaluate -> the module whose `run` does it all
+
+
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`tessella evaluate RUN`"""
+    for word, module in MODES.items():
+        if word in words:
+            return importlib.import_module(f"tessella.cli.{module}").run(words, terminal, began)
     given = options.given(words)
     chosen = options.parse(
         Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
