@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..frontier import Set, Way
     from ..judge import Judge
 
-NAME = "generate"  # of the files: generate.json, generate.jsonl, generate.md and the figures
+NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json, .md, -frontier.svg, -calls.svg
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,10 @@ class Generate:
     batch: int | None = None
     """samples drawn at once"""
     out: str | None = None
-    """the folder for generate.json, .jsonl (the samples), .md, .svg; that of the run if not given"""
+    """the folder for generate.jsonl (the samples), generate-JUDGE.json, .md and figures; that of the run if not given"""
     method: str | None = None
     """file.py:Class of a run with an own method"""
     device: Device = "auto"
-
-    def __post_init__(self):
-        if self.count < 2:
-            raise InputError(f"--count is {self.count}; it must be 2 or more: an interval needs two")
-        drawing = [f for f in ("frontier", "temperatures", "top_ps", "calls", "samplers") if getattr(self, f)]
-        if self.samples and drawing:
-            flag = f"--{drawing[0].replace('_', '-')}"
-            raise InputError(f"{flag} says how samples are drawn, and --samples gives them; leave one of the two out")
-        if self.samplers and not self.calls:
-            raise InputError("--samplers goes with --calls; e.g. --calls 8 16 32 64, or --sampler for a single one")
 
 
 def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -97,8 +87,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen = options.parse(
         Generate, words, "evaluate --generate", about="Samples, judged: perplexity beside entropy.", most=1
     )
-    if not (chosen.run or chosen.samples):
-        raise InputError("--generate needs a run, or --samples FILE; e.g. tessella evaluate runs/demo --generate")
+    _check(chosen)
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
     folder = _folder(chosen)
@@ -111,10 +100,10 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     ways = _ways(chosen, model) if model is not None and not chosen.samples else []
     sets: list[Set] = frontier.read(chosen.samples, model) if chosen.samples else []
     with terminal.waiting("loading the judge"):
-        device = model.method.process.prior.device.type if model is not None and model.method.process else "cpu"
         judge = Judge(
-            chosen.judge, first=chosen.first, eos=chosen.eos, long=chosen.long, context=chosen.context, device=device
-        )
+            chosen.judge, first=chosen.first, eos=chosen.eos, long=chosen.long, context=chosen.context,
+            device=_device(chosen, model),
+        )  # fmt: skip
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
     real = _real(chosen, model, given, terminal)
@@ -127,6 +116,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None and ways:  # before they are judged, which may take longer
         from ..files import write_file
 
+        folder.mkdir(exist_ok=True)
         write_file(folder / f"{NAME}.jsonl", frontier.write(sets))
     points, about = _judged(chosen, judge, sets, real, terminal)
     plain = _record(chosen, model, judge, points, about, began)
@@ -145,6 +135,20 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
+def _check(chosen: Generate) -> None:
+    """What does not go together."""
+    if not (chosen.run or chosen.samples):
+        raise InputError("--generate needs a run, or --samples FILE; e.g. tessella evaluate runs/demo --generate")
+    if chosen.count < 2:
+        raise InputError(f"--count is {chosen.count}; it must be 2 or more: an interval needs two")
+    drawing = [f for f in ("frontier", "temperatures", "top_ps", "calls", "samplers") if getattr(chosen, f)]
+    if chosen.samples and drawing:
+        flag = f"--{drawing[0].replace('_', '-')}"
+        raise InputError(f"{flag} says how samples are drawn, and --samples gives them; leave one of the two out")
+    if chosen.samplers and not chosen.calls:
+        raise InputError("--samplers goes with --calls; e.g. --calls 8 16 32 64, or --sampler for a single one")
+
+
 def _folder(chosen: Generate) -> Path | None:
     """Where the files go; None: nowhere."""
     if chosen.out is not None:
@@ -156,6 +160,15 @@ def _folder(chosen: Generate) -> Path | None:
         return folder
     folder = Path(chosen.run)
     return folder if chosen.run and (folder / "checkpoints").is_dir() else None
+
+
+def _device(chosen: Generate, model: Any) -> Any:
+    """Where the judge works: beside the model."""
+    import torch
+
+    if model is not None:
+        return next(model.method.parameters()).device
+    return "cuda" if chosen.device == "cuda" or (chosen.device == "auto" and torch.cuda.is_available()) else "cpu"
 
 
 def _ways(chosen: Generate, model: Any) -> "list[Way]":
@@ -259,22 +272,28 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
     """The JSON, the table and the figures; the lines that say so."""
     from ..files import write_file
     from ..report import frontier as figures
-    from .judged import table
+    from .judged import tables
 
     points, real = plain["result"]["points"], plain["result"]["real"]
+    judge = Path(plain["protocol"]["judge"]["judge"]).name
+    stem = f"{NAME}-{judge}"
     folder.mkdir(exist_ok=True)
-    written = [folder / f"{NAME}.json"]
+    written = [folder / f"{stem}.json"]
     write_file(written[0], dumps(plain) + "\n")
     if len(points) > 1:
-        head, *rows = table(plain)
-        body = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
-        write_file(folder / f"{NAME}.md", "\n".join([*body, "", "```text", *lines, "```"]) + "\n")
-        written.append(folder / f"{NAME}.md")
-    name = Path(plain["protocol"]["judge"]["judge"]).name
+        body = [f"# {chosen.run or chosen.samples}", ""]
+        for title, (head, *rows) in tables(plain):
+            body += [
+                *([f"## {title}", ""] if title else []),
+                *(f"| {' | '.join(r)} |" for r in (head, ["---"] * len(head), *rows)),
+                "",
+            ]
+        write_file(folder / f"{stem}.md", "\n".join([*body, "```text", *lines, "```"]) + "\n")
+        written.append(folder / f"{stem}.md")
     for by in ("frontier", "calls"):
-        figure = figures.draw(points, real, by, name)
+        figure = figures.draw(points, real, by, judge)
         if figure is not None:
-            written.append(folder / f"{NAME}-{by}.svg")
+            written.append(folder / f"{stem}-{by}.svg")
             figure.savefig(written[-1], metadata={"Date": None})
     out = [f"  written   {'   '.join(map(path, written))}"]
     if drawn:

@@ -40,6 +40,8 @@ def _frontier(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | Non
                     marker=marker, mfc="white", ms=5, mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         side = 1 if name == "temperature" else -1  # the two curves meet where nothing is changed: labels on either side
         for p, u, v in zip(points, x, y):
+            if p["way"][key] == 1.0 and side < 0:
+                continue
             ax.annotate(f"{p['way'][key]:g}", (u, v), xytext=(7 * side, -3 * side), textcoords="offset points",
                         ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
                         color=COLOURS[colour] if colour == "blue" else COLOURS["ink"])  # fmt: skip

@@ -1,0 +1,138 @@
+"""What each choice of the protocol makes of generative perplexity, on one small model.
+
+    python benchmarks/generation.py MODEL --samples FOLDER [--count 128] [--steps 1000] [--judge AR] [--other AR]
+
+MODEL is a run of mdlm. `--judge` is a run of ar with the same tokenizer, `--other` one with another. Samples are drawn once and
+kept in FOLDER; without `--judge` they are drawn only. The table goes to stdout.
+
+The draw of the published code stands here and nowhere else: a race, argmax p / E with E exponential, over all states and the
+mask at once (the Gumbel-max trick). In float32 a uniform has 24 bits, so that E is never below 6e-8: unlikely tokens cannot win
+against a mask that stays likely, the less the shorter the steps (Zheng et al. 2024, arXiv 2409.02908).
+"""
+
+import argparse
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import tessella
+from tessella import frontier, maths
+from tessella.evaluate import corpus_of
+from tessella.frontier import Set, Way
+from tessella.generate import collect, watch
+from tessella.judge import Judge
+from tessella.samplers import Ancestral
+
+
+@contextlib.contextmanager
+def race(dtype: torch.dtype, seed: int) -> Iterator[None]:
+    """Within the block categorical draws are the published race in `dtype`; no longer a function of each row's own stream."""
+    exact, generator = maths.categorical, torch.Generator().manual_seed(seed)
+
+    def categorical(p: Tensor, *_: Any) -> Tensor:
+        u = torch.rand(p.shape, generator=generator, dtype=dtype)
+        return (p.to(dtype) / (1e-10 - (u + 1e-10).log())).argmax(-1)
+
+    maths.categorical = categorical
+    try:
+        yield
+    finally:
+        maths.categorical = exact
+
+
+def draw(
+    model: Any, count: int, steps: int, dtype: torch.dtype | None, top_p: float, temperature: float, seed: int
+) -> Set:
+    """Samples of the ancestral sampler: exact, or by the published race in `dtype` over the whole kernel."""
+    how = Ancestral(temperature=temperature, top_p=top_p, choose=dtype is None)
+    with contextlib.nullcontext() if dtype is None else race(dtype, seed):
+        drawn = collect(watch(model, count=count, steps=steps, sampler=how, seed=seed, batch=16))
+    name = "exact" if dtype is None else f"race in {str(dtype).removeprefix('torch.')}"
+    return Set(Way(name, steps, temperature, top_p), drawn.texts, drawn.tokens, drawn.calls, seed)
+
+
+def row(name: str, point: dict[str, Any], base: float) -> str:
+    numbers = [frontier.number(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
+    shown = [n.shown(1 if i < 2 else 3) for i, n in enumerate(numbers)]
+    return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--samples", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--judge")
+    parser.add_argument("--other")
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    model, T = tessella.load(chosen.model), chosen.steps
+    few = max(T // 8, 1)
+    f32, f64 = torch.float32, torch.float64
+    ways = {  # name -> steps, dtype of the race, top-p, temperature
+        f"exact, {T} steps": (T, None, 1.0, 1.0),
+        f"float32 race, {T} steps": (T, f32, 1.0, 1.0),
+        f"float32 race, {few} steps": (few, f32, 1.0, 1.0),
+        f"float64 race, {few} steps": (few, f64, 1.0, 1.0),
+        "nucleus 0.9": (T, None, 0.9, 1.0),
+        "nucleus 0.95": (T, None, 0.95, 1.0),
+        "temperature 0.9": (T, None, 1.0, 0.9),
+        f"float32 race, {T} steps, nucleus 0.9": (T, f32, 0.9, 1.0),
+        **{f"exact, {n} steps": (n, None, 1.0, 1.0) for n in (8, 16, 32, 64, 128, 256) if n < T},
+    }
+    chosen.samples.mkdir(exist_ok=True)
+    sets: dict[str, Set] = {}
+    for name, how in ways.items():
+        file = chosen.samples / f"{name.replace(', ', '-').replace(' ', '-')}.jsonl"
+        if not file.exists():
+            began = time.perf_counter()
+            steps, dtype, top_p, temperature = how
+            file.write_text(frontier.write([draw(model, chosen.count, steps, dtype, top_p, temperature, chosen.seed)]))
+            print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
+        (sets[name],) = frontier.read(file)
+    if not chosen.judge:
+        return
+    base_name = next(iter(sets))
+    usual = Judge(chosen.judge)
+    points = {name: frontier.score(one, usual) for name, one in sets.items()}
+    base = frontier.number(points[base_name], "perplexity").value
+    print(
+        "\n| choice | perplexity, corpus | per sequence | entropy, nats | seq-rep-4 | of the first |\n|---|---|---|---|---|---|"
+    )
+    for name, point in points.items():
+        print(row(name, point, base))
+    print(row("real text (test)", frontier.score(frontier.real(corpus_of(model), "test", chosen.count), usual), base))
+    first = sets[base_name]
+    readings: dict[str, tuple[Judge, bool]] = {
+        "its own tokens, first given": (usual, True),
+        "tokenized again, first judged after BOS": (Judge(chosen.judge, first="judged"), False),
+        "tokenized again, every EOS counted": (Judge(chosen.judge, eos="all"), False),
+        "tokenized again, context 32, in pieces": (Judge(chosen.judge, context=32, long="chunks"), False),
+        "tokenized again, context 32, cut": (Judge(chosen.judge, context=32), False),
+    }
+    if chosen.other:
+        readings["another judge, its own tokenizer"] = (Judge(chosen.other, long="chunks"), False)
+    print(f"\nThe same samples ({base_name}), read in other ways:\n")
+    print("| reading | perplexity, corpus | per sequence | tokens judged | nats/character |\n|---|---|---|---|---|")
+    readings = {"tokenized again, first given": (usual, False)} | readings
+    letters = sum(map(len, first.texts))
+    for name, (judge, own) in readings.items():
+        judged = first.rows if own and first.rows else judge.encode(first.texts)
+        nats, tokens = judge.nats_of(judged)
+        point = frontier.score(first, judge, own=own)
+        numbers = [frontier.number(point, m).shown(1) for m in ("perplexity", "perplexity per sequence")]
+        print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {float(nats.sum()) / letters:.3f} |")
+    if usual.inner.same(model.tokenizer):
+        again = usual.encode(first.texts)
+        respelt = sum(a != b for a, b in zip(again, first.rows or []))
+        print(f"\n{respelt} of {len(again)} samples are spelt otherwise once they are tokenized again")
+
+
+if __name__ == "__main__":
+    main()
