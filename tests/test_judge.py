@@ -229,6 +229,8 @@ def test_what_is_no_judge_says_so(tmp_path):
         Judge(Model(other, model.tokenizer, Config("mdlm", cls.Config(), Data("pydocs"), model.config.net)))
     with pytest.raises(InputError, match=r"'é' at position 1 of text 2 is not in the model's vocabulary"):
         Judge(model).nats(["the", "hé"])
+    with pytest.raises(InputError, match=r"token 27 is not in the judge's vocabulary of 27; leave out --tokens own"):
+        Judge(model).nats_of([[1, 2], [27]])
 
 
 def test_the_folder_of_a_run_is_a_judge(tmp_path):

@@ -92,7 +92,10 @@ class Judge:
     # ------------------------------------------------------------------------------------------------ tokens
     @torch.no_grad()
     def nats_of(self, rows: Sequence[Sequence[int]], progress: Progress | None = None) -> tuple[Tensor, Tensor]:
-        """The same of rows of the judge's own tokens, as they are."""
+        """The same of rows of the judge's own tokens, as they are. InputError where one is not in its vocabulary."""
+        largest, V = max((max(row) for row in rows if row), default=0), self.inner.vocabulary
+        if largest >= V:
+            raise InputError(f"token {largest:,} is not in the judge's vocabulary of {V:,}; leave out --tokens own")
         pieces, of = self._pieces(rows)
         nats = torch.zeros(len(rows), dtype=torch.float64)
         judged = torch.zeros(len(rows), dtype=torch.long)
