@@ -202,9 +202,8 @@ class _Own:
             raise InputError(f"judge '{name}' holds {method.name}, which says no next token; give a run of ar")
         self.name, self.tokenizer = name, model.tokenizer
         self.tokenizer_name, self.vocabulary = self.tokenizer.name, self.tokenizer.size
-        self.end = (
-            self.tokenizer.separator if self.tokenizer.unit == "token" else None
-        )  # of characters it is a space: text
+        by_tokens = self.tokenizer.unit == "token"  # of characters the separator is a space or a line end, and text
+        self.end = self.tokenizer.separator if by_tokens else None
         self.context, self.parameters = int(method.window), sum(p.numel() for p in method.parameters())
         self.device = next(method.parameters()).device
 
@@ -243,11 +242,11 @@ class _Transformer:
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(name)
-            self.model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval().to(device)
+            self.tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
         except Exception as problem:
             raise _absent(name, problem) from problem
-        config = self.model.config
+        self.model, config = model.eval().to(device), model.config
         own = getattr(config, "max_position_embeddings", None) or self.tokenizer.model_max_length
         self.name, self.device = name, torch.device(device)
         self.tokenizer_name = type(self.tokenizer).__name__
@@ -259,9 +258,9 @@ class _Transformer:
         self.parameters = sum(p.numel() for p in self.model.parameters())
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return (
-            [list(row) for row in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
-        )
+        if not texts:
+            return []
+        return [list(row) for row in self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
     def same(self, tokenizer: Any) -> bool:
         inner = getattr(tokenizer, "inner", None)
@@ -270,20 +269,18 @@ class _Transformer:
     def nats(self, tokens: Tensor, real: Tensor, begin: bool) -> Tensor:
         """Where the first token is given there is nothing before it, and its own nats are not asked for: 0."""
         if begin:
-            read, known = F.pad(tokens[:, :-1], (1, 0), value=self.first), real
-        else:
-            read, known = tokens[:, :-1], real[:, 1:]
-            if read.shape[1] == 0:
-                return torch.zeros(tokens.shape, dtype=torch.float64)
-        logits = self.model(read.to(self.device), attention_mask=known.long().to(self.device), use_cache=False).logits
-        found = _cross_entropy(lambda i: logits[i], tokens if begin else tokens[:, 1:], known)
+            tokens, real = F.pad(tokens, (1, 0), value=self.first), F.pad(real, (1, 0), value=True)
+        if tokens.shape[1] == 1:
+            return torch.zeros(tokens.shape, dtype=torch.float64)
+        read, known = tokens[:, :-1].to(self.device), real[:, 1:]
+        logits = self.model(read, attention_mask=known.long().to(self.device), use_cache=False).logits
+        found = _cross_entropy(lambda i: logits[i], tokens[:, 1:], known)
         return found if begin else F.pad(found, (1, 0))
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
         mask = real.long().to(self.device)
-        return self.model(
-            tokens.to(self.device), attention_mask=mask, output_hidden_states=True, use_cache=False
-        ).hidden_states[-1]
+        out = self.model(tokens.to(self.device), attention_mask=mask, output_hidden_states=True, use_cache=False)
+        return out.hidden_states[-1]
 
 
 def _cross_entropy(logits: Callable[[Any], Tensor], target: Tensor, real: Tensor) -> Tensor:
@@ -299,12 +296,12 @@ def _cross_entropy(logits: Callable[[Any], Tensor], target: Tensor, real: Tensor
 def _absent(name: str, problem: Exception) -> InputError:
     """Why there is no judge of that name, in one line."""
     folder = Path(name)
-    said = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")[:120]
     if folder.is_dir():
+        said = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")[:120]
         return InputError(f"'{name}' holds no causal model that can be read ({said}); give another --judge")
-    if (folder.parent.is_dir() and str(folder.parent) != ".") or name.startswith((".", "/")):
-        there = [p.name for p in folder.parent.iterdir() if p.is_dir()] if folder.parent.is_dir() else []
-        near = nearest(folder.name, there)
+    where = folder.parent
+    if name.startswith((".", "/")) or (where.is_dir() and str(where) != "."):
+        near = nearest(folder.name, [p.name for p in where.iterdir() if p.is_dir()] if where.is_dir() else [])
         hint = f"nearest in that folder: '{near}'" if near else "give a folder, or a name on the Hugging Face hub"
         return InputError(f"no judge at '{name}'; {hint}")
     return InputError(

@@ -33,9 +33,8 @@ from .terminal import pm
 ORDERS = (1, 2, 3, 4)  # n of distinct-n
 REPEAT = 4  # n of seq-rep-n
 CLUSTERINGS = 5  # of MAUVE, as in its paper
-INTERVAL = (
-    "Student's t over samples; distinct-n: jackknife over samples; mauve: Student's t over 5 seeds of its clusters"
-)
+INTERVAL = "Student's t over samples; distinct-n: jackknife over samples"
+INTERVAL_MAUVE = f"MAUVE: Student's t over {CLUSTERINGS} seeds of its clusters"
 
 
 @dataclass(frozen=True)
