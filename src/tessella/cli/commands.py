@@ -148,9 +148,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         if word in words:
             return importlib.import_module(f"tessella.cli.{module}").run(words, terminal, began)
     given = options.given(words)
-    chosen = options.parse(
-        Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
-    )
+    about = f"The likelihood of a text, with its 95% interval. Other modes, with their own --help: {', '.join(MODES)}"
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     recorded = None
     if chosen.show and not chosen.from_:
