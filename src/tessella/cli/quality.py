@@ -106,20 +106,22 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
-    real = _real(chosen, model, given, terminal)
+    real, name = _real(chosen, model, given, terminal)
     if chosen.mauve and real is None:
         raise InputError("--mauve compares with real text, and there is none; give --reference FILE or --data.name")
     with terminal.bar("sample", 1, "steps") as bar:
-        for i, way in enumerate(ways):
-            told = lambda done, total, i=i: bar.update(i * total + done, total=len(ways) * total)  # noqa: E731
+        before, every = 0, chosen.count * sum(way.steps or 1 for way in ways)
+        for way in ways:
+            told = lambda done, _, before=before: bar.update(before + done, total=every)  # noqa: E731
             sets.append(frontier.draw(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, told))
+            before += chosen.count * (way.steps or 1)
     if folder is not None and ways:  # before they are judged, which may take longer
         from ..files import write_file
 
         folder.mkdir(exist_ok=True)
         write_file(folder / f"{NAME}.jsonl", frontier.write(sets))
     points, about = _judged(chosen, judge, sets, real, terminal)
-    plain = _record(chosen, model, judge, points, about, began)
+    plain = _record(chosen, model, judge, points, None if about is None else {"name": name} | about, began)
     from .judged import describe
 
     lines = describe(plain)
@@ -186,29 +188,32 @@ def _ways(chosen: Generate, model: Any) -> "list[Way]":
     return frontier.different(frontier.settled(model, way, chosen.length) for way in ways)
 
 
-def _real(chosen: Generate, model: Any, given: set[str], terminal: Terminal) -> "Set | None":
-    """Real texts, to stand beside the samples."""
+def _real(chosen: Generate, model: Any, given: set[str], terminal: Terminal) -> "tuple[Set | None, str]":
+    """Real texts, to stand beside the samples, and what they are called."""
     from .. import frontier
 
     if chosen.reference == "none":
-        return None
+        return None, ""
     if Path(chosen.reference).is_file():
-        sets = frontier.read(chosen.reference, model)
-        return sets[0]
+        return frontier.read(chosen.reference, model)[0], chosen.reference
     if model is None:
-        return None
+        if "--reference" in given:
+            raise InputError(
+                f"no file at '{chosen.reference}'; without a run --reference needs a file of texts, or none"
+            )
+        return None, ""
     from ..evaluate import corpus_of
 
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     try:
         with terminal.bar("read", 1, say=size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
-        return frontier.real(corpus, chosen.reference, chosen.count)
+        return frontier.real(corpus, chosen.reference, chosen.count), f"{corpus.about['name']} {chosen.reference}"
     except InputError as absent:
         if data is not None or "--reference" in given:
             raise
         terminal.note(f"no real text to stand beside: {absent}")
-        return None
+        return None, ""
 
 
 def _judged(
@@ -252,15 +257,8 @@ def _record(
         about = {
             "method": model.method.name, "parameters": sum(p.numel() for p in model.method.parameters()),
             "step": model.about.get("step"), "length": chosen.length or int(model.method.shape[0]),
-            "tokenizer": model.tokenizer.name, "data": model.config.data.name,
+            "tokenizer": model.tokenizer.name,
         }  # fmt: skip
-    if real is not None:
-        of = (
-            chosen.reference
-            if Path(chosen.reference).is_file()
-            else f"{chosen.data.name if chosen.data.path else about['data']} {chosen.reference}"
-        )
-        real = {"name": of} | real
     return record(
         "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), {"points": points, "real": real, "about": about},
         interval={"level": 0.95, "method": said}, unit="perplexity per token of the judge", kind="samples",
