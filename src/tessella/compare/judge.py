@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .. import quality
 from ..data import Corpus, Rows
 from ..evaluate import evaluate
 from ..generate import mix
@@ -47,8 +48,8 @@ class Grams:
         """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
         nats, sizes = torch.from_numpy(self.grams.nats(rows)), torch.from_numpy((rows >= 0).sum(1))
         found = summarize(nats, sizes, self.unit, "exact")
-        entropies = [_entropy(np.unique(row[row >= 0], return_counts=True)[1]) for row in rows]
-        return {"value": found.value, "low": found.low, "high": found.high, "entropy": float(np.mean(entropies))}
+        entropies = quality.entropy([row[row >= 0] for row in rows])
+        return {"value": found.value, "low": found.low, "high": found.high, "entropy": entropies.value}
 
     def reference(self, count: int) -> dict[str, Any]:
         """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
@@ -152,8 +153,3 @@ def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
     if not few and (len(support) > MOST or any(row.tobytes() not in seen for row in corpus.test.array())):
         return None
     return support, counts / counts.sum()
-
-
-def _entropy(counts: np.ndarray) -> float:
-    p = counts / counts.sum()
-    return float(-(p * np.log(p)).sum())

@@ -1,0 +1,237 @@
+"""`evaluate --generate` end to end: what is drawn, kept, judged again, and drawn as figures; and its curves by hand."""
+
+import json
+import math
+import shlex
+from dataclasses import asdict
+
+import pytest
+import torch
+
+import tessella
+from tessella import Data, Net, cli, frontier
+from tessella.checkpoint import Model
+from tessella.config import Config
+from tessella.data.tokenizer import Characters
+from tessella.errors import InputError
+from tessella.frontier import Set, Way
+from tessella.judge import Judge
+from tessella.methods import build
+from tessella.quality import entropy
+from tessella.report import frontier as figures
+
+TEXT = "the value of the object is returned by the function and it is the name of a class "
+L = 16
+
+
+def model(name: str, seed: int = 0, **config) -> Model:
+    tokenizer = Characters("abcdefghijklmnopqrstuvwxyz ")
+    net = Net(layers=1, hidden=16, heads=2, length=L, conv=3)
+    cls = tessella.METHODS[name]
+    torch.manual_seed(seed)
+    method = build(cls, tokenizer.size, net, cls.Config(**config), L)
+    with torch.no_grad():
+        for p in method.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return Model(method, tokenizer, Config(name, cls.Config(**config), Data("pydocs"), net))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("generate")
+    model("mdlm").save(folder / "model")
+    model("ar", 1).save(folder / "ar")
+    (folder / "real.txt").write_text("".join(f"{TEXT[i : i + L]}\n" for i in range(0, 60, 4)))
+    return folder
+
+
+@pytest.fixture
+def command(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+
+    def run(words: str) -> tuple[int, str, str]:
+        code = cli.main(shlex.split(words))
+        return code, *capsys.readouterr()
+
+    return run
+
+
+USUAL = "evaluate model --generate --judge ar --reference real.txt --count 6 --steps 4 --quiet"
+
+
+# ------------------------------------------------------------------------------------------------------- the command
+
+
+def test_the_numbers_are_those_of_the_parts(command, here):
+    code, out, _ = command(f"{USUAL} --seed 3 --json - --first judged --eos all")
+    assert code == 0
+    plain = json.loads(out)
+    own, judge = tessella.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
+    drawn = frontier.draw(own, Way("ancestral", 4), 6, 3)
+    nats, tokens = judge.nats(drawn.texts)
+    measures = plain["result"]["points"][0]["measures"]
+    assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))
+    assert measures["entropy"]["value"] == pytest.approx(entropy(drawn.rows).value)
+    assert plain["result"]["points"][0]["calls"] <= 4
+    real = (here / "real.txt").read_text().splitlines()
+    nats, tokens = judge.nats(real)
+    assert plain["result"]["real"]["measures"]["perplexity"]["value"] == pytest.approx(
+        float((nats.sum() / tokens.sum()).exp())
+    )
+    assert plain["protocol"]["judge"] == judge.about | {"judge": "ar"}
+    assert plain["seed"] == 3
+
+
+def test_perplexity_never_stands_without_entropy_and_the_protocol(command):
+    code, out, err = command(USUAL)
+    assert code == 0
+    assert err == ""
+    for said in ("perplexity, corpus", "perplexity, per sequence", "unigram entropy, nats", "seq-rep-4", "float64"):
+        assert said in out
+    assert "tokenizer characters (27)" in out
+    assert "decoded, then tokenized" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_samples_are_kept_and_judged_again(command, here):
+    assert (
+        command(f"{USUAL} --temperatures 0.5 1 --top-ps 0.9 --calls 2 4 --samplers ancestral confidence --out a")[0]
+        == 0
+    )
+    files = {f.name for f in (here / "a").iterdir()}
+    assert files == {
+        "generate.jsonl", "generate-ar.json", "generate-ar.md", "generate-ar-frontier.svg", "generate-ar-calls.svg",
+    }  # fmt: skip
+    before = json.loads((here / "a/generate-ar.json").read_text())["result"]
+    ways = [p["way"] for p in before["points"]]
+    assert [(w["sampler"], w["steps"], w["temperature"], w["top_p"]) for w in ways] == [
+        ("ancestral", 4, 1.0, 1.0), ("ancestral", 4, 0.5, 1.0), ("ancestral", 4, 1.0, 0.9), ("ancestral", 2, 1.0, 1.0),
+        ("confidence", 2, 1.0, 1.0), ("confidence", 4, 1.0, 1.0),
+    ]  # fmt: skip
+    again = "evaluate --generate --samples a/generate.jsonl --judge ar --reference real.txt --quiet --out b"
+    assert command(again)[0] == 0
+    after = json.loads((here / "b/generate-ar.json").read_text())["result"]
+    assert [p["measures"] for p in after["points"]] == [p["measures"] for p in before["points"]]
+    for name in ("generate-ar-frontier.svg", "generate-ar-calls.svg"):
+        assert (here / "b" / name).is_file()
+    assert not (here / "b/generate.jsonl").exists()
+
+
+def test_the_same_seed_gives_the_same_file_whatever_the_batch(command, here):
+    assert command(f"{USUAL} --out c --batch 6")[0] == 0
+    assert command(f"{USUAL} --out d --batch 2")[0] == 0
+    assert (here / "c/generate.jsonl").read_bytes() == (here / "d/generate.jsonl").read_bytes()
+
+
+def test_texts_one_a_line_are_judged(command, here):
+    code, out, _ = command("evaluate --generate --samples real.txt --judge ar --reference none --json - --quiet")
+    point = json.loads(out)["result"]["points"][0]
+    assert code == 0
+    assert point["samples"] == 15
+    assert point["way"]["sampler"] == ""
+    rows = [Characters("abcdefghijklmnopqrstuvwxyz ").encode(t) for t in (here / "real.txt").read_text().splitlines()]
+    assert point["measures"]["entropy"]["value"] == pytest.approx(entropy(rows).value)
+
+
+def test_own_tokens_or_their_text_are_one_for_characters(command):
+    numbers = [
+        json.loads(command(f"{USUAL} --tokens {tokens} --json -")[1])["result"]["points"][0]["measures"]
+        for tokens in ("own", "retokenized")
+    ]
+    assert numbers[0] == numbers[1]
+
+
+# ------------------------------------------------------------------------------------------------------- the parts
+
+
+def point(way: Way, perplexity=10.0, calls=4.0) -> dict:
+    number = {"value": perplexity, "low": perplexity - 1, "high": perplexity + 1}
+    return {"way": asdict(way), "measures": {"perplexity": number, "entropy": number}, "calls": calls}
+
+
+def test_curves_are_what_the_ways_say():
+    base = Way("ancestral", 8)
+    ways = [base, *frontier.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
+    points = [point(way, calls=float(way.steps or 0)) for way in frontier.different(ways)]
+    assert len(points) == 5
+    found = frontier.curves(points, "frontier")
+    assert [p["way"]["temperature"] for p in found["temperature"]] == [0.5, 1.0]
+    assert [p["way"]["top_p"] for p in found["top-p"]] == [0.9, 1.0]
+    calls = frontier.curves(points, "calls")
+    assert {name: [p["way"]["steps"] for p in each] for name, each in calls.items()} == {
+        "ancestral": [4, 8], "confidence": [4],
+    }  # fmt: skip
+    assert frontier.curves(points[:1], "frontier") == frontier.curves(points[:1], "calls") == {}
+    assert figures.draw(points[:1], None, "calls") is None
+
+
+def test_the_figures_hold_every_point():
+    base = Way("ancestral", 8)
+    points = [point(way, 5.0 + i) for i, way in enumerate([base, *frontier.along(base, (0.5, 0.7), (0.9,))])]
+    points += [point(Way("confidence", n), 30.0 + n, float(n)) for n in (2, 4)]
+    real = point(Way(), 3.0)
+    figure = figures.draw(points, real, "frontier", "ar")
+    (ax,) = figure.axes
+    places = sorted({round(float(y), 6) for line in ax.lines for y in line.get_ydata() if len(line.get_ydata()) < 4})
+    assert {3.0, 5.0, 6.0, 7.0, 8.0} <= set(places)
+    assert {t.get_text() for t in ax.texts} == {"0.5", "0.7", "1", "0.9"}
+    assert ax.get_ylabel() == "generative perplexity, judge ar"
+    top, low = figures.draw(points, real, "calls", "ar").axes
+    assert low.get_xlabel() == "network calls for each sample, mean"
+    assert {text.get_text() for text in top.figure.legends[0].get_texts()} == {
+        "ancestral",
+        "confidence",
+        "real text, 95%",
+    }
+
+
+def test_settled_says_how_many_steps_there_are():
+    own = model("mdlm")
+    assert frontier.settled(own, Way()) == Way("ancestral", 64)
+    assert frontier.settled(own, Way("first_hitting", 3)) == Way("first_hitting", L)
+    ways = frontier.calls(own, frontier.settled(own, Way()), (2, 8))
+    assert [way.sampler for way in ways[::2]] == ["ancestral", *frontier.SAMPLERS]
+    discrete = model("d3pm", steps=12)
+    assert [way.steps for way in frontier.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [6, 12]
+    blocks = model("bd3lm", block=4)
+    assert [w.steps for w in frontier.calls(blocks, frontier.settled(blocks, Way()), (16,), ("blockwise",))] == [4]
+
+
+def test_files_of_samples(tmp_path):
+    sets = [
+        Set(Way("ancestral", 4, 0.5), ["ab", "c"], [[0, 1], [2]], [3, 4], 7),
+        Set(Way("ancestral", 4), ["x\ny"], [[5]], [1], 7),
+    ]
+    file = tmp_path / "a.jsonl"
+    file.write_text(frontier.write(sets), encoding="utf-8")
+    assert frontier.read(file) == sets
+    (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
+    with pytest.raises(InputError, match=r"line 2 of .* has no field text"):
+        frontier.read(tmp_path / "b.jsonl")
+    (tmp_path / "c.txt").write_text("")
+    with pytest.raises(InputError, match="holds no text"):
+        frontier.read(tmp_path / "c.txt")
+    (tmp_path / "d.txt").write_text("the\na\n")
+    (one,) = frontier.read(tmp_path / "d.txt", model("mdlm"))
+    assert one.rows == [[20, 8, 5], [1]]
+
+
+def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
+    """Of an ar model that judges its own samples: colder ones have fewer nats and less entropy, and its draws are its law's."""
+    own = model("ar", 1)
+    judge = Judge(own, first="judged", eos="all")
+    found = [
+        frontier.score(frontier.draw(own, frontier.settled(own, Way(temperature=t)), 200, 0), judge) for t in (0.3, 1.0)
+    ]
+    cold, warm = ([frontier.number(p, m) for m in ("perplexity", "entropy")] for p in found)
+    assert cold[0].high < warm[0].low
+    assert cold[1].high < warm[1].low
+    with (
+        torch.no_grad()
+    ):  # the first token's law is the same for every sample: its mean nats are the entropy of that law
+        begin = torch.tensor([[own.method.begin]])
+        law = own.method.next(own.method._features(begin, None, None)[0, 0])
+        drawn = frontier.draw(own, Way("left_to_right"), 400, 1)
+        nats = -law[torch.tensor([row[0] for row in drawn.rows])].log()
+    expected = -float((law * law.log()).sum())
+    assert abs(float(nats.mean()) - expected) < 4 * float(nats.std()) / math.sqrt(400)
