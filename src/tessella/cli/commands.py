@@ -115,8 +115,8 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 # ---------------------------------------------------------------------------------------------------------- evaluate
 MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
     "--suite": "suite",
-    "--steps": "steps",
     "--generate": "quality",
+    "--steps": "steps",  # last: others have an option of that name
 }
 
 
