@@ -299,12 +299,15 @@ def test_evaluate(run):
     assert sum(terms[:3]) == pytest.approx(terms[3], abs=0.002)
     number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", lines[9])
-    assert re.fullmatch(r"    \d+ sequences x 2 draws; \d+\.\d% of the variance lies between the texts,", lines[10])
+    half = r"± <?\d+\.\d+"
+    assert re.fullmatch(rf"    {half} over the population of texts, {half} over draws of these texts", lines[10])
+    assert re.fullmatch(rf"    perplexity per sequence, mean {number} per character \(above: corpus\)", lines[11])
+    assert re.fullmatch(r"    \d+ sequences x 2 draws; \d+\.\d% of the variance lies between the texts,", lines[12])
     assert lines[-2:] == [
         "  written   runs/a/evaluate-text-test.json",
         "  again     tessella evaluate --from runs/a/evaluate-text-test.json",
     ]
-    assert all(len(line) <= 80 for line in lines)
+    assert [line for line in lines if len(line) > 80] == []
     written = json.loads(Path("runs/a/evaluate-text-test.json").read_text())
     assert list(written) == KEYS
     assert json.loads(Path("r.json").read_text()) == written

@@ -260,6 +260,9 @@ def test_tokenizer_and_vocabulary(mdlm, tmp_path):
     assert "says 61 rows, the table of embeddings has 54" in fails(
         hub.folder(tmp_path / "b", mdlm, CONFIG | {"vocab_size": 61}, tokens=60)
     )
+    assert fails(hub.folder(tmp_path / "d", mdlm, CONFIG, tokens=None)) == (
+        "nothing says its tokenizer, which has 53 tokens (54 rows, layout mdlm); give --tokenizer, e.g. a tokenizer.json"
+    )
     assert "the tokenizer 'bytes' has 256" in fails(hub.folder(tmp_path / "c", mdlm, CONFIG), tokenizer="bytes")
 
 

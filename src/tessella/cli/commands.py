@@ -180,12 +180,12 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from .. import evaluate as judge
     from .. import groups
-    from .suite import keep
+    from .suite import keep, resumable
 
     rank, world = groups.ranks()
     with terminal.bar("read", 1, say=size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
-    with terminal.bar("evaluate", 1, "texts") as bar:
+    with resumable(terminal), terminal.bar("evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
             estimator=chosen.estimator, processes=chosen.processes, distributed=world > 1,

@@ -62,11 +62,11 @@ def describe(result: Result) -> list[str]:
 def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
     half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
-    lines = [f"    ± {half} over the population of texts, ± {drawn} over the draws for these texts"]
+    lines = [f"    ± {half} over the population of texts, ± {drawn} over draws of these texts"]
     if result.kind == "exact":
         lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
     each = result.per_sequence
     if each is not None:
         mean = number(each.value, each.half, f"per {result.per}", result.kind)
-        lines.append(f"    perplexity, mean over sequences {mean}; above: of the corpus")
+        lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
     return lines

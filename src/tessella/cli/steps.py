@@ -11,7 +11,7 @@ from ..terminal import Terminal, columns, count, decimals, dumps, path, pm, reco
 from . import options
 from .commands import Device, Run, load, run_folder, writable, write_json
 from .results import heading
-from .suite import keep
+from .suite import keep, resumable
 
 CONTINUOUS = "continuous"
 
@@ -58,7 +58,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.bar("read", 1, say=size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     found: list[Result] = []
-    with terminal.bar("evaluate", 1, "texts") as bar:
+    with resumable(terminal), terminal.bar("evaluate", 1, "texts") as bar:
         for T in wanted:
             found.append(
                 judge.evaluate(

@@ -1,7 +1,8 @@
 """`tessella evaluate RUN --suite zero-shot`: the data sets of the literature, by one protocol, in one table."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
     rank, world = groups.ranks()
     folder = run_folder(chosen.run)
-    with terminal.bar("evaluate", 1, "rows") as bar:
+    with resumable(terminal), terminal.bar("evaluate", 1, "rows") as bar:
         name = [""]
 
         def begin(of: str) -> None:
@@ -101,6 +102,17 @@ def keep(source: str, cache: str | None = None) -> Path:
     from ..data.sources import cache_folder
 
     return run_folder(source) or cache_folder(cache) / "evaluations"
+
+
+@contextmanager
+def resumable(terminal: Terminal) -> Iterator[None]:
+    """An interruption ends with what to do next: what is done is kept."""
+    try:
+        yield
+    except BaseException as stop:
+        if not isinstance(stop, Exception):  # Ctrl-C, SIGTERM
+            terminal.say("what is done is kept; the same command goes on from there")
+        raise
 
 
 def lines(table: "Table") -> list[str]:

@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..methods import METHODS
 from .layout import Choices, Layout, Said
 
+SIZES = {"gpt2": 50257, "bert-base-uncased": 30522}  # of those that a layout is known for
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 
 
@@ -21,15 +22,18 @@ def tokenizer_of(layout: Layout, said: Said, chosen: Choices, folder: Path) -> A
     if spec == "integers":
         return Integers(tokens)
     own = spec is None and any((folder / name).is_file() for name in TOKENIZERS)
+    if not own and spec is None and tokens - SIZES.get(said.tokenizer, tokens) not in (0, int(tokens == said.rows)):
+        raise InputError(
+            f"nothing says its tokenizer, which has {tokens:,} tokens ({said.rows:,} rows, layout {layout.name}); "
+            "give --tokenizer, e.g. a tokenizer.json"
+        )
     if own and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)
     else:
         tokenizer = _named(str(folder) if own else spec or said.tokenizer)
     if tokenizer.size == tokens:
         return tokenizer
-    spare = (
-        tokens - tokenizer.size
-    )  # rows of the table that are no tokens: of a mask that never occurs, or to fill it up
+    spare = tokens - tokenizer.size  # rows that are no tokens: of a mask that never occurs, or to fill the table up
     if isinstance(tokenizer, Tokens) and tokens == said.rows and (own or spare == 1) and spare > 0:
         return Tokens(tokenizer.inner, tokenizer.name, tokens)
     raise InputError(
