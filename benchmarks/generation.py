@@ -57,6 +57,30 @@ def draw(model: Any, count: int, steps: int, dtype: torch.dtype | None, top_p: f
     return Set(Way(name, steps, 1.0, top_p), drawn.texts, drawn.tokens, drawn.calls, seed)
 
 
+@torch.no_grad()
+def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
+    """What a race with uniforms of so many bits does to the law of the token that a mask becomes, without drawing anything.
+
+    To first order in r, the probability of a reveal, token k wins with r p_k x / (e^x - 1), x = 1 / (2^bits r p_k). The mean over
+    masks of real text at five times: the share of the law that is lost, its entropy in nats, and that of what is left.
+    """
+    method = model.method
+    test = corpus_of(model).test
+    x = test.collate([test[i] for i in range(16)]).tokens
+    found = []
+    for t in (0.1, 0.3, 0.5, 0.7, 0.9):
+        time = torch.tensor(t, dtype=torch.float64)
+        x_t = method.process.sample(x, time, torch.Generator().manual_seed(0))
+        p = posterior(method.predict(x_t, time, at=x_t == method.process.mask)).double()
+        r = 1 / (steps * t)  # loglinear: alpha = 1 - t
+        fraction = 1 / (2.0**bits * r * p).clamp_min(1e-12)
+        q = p * torch.where(fraction > 1e-9, fraction / torch.expm1(fraction), 1.0)
+        left = q.sum(-1, keepdim=True)
+        entropy = lambda law: -torch.special.xlogy(law, law).sum(-1)  # noqa: E731
+        found.append(torch.stack([1 - left[:, 0], entropy(p), entropy(q / left)]).mean(1))
+    return tuple(torch.stack(found).mean(0).tolist())
+
+
 def row(name: str, point: dict[str, Any], base: float) -> str:
     numbers = [frontier.number(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
     shown = [n.shown(1 if i < 2 else 3) for i, n in enumerate(numbers)]
@@ -93,6 +117,10 @@ def main() -> None:
             file.write_text(frontier.write([draw(model, *how, chosen.seed)]))
             print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
         (sets[name],) = frontier.read(file)
+    print("\n| steps | of the law lost in float32 | entropy of the law, nats | of what is left |\n|---|---|---|---|")
+    for steps in (128, 512, 1_000, 10_000):
+        share, before, after = lost(model, steps)
+        print(f"| {steps:,} | {share:.2%} | {before:.3f} | {after:.3f} |")
     if not chosen.judge:
         return
     base_name = next(iter(sets))
@@ -124,7 +152,8 @@ def main() -> None:
         nats, tokens = judge.nats_of(judged)
         point = frontier.score(first, judge, own=own)
         numbers = [frontier.number(point, m).shown(1) for m in ("perplexity", "perplexity per sequence")]
-        print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {float(nats.sum()) / letters:.3f} |")
+        whole = "-" if judge.long == "cut" and judge.cut(judged) else f"{float(nats.sum()) / letters:.3f}"
+        print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {whole} |")
     if usual.inner.same(model.tokenizer):
         again = usual.encode(first.texts)
         respelt = sum(a != b for a, b in zip(again, first.rows or []))

@@ -106,7 +106,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
-    real, name = _real(chosen, model, given, terminal)
+    real, name = _real(chosen, model, given, len(sets[0].texts) if sets else chosen.count, terminal)
     if chosen.mauve and real is None:
         raise InputError("--mauve compares with real text, and there is none; give --reference FILE or --data.name")
     with terminal.bar("sample", 1, "steps") as bar:
@@ -188,8 +188,8 @@ def _ways(chosen: Generate, model: Any) -> "list[Way]":
     return frontier.different(frontier.settled(model, way, chosen.length) for way in ways)
 
 
-def _real(chosen: Generate, model: Any, given: set[str], terminal: Terminal) -> "tuple[Set | None, str]":
-    """Real texts, to stand beside the samples, and what they are called."""
+def _real(chosen: Generate, model: Any, given: set[str], number: int, terminal: Terminal) -> "tuple[Set | None, str]":
+    """Real texts, as many as there are samples of a set, and what they are called."""
     from .. import frontier
 
     if chosen.reference == "none":
@@ -208,7 +208,7 @@ def _real(chosen: Generate, model: Any, given: set[str], terminal: Terminal) -> 
     try:
         with terminal.bar("read", 1, say=size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
-        return frontier.real(corpus, chosen.reference, chosen.count), f"{corpus.about['name']} {chosen.reference}"
+        return frontier.real(corpus, chosen.reference, number), f"{corpus.about['name']} {chosen.reference}"
     except InputError as absent:
         if data is not None or "--reference" in given:
             raise
