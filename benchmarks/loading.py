@@ -4,12 +4,7 @@
 
 Each way is measured in a process of its own, after the imports, several times in turn. `read` is the time in which the bytes of
 the file go through memory once, with nothing made of them; `load` is `tessella.load`; `touch` is a sum over every weight after
-<<<<<<< HEAD
-it, so that memory that was only promised is paid. Peak: resident memory above what was there before, over the size of
-the weights.
-=======
 it, so that memory that was only promised is paid. Peak: resident memory above what was there before, over that of the weights.
->>>>>>> pub
 """
 
 import argparse
