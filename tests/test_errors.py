@@ -117,7 +117,7 @@ def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
     monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for extra in ("datasets", "mido", "transformers"):  # as where they are not installed
+    for extra in ("datasets", "mido", "transformers", "mauve"):  # as where they are not installed
         monkeypatch.setitem(sys.modules, extra, None)
     return place
 

@@ -134,3 +134,33 @@ def test_measure_names_and_order():
         "perplexity", "perplexity per sequence", "entropy", "distinct-1", "distinct-2", "distinct-3", "distinct-4", "seq-rep-4",
     ]  # fmt: skip
     assert [*quality.measure(rows)] == [*found][2:]
+
+
+# ------------------------------------------------------------------------------------------------------- MAUVE
+
+
+def test_mauve_is_asked_once_a_seed(monkeypatch):
+    """Of the package what counts is how it is asked: features, another seed each time; the mean of what it says."""
+    import sys
+    from types import SimpleNamespace
+
+    asked = []
+
+    def compute_mauve(p_features, q_features, seed, verbose):
+        asked.append((p_features.shape, q_features.shape, seed, verbose))
+        return SimpleNamespace(mauve=0.5 + 0.1 * (seed - 7))
+
+    monkeypatch.setitem(sys.modules, "mauve", SimpleNamespace(compute_mauve=compute_mauve))
+    found = quality.mauve(torch.zeros(6, 3), torch.zeros(4, 3), seed=7)
+    assert asked == [((6, 3), (4, 3), 7 + i, False) for i in range(5)]
+    assert found.value == pytest.approx(0.7)
+    assert found.half == pytest.approx(quality.student(4) * math.sqrt(0.025) / math.sqrt(5))
+
+
+def test_mauve_of_its_authors():
+    """Where the package is there: the same features give 1, far ones almost nothing."""
+    pytest.importorskip("mauve", reason="the extra 'mauve' is not installed")
+    g = torch.Generator().manual_seed(0)
+    a, far = torch.randn(200, 8, generator=g), 5 + torch.randn(200, 8, generator=g)
+    assert quality.mauve(a, a).value == pytest.approx(1.0, abs=1e-3)
+    assert quality.mauve(a, far).value < 0.1

@@ -159,6 +159,15 @@ def measure(
     return found | {f"seq-rep-{REPEAT}": mean(repetitions(rows))}
 
 
+def mauve_package() -> Any:
+    """The package of MAUVE's authors; InputError where it is not installed."""
+    try:
+        import mauve as package  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError("--mauve needs 'mauve'; pip install 'tessella[mauve]'") from None
+    return package
+
+
 def mauve(samples: Tensor, real: Tensor, seed: int = 0) -> Number:
     """MAUVE of features (N, D) of samples and (M, D) of real text: the mean over 5 seeds of its clusters, and what they vary.
 
@@ -168,10 +177,7 @@ def mauve(samples: Tensor, real: Tensor, seed: int = 0) -> Number:
     Raises:
         InputError: the package is not there.
     """
-    try:
-        import mauve as package  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError("--mauve needs 'mauve'; pip install 'tessella[mauve]'") from None
+    package = mauve_package()
     p, q = (x.float().cpu().numpy() for x in (samples, real))
     with torch.random.fork_rng(devices=[]):
         found = [

@@ -92,9 +92,11 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         writable(terminal.json, "--json")
     folder = _folder(chosen)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device) if chosen.run else None
-    from .. import frontier, kinds
+    from .. import frontier, kinds, quality
     from ..judge import Judge
 
+    if chosen.mauve:
+        quality.mauve_package()
     if model is not None and not (kind := kinds.of(model.tokenizer)).running:
         raise InputError(f"--generate judges texts, and this model makes {kind.many}; leave it out")
     ways = _ways(chosen, model) if model is not None and not chosen.samples else []
@@ -106,9 +108,12 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
-    real, name = _real(chosen, model, given, len(sets[0].texts) if sets else chosen.count, terminal)
+    number = len(sets[0].texts) if sets else chosen.count
+    real, name = _real(chosen, model, given, number, terminal)
     if chosen.mauve and real is None:
         raise InputError("--mauve compares with real text, and there is none; give --reference FILE or --data.name")
+    if chosen.mauve and number < 1000:
+        terminal.note("MAUVE of fewer than a thousand texts says little")
     with terminal.bar("sample", 1, "steps") as bar:
         before, every = 0, chosen.count * sum(way.steps or 1 for way in ways)
         for way in ways:
