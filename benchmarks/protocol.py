@@ -1,6 +1,6 @@
 """What each choice of a likelihood protocol changes, on one model: the table of docs/evaluation.md.
 
-    python benchmarks/protocol.py runs/small --data shared/data --out protocol.md
+    python benchmarks/protocol.py runs/small --data FOLDER --out protocol.md
 
 A choice is varied alone, from the protocol `tessella`. Where the rows stay the same texts, the change is the paired difference;
 where they are cut or spelt otherwise it is the difference of two numbers, each with its interval over texts.
