@@ -4,6 +4,7 @@ Their options are frozen dataclasses; what they do is one call of the Python int
 """
 
 import dataclasses
+import importlib
 import importlib.util
 import sys
 import time
@@ -112,6 +113,12 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 
 # ---------------------------------------------------------------------------------------------------------- evaluate
+MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
+    "--suite": "suite",
+    "--steps": "steps",
+}
+
+
 @dataclass(frozen=True)
 class Evaluate:
     run: Run = ""
@@ -141,6 +148,9 @@ class Evaluate:
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`tessella evaluate RUN`"""
     given = options.given(words)
+    mode = next((MODES[flag] for flag in MODES if flag in given), None)
+    if mode is not None:
+        return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
     chosen = options.parse(
         Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
     )
