@@ -1,6 +1,6 @@
 """What data gives to a method, and a likelihood that a method may give back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,3 +57,18 @@ class Estimator:
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
         return self.draw(batch, generator)
+
+
+def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The numbers of texts of these lengths, those of one length together, at most so many at once, the longest first.
+
+    So texts of several lengths are batched without padding.
+
+    >>> list(by_length([3, 5, 3, 3], 2))
+    [[1], [0, 2], [3]]
+    """
+    groups: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        groups.setdefault(length, []).append(i)
+    for _, group in sorted(groups.items(), reverse=True):
+        yield from (group[i : i + most] for i in range(0, len(group), most))

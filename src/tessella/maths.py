@@ -202,8 +202,11 @@ def discard(shape: Sequence[int], generator: Randomness) -> None:
 def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
     """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
 
-    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1).
+    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
+    say its own strata, with a method of this name.
     """
+    if hasattr(generator, "stratified"):
+        return generator.stratified(n, device)  # pyright: ignore
     first, total = 0, n
     if isinstance(generator, Shard):
         first, total, generator = generator.rank * n, generator.world * n, generator.generator

@@ -116,6 +116,8 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
     "--suite": "suite",
     "--steps": "steps",
+    "--pairs": "pairs",
+    "--probe": "probe",
 }
 
 
