@@ -1,0 +1,197 @@
+"""lm-evaluation-harness end to end on local tasks: its numbers are those of `evaluate --pairs`."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tessella import Config, Data, InputError
+from tessella.checkpoint import Model
+from tessella.conditional import bound
+from tessella.config import Train
+from tessella.data.named import train_bpe
+from tessella.methods import METHODS, build
+from tessella.nn.transformer import Net
+from tessella.pairs import Record, judge
+
+pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install 'tessella[harness]'")
+
+WORDS = "the sky is blue and the sea is blue and the grass is green and the snow is white\n"
+QUESTIONS = [
+    {"question": "the sky is", "choices": ["blue", "a green grass"], "gold": 0},
+    {"question": "the snow is", "choices": ["blue", "white", "the"], "gold": 1},
+    {"question": "and the grass", "choices": ["is green", "is"], "gold": 0},
+]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    """A small MDLM with random weights, on 300 tokens."""
+    return model("mdlm").save(tmp_path_factory.mktemp("harness") / "model")
+
+
+def model(name: str, length: int = 24) -> Model:
+    torch.manual_seed(0)
+    tokenizer, options = train_bpe(300, [WORDS * 20]), METHODS[name].Config()
+    net = Net(layers=1, hidden=16, heads=2, length=length)
+    method = build(name, tokenizer.size, net, options)
+    with torch.no_grad():
+        for p in method.parameters():
+            p.normal_(std=0.15)
+    return Model(method, tokenizer, Config(name, options, Data(), net, Train()), {"step": 1})
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory) -> Path:
+    """Three tasks on local files: multiple choice, a text's perplexity, generation."""
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in QUESTIONS))
+    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {folder}/questions.jsonl\ntest_split: test\n"
+    (folder / "choice.yaml").write_text(
+        f"task: local_choice\n{head}output_type: multiple_choice\ndoc_to_text: '{{{{question}}}}'\ndoc_to_choice: choices\n"
+        "doc_to_target: gold\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
+    )
+    (folder / "rolling.yaml").write_text(
+        f"task: local_rolling\n{head}output_type: loglikelihood_rolling\ndoc_to_text: ''\n"
+        'doc_to_target: \'{{ (question ~ " " ~ choices[0] ~ ". ") * 6 }}\'\n'
+        "metric_list:\n  - metric: byte_perplexity\n"
+    )
+    (folder / "write.yaml").write_text(
+        f"task: local_write\n{head}output_type: generate_until\ndoc_to_text: '{{{{question}}}}'\n"
+        "doc_to_target: '{{choices[gold]}}'\ngeneration_kwargs:\n  until: ['e']\n  max_gen_toks: 6\n"
+        "metric_list:\n  - metric: exact_match\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(saved, tasks, tmp_path_factory):
+    import lm_eval
+    from lm_eval.tasks import TaskManager
+
+    import tessella.harness  # noqa: F401
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        manager = TaskManager(include_path=str(tasks), include_defaults=False)
+        return lm_eval.simple_evaluate(
+            model="tessella", model_args=f"path={saved},draws=8,seed=3", batch_size=2, device="cpu",
+            tasks=["local_choice", "local_rolling", "local_write"], task_manager=manager, bootstrap_iters=0,
+        )  # fmt: skip
+
+
+def test_its_likelihood_is_that_of_evaluate(results, saved):
+    """Each choice of each question, and both accuracies."""
+    records = [Record(q["question"], tuple(f" {c}" for c in q["choices"]), q["gold"]) for q in QUESTIONS]
+    judged = judge(str(saved), records, draws=8, seed=3)
+    samples = sorted(results["samples"]["local_choice"], key=lambda s: s["doc_id"])
+    theirs = [-float(likelihood) for sample in samples for likelihood, _ in sample["filtered_resps"]]
+    assert theirs == pytest.approx(judged.found.nats.tolist(), rel=1e-6, abs=1e-5)
+    found = results["results"]["local_choice"]
+    assert judged.accuracy is not None
+    assert found["acc,none"] == judged.accuracy.value
+    assert len({round(n, 6) for n in theirs}) == len(theirs)
+
+
+def test_rolling_is_the_bound_of_the_text(results, saved):
+    for sample in results["samples"]["local_rolling"]:
+        text = sample["target"]
+        found = bound(str(saved), [("", text)], 8, 3)
+        assert found.tokens > 24  # more than the network takes
+        assert -sample["filtered_resps"][0] == pytest.approx(float(found.nats), abs=1e-4)
+
+
+def test_what_is_written_ends_where_it_should(results):
+    for sample in results["samples"]["local_write"]:
+        (text,) = sample["filtered_resps"]
+        assert "e" not in text
+        assert len(text) < 6 * 12
+
+
+@pytest.mark.parametrize("name", ["mdlm", "udlm", "ar", "bd3lm"])
+def test_texts_do_not_depend_on_the_others(name, tmp_path):
+    """Nor on the batch; a request that comes twice gives two texts where it asks to sample; all at temperature 0 are one."""
+    from tessella.harness import Tessella
+
+    path = str(model(name, 32).save(tmp_path / "model"))
+    ask = lambda text, **how: SimpleNamespace(args=(text, {"until": ["\n"], "max_gen_toks": 7} | how))  # noqa: E731
+    requests = [
+        ask("the sky"),
+        ask("the sea is blue"),
+        ask("the sky", do_sample=True),
+        ask("the sky", do_sample=True),
+        ask(""),
+    ]
+    one, many = Tessella(path, batch_size=1, seed=5), Tessella(path, batch_size=4, seed=5)
+    texts = one.generate_until(requests, disable_tqdm=True)
+    assert texts == many.generate_until(requests, disable_tqdm=True)
+    assert texts[1] == one.generate_until(requests[1:2], disable_tqdm=True)[0]
+    assert texts[2] != texts[3]
+    assert all("\n" not in text for text in texts)
+    longest = max(len(one.model.tokenizer.decode([t])) for t in range(300))
+    assert all(len(text) <= 7 * longest for text in texts)
+    long = one.generate_until([ask(WORDS * 4)], disable_tqdm=True)  # a prompt longer than the network
+    assert isinstance(long[0], str)
+
+
+def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
+    from tessella.harness import Tessella
+
+    lm = Tessella(str(model("ar").save(tmp_path / "model")))
+    (text,) = lm.generate_until([SimpleNamespace(args=("the sky is", {"max_gen_toks": 4}))], disable_tqdm=True)
+    tokens = lm.model.tokenizer.encode("the sky is" + text)
+    if (
+        len(tokens) == len(lm.model.tokenizer.encode("the sky is")) + 4
+    ):  # the text reads back as the tokens that were drawn
+        asked = [SimpleNamespace(args=("the sky is", text)), SimpleNamespace(args=("the sky is", " white blue"))]
+        assert [greedy for _, greedy in lm.loglikelihood(asked, disable_tqdm=True)] == [True, False]
+
+
+def test_wrong_input(saved, tmp_path):
+    from tessella.harness import Tessella
+
+    for arguments, error in [
+        ({}, "the harness needs a model; "),
+        ({"path": str(tmp_path / "none")}, "no run or model at "),
+        ({"path": str(saved), "draws": 0}, "--draws is 0; "),
+        ({"path": str(saved), "sampler": "ancestrl"}, "unknown sampler 'ancestrl'; did you mean 'ancestral'"),
+    ]:
+        with pytest.raises(InputError, match=error):
+            Tessella(**arguments)
+
+
+def test_the_command(saved, tasks, tmp_path, monkeypatch, capsys):
+    """`python -m tessella.harness` is `lm_eval` with one model more; wrong input is one line and exit code 2."""
+    from lm_eval.tasks import TaskManager
+
+    from tessella.harness.__main__ import main
+
+    monkeypatch.setattr(
+        TaskManager.__init__, "__defaults__", (None, None, False, None)
+    )  # its 14,000 tasks take a minute
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    command = [
+        "lm_eval",
+        "--model",
+        "tessella",
+        "--include_path",
+        str(tasks),
+        "--tasks",
+        "local_choice",
+        "--device",
+        "cpu",
+    ]
+
+    def run(*more: str) -> int:
+        monkeypatch.setattr(sys, "argv", [*command, *more])
+        return main()
+
+    assert run("--model_args", f"path={tmp_path}/none") == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: no run or model at ")
+    assert run("--model_args", f"path={saved},draws=4") == 0
+    assert "local_choice|" in capsys.readouterr().out.replace(" ", "")
