@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import __version__, published, weights
+from . import __version__, hub, published, weights
 from .config import FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
 from .errors import InputError, nearest
@@ -49,7 +49,7 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-class Model:
+class Model(hub.Shared):
     """A trained method with what is needed to use it.
 
     Attributes:
@@ -85,26 +85,16 @@ class Model:
         """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
         return export(self, folder, to)
 
-    def push_to_hub(self, name: str, *, private: bool = False) -> str:
-        """Upload the model to the Hugging Face hub as `name` ("owner/model"); the address is returned."""
-        import tempfile
+    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
+        save(self, folder, complete)
 
-        from huggingface_hub import HfApi
-
-        if not _ID.fullmatch(name):
-            raise InputError(f"'{name}' is not a name on the Hugging Face hub; it must be owner/model")
-        api = HfApi()
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(Path(folder) / "model")
-            try:
-                api.create_repo(name, private=private, exist_ok=True)
-                api.upload_folder(repo_id=name, folder_path=Path(folder) / "model")
-            except Exception as problem:
-                raise InputError(
-                    f"'{name}' cannot be written on the Hugging Face hub ({_first_line(problem)}); "
-                    "log in with: hf auth login"
-                ) from problem
-        return f"https://huggingface.co/{name}"
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
+        """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
+        asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        chosen = {name: how[name] for name in asked if how.get(name)}
+        here = _download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
+        return load(here, device=device, net=net)
 
     def __repr__(self) -> str:
         step = f", step {self.about['step']:,}" if "step" in self.about else ""
@@ -139,14 +129,20 @@ def write_model(
     tokenizer.save(folder)
 
 
-def save(model: Model, folder: str | Path) -> Path:
-    """Write a model into a folder, all or nothing; an earlier model in it is replaced.
+def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
+    """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
 
     Raises:
         InputError: the folder holds something else, or the disk is full.
     """
     tensors = model.method.state_dict()
-    return _write(folder, tensors, lambda f: write_model(f, tensors, model.tokenizer, model.config, model.about))
+
+    def fill(here: Path) -> None:
+        write_model(here, tensors, model.tokenizer, model.config, model.about)
+        hub.complete_tokenizer(here, model.method, model.tokenizer)
+        complete(here)
+
+    return _write(folder, tensors, fill)
 
 
 def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
@@ -276,7 +272,9 @@ def load(
         )  # fmt: skip
     tensors, _ = load_tensors(folder / WEIGHTS)
     fit(model, tensors, config, take=mine)
-    return Model(model.to(device), tokenizer, config, plain.get("about"))
+    made = Model(model.to(device), tokenizer, config, plain.get("about"))
+    made.source = Path(path) if Path(path).is_dir() else folder
+    return made
 
 
 def _format(path: Path) -> Any:
@@ -352,14 +350,14 @@ def _near(path: Path) -> str:
     return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
 
 
-def _download(name: str) -> Path:
+def _download(name: str, **how: Any) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
-        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"]))
+        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"], **how))
         if not any(folder.glob("*.safetensors")):  # an older one
-            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"]))
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
         return folder
     except GatedRepoError:
         raise InputError(
@@ -373,11 +371,6 @@ def _download(name: str) -> Path:
         if isinstance(problem, OSError) and problem.errno in FULL:
             raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
         raise InputError(
-            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({_first_line(problem)}); "
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({hub.first_line(problem)}); "
             "check the connection, or give a folder"
         ) from problem
-
-
-def _first_line(problem: BaseException) -> str:
-    lines = str(problem).strip().splitlines()
-    return (lines[0].rstrip(".") if lines else type(problem).__name__)[:120]

@@ -26,6 +26,7 @@ from ..errors import InputError
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = "<|endoftext|>"
+CONFIG, OURS = "tokenizer_config.json", "tessella"  # transformers' file, and our entry in it
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
 
 
@@ -246,6 +247,18 @@ class Tokens(_Base):
         plain = json.loads(self.inner.to_str()) | {"tessella": "tokens", "name": self.name}
         return plain if self.size == self.known else plain | {"rows": self.size}
 
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` as the library has it, and the `tokenizer_config.json` that transformers reads."""
+        plain = json.loads(self.inner.to_str())
+        beside = {key: value for key, value in self.to_dict().items() if key not in plain and key != "tessella"}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: beside}
+        if self.separator is not None:
+            config["eos_token"] = self.inner.id_to_token(self.separator)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for file, content in (("tokenizer.json", plain), (CONFIG, config)):
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            (Path(folder) / file).write_text(text + "\n", encoding="utf-8")
+
     @property
     def fingerprint(self) -> str:
         definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
@@ -274,13 +287,24 @@ def load(folder: str | Path) -> Tokenizer:
             return Levels(**data)
         from tokenizers import Tokenizer as Inner
 
-        name = data.pop("name", None) or path.resolve().parent.name
-        rows = data.pop("rows", None)
-        return Tokens(Inner.from_str(json.dumps(data)), name, rows)
+        beside = {key: data.pop(key) for key in ("name", "rows") if key in data} or _beside(
+            path
+        )  # within it: as it once was
+        name = beside.get("name") or path.resolve().parent.name
+        return Tokens(Inner.from_str(json.dumps(data)), name, beside.get("rows"))
     except FileNotFoundError:
         raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
     except Exception as problem:  # the library raises a bare Exception for a wrong definition
         raise InputError(f"'{path}' is not a tokenizer ({problem}); give a tokenizer.json") from None
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """What the config beside a tokenizer.json says of it that the library has no place for: its name, its rows."""
+    try:
+        found = json.loads((path.parent / CONFIG).read_text(encoding="utf-8"))[OURS]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def require_same(trained: Tokenizer, given: Tokenizer) -> None:
