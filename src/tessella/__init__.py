@@ -27,6 +27,7 @@ _WHERE = {  # public name -> module that defines it
     "watch": "generate",
     "sample": "generate",
     "infill": "generate",
+    "embed": "represent",
 }
 _MODULES = {"train", "evaluate", "verify", "compare", "report", "guide", "exact", "demo"}  # the first four are callable
 
