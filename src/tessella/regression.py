@@ -62,16 +62,14 @@ def standardized(parts: Sequence[Tensor]) -> list[Tensor]:
 
 
 def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tensor]:
-    """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n), of the first part's N texts n have the token."""
+    """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n), for n of the first part's N texts with it."""
     counted = []
     for texts in parts:
         rows = torch.cat([torch.full((len(text),), i) for i, text in enumerate(texts)])
         columns = torch.cat([torch.tensor([*text], dtype=torch.long) for text in texts])
         ones = torch.ones(len(rows), dtype=torch.float64)
         counted.append(torch.sparse_coo_tensor(torch.stack((rows, columns)), ones, (len(texts), vocabulary)).coalesce())
-    seen = torch.zeros(vocabulary, dtype=torch.float64).index_add(
-        0, counted[0].indices()[1], torch.ones(counted[0]._nnz()).double()
-    )
+    seen = torch.bincount(counted[0].indices()[1], minlength=vocabulary).double()
     weight = (len(parts[0]) / seen.clamp_min(1)).log() + 1
     found = []
     for counts in counted:
