@@ -326,6 +326,31 @@ def test_evaluate_again(run):
     assert re.search(rf"note: {file} holds ≤ ", err)
 
 
+def test_evaluate_pairs(run):
+    lines = [{"context": "the value of ", "continuation": "the object"}]
+    lines += [{"context": "the name of ", "choices": ["a class", "the value"], "answer": 0}] * 2
+    Path("pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out, _ = run("evaluate runs/a --pairs pairs.jsonl --draws 8 --json p.json")
+    assert code == 0
+    found = out.splitlines()
+    assert found[1] == "pairs.jsonl: 3 pairs, 24 tokens to be said"
+    number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
+    assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
+    assert re.fullmatch(r"    of other pairs of the same kind; other draws for these very pairs: ± <?\d\.\d+", found[4])
+    assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
+    assert found[-1] == "  written   runs/a/evaluate-pairs-pairs.json"
+    assert all(len(line) <= 80 for line in found)
+    written = json.loads(Path("runs/a/evaluate-pairs-pairs.json").read_text())
+    assert list(written) == KEYS
+    assert json.loads(Path("p.json").read_text()) == written
+    nats = [line["nats"] for line in written["result"]["pairs"]]
+    assert [len(n) for n in nats] == [1, 2, 2]
+    assert nats[1] == nats[2]
+    total = sum(n[0] for n in nats) / 24 / 0.6931471805599453
+    assert written["result"]["value"] == pytest.approx(total)
+    assert run("evaluate runs/a --pairs pairs.jsonl --draws 8 --batch 3")[1].splitlines()[:-1] == found[:-1]
+
+
 def test_json_alone_on_stdout(run):
     code, out, err = run("evaluate runs/a --limit 4 --draws 2 --json - --quiet")
     assert (code, err) == (0, "")

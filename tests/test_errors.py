@@ -41,6 +41,8 @@ def place(tmp_path_factory):
     (folder / "empty.txt").write_text("")
     (folder / "short.txt").write_text(text[:1800])
     (folder / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": TEXT}) + "\n" for i in range(20)))
+    pair = {"context": "the value of ", "continuation": "the object"}
+    (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 2)
     np.array([1, 2, 50257] * 3000, np.uint16).tofile(folder / "data.bin")
     np.save(folder / "near.npy", np.eye(30))
     entries = np.arange(144).reshape(9, 4, 4)

@@ -13,6 +13,7 @@ import pytest
 
 import tessella
 from tessella.cli import main, pages
+from tessella.cli.commands import MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -153,6 +154,10 @@ def test_commands_and_options_exist(command, capsys):
     _, name, *words = shlex.split(command)
     assert name in pages.USAGE
     method = [words[0]] if name == "train" else []
+    mode = next((i for i, word in enumerate(words) if name == "evaluate" and word in MODES), None)
+    if mode is not None:  # a command of its own
+        value = words[mode + 1 : mode + 2]
+        method = [words[mode], *(v for v in value if not v.startswith("--"))]
     assert main([name, *method, "--help"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):

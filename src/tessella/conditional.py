@@ -272,7 +272,8 @@ def _next(method: Any, x: Tensor, at: Tensor) -> Tensor:
 
 def _at(method: Method, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
     """The clean posteriors at `at`, where everything but the `known` is masked: (N, K)."""
-    x_t = x.masked_fill(~known, method.process.mask)  # pyright: ignore[reportArgumentType]
+    mask: Any = method.process.mask
+    x_t = x.masked_fill(~known, mask)
     state = State(x_t, known, torch.zeros(len(x), dtype=torch.long, device=x.device))
     time = clean_where_fixed(state, expected_time(method, state))
     return posterior(method.predict(x_t, time, at=at, context=method.clean(Batch(x))))

@@ -75,9 +75,11 @@ def _record(line: str, where: str) -> Record:
         )
     if not choices or not all(choices):
         raise InputError(f"{where} has nothing to judge; a continuation is a text of one character or more")
-    answer = plain.get("answer", 0) if "choices" in plain else 0
-    answer = choices.index(answer) if isinstance(answer, str) and answer in choices else answer
-    if "choices" in plain and ("answer" not in plain or type(answer) is not int or not 0 <= answer < len(choices)):
+    if "choices" not in plain:
+        return Record(context, tuple(choices))
+    answer = plain.get("answer")
+    answer = choices.index(answer) if answer in choices else answer
+    if type(answer) is not int or not 0 <= answer < len(choices):
         raise InputError(f"{where} has no right answer; give answer, a number from 0 to {len(choices) - 1} or a choice")
     return Record(context, tuple(choices), answer)
 

@@ -49,9 +49,11 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
             f"the network has no layer {layer}, but 0 to {len(blocks) - 1}; give one of these, or -1 for the last"
         )
     found: list[Tensor] = []
-    handle = blocks[layer].register_forward_hook(
-        lambda module, args, out: found.append(out[0] if isinstance(out, tuple) else out)
-    )
+
+    def keep(module: Any, args: Any, out: Any) -> None:
+        found.append(out[0] if isinstance(out, tuple) else out)
+
+    handle = blocks[layer].register_forward_hook(keep)
     try:
         method.network.features(inputs, told)
     finally:

@@ -1,11 +1,12 @@
 """`tessella evaluate RUN --probe ag_news`: does training keep what is needed to classify texts?"""
 
+import contextlib
 import dataclasses
 import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..terminal import Terminal, columns, count, dumps, parameters, path, pm, record
@@ -34,8 +35,10 @@ class Probe:
     """where they are"""
     layer: int | None = None
     """the block of the network that the linear probe reads; what the head reads if not given"""
+    linear: bool = False
+    """only the linear probes: a small part of the time"""
     epochs: int = 3
-    """of fine-tuning; 0 leaves it out"""
+    """of fine-tuning"""
     rate: float = 1e-3
     """learning rate of fine-tuning, at its highest"""
     batch: int = 32
@@ -46,14 +49,6 @@ class Probe:
     """file.py:Class of a run with an own method"""
     device: Device = "auto"
 
-    def __post_init__(self):
-        if self.epochs < 0:
-            raise InputError(f"--epochs is {self.epochs}; it must be 0 or more")
-        if not self.rate > 0:
-            raise InputError(f"--rate is {self.rate:g}; it must be above 0")
-        if self.batch < 1:
-            raise InputError(f"--batch is {self.batch}; it must be 1 or more")
-
 
 def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`tessella evaluate RUN --probe ag_news`"""
@@ -63,6 +58,8 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen = options.parse(Probe, words, "evaluate", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. tessella evaluate runs/demo --probe ag_news")
+    if not chosen.rate > 0:
+        raise InputError(f"--rate is {chosen.rate:g}; it must be above 0")
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
     with terminal.waiting("reading"):
@@ -70,10 +67,18 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
         data = probe.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
-    with terminal.bar("probe", 1, "texts") as bar:
+    with contextlib.ExitStack() as stack:
+        bars: dict[str, Any] = {}
+
+        def told(what: str, done: int, total: int) -> None:  # each classifier has a bar of its own
+            if what not in bars:
+                stack.close()
+                bars[what] = stack.enter_context(terminal.bar(what, total))
+            bars[what].update(done, total=total)
+
         found = probe.probe(
-            model, data, seed=chosen.seed, epochs=chosen.epochs, rate=chosen.rate, batch=chosen.batch, layer=chosen.layer,
-            progress=lambda what, done, total: bar.update(done, what, total),
+            model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate, batch=chosen.batch, layer=chosen.layer,
+            progress=told,
         )  # fmt: skip
     for line in describe(found):
         terminal.result(line)
