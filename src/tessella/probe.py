@@ -142,6 +142,15 @@ def right(
     return found
 
 
+def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
+    """All texts once, in a random order of batches; those of a batch are of about one length, so that little is padded."""
+    groups = []
+    for chunk in torch.randperm(len(lengths), generator=generator).split(16 * batch):
+        near = sorted(chunk.tolist(), key=lambda i: lengths[i])
+        groups += [near[first : first + batch] for first in range(0, len(near), batch)]
+    return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+
+
 def fine_tune(
     method: Any,
     parts: Sequence[Sequence[Sequence[int]]],
@@ -167,12 +176,12 @@ def fine_tune(
         best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
         for epoch in range(1, epochs + 1):
             classifier.train()
-            for group in torch.randperm(len(parts[0]), generator=generator).split(batch):
+            for group in _groups([len(text) for text in parts[0]], batch, generator):
                 step += 1
                 share = min(step / (0.1 * steps), (1 - step / steps) / 0.9)
                 for options in optimizer.param_groups:
                     options["lr"] = rate * max(share, 0.0)
-                guess = logits(method, classifier, [parts[0][i] for i in group.tolist()])
+                guess = logits(method, classifier, [parts[0][i] for i in group])
                 loss = F.cross_entropy(guess, labels[0][group].to(guess.device))
                 optimizer.zero_grad()
                 loss.backward()

@@ -77,8 +77,8 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
             bars[what].update(done, total=total)
 
         found = probe.probe(
-            model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate, batch=chosen.batch, layer=chosen.layer,
-            progress=told,
+            model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate,
+            batch=chosen.batch, layer=chosen.layer, progress=told,
         )  # fmt: skip
     for line in describe(found):
         terminal.result(line)
