@@ -154,11 +154,9 @@ def test_commands_and_options_exist(command, capsys):
     _, name, *words = shlex.split(command)
     assert name in pages.USAGE
     method = [words[0]] if name == "train" else []
-    mode = next((i for i, word in enumerate(words) if name == "evaluate" and word in MODES), None)
-    if mode is not None:  # a command of its own
-        value = words[mode + 1 : mode + 2]
-        method = [words[mode], *(v for v in value if not v.startswith("--"))]
-    assert main([name, *method, "--help"]) == 0
+    mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
+    mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
+    assert main([name, *method, *mode, "--help"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
         assert re.search(rf"{re.escape(option)}\b", shown) or option in pages.HELP, option

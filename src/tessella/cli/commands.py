@@ -114,8 +114,6 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 # ---------------------------------------------------------------------------------------------------------- evaluate
 MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
-    "--suite": "suite",
-    "--steps": "steps",
     "--pairs": "pairs",
     "--probe": "probe",
 }
@@ -153,9 +151,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     mode = next((MODES[flag] for flag in MODES if flag in given), None)
     if mode is not None:
         return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
-    chosen = options.parse(
-        Evaluate, words, "evaluate", about="The likelihood of a text, with its 95% interval.", most=1
-    )
+    about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     recorded = None
     if chosen.show and not chosen.from_:
@@ -172,7 +169,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
             write_json(terminal, "evaluate", None, plain, began)
             return 0
         chosen, data = _again(chosen, data, plain, given)
-    file = _file(chosen, data)
+    file = run_folder(chosen.run)
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
@@ -207,9 +204,9 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _file(chosen: Evaluate, data: Data | None) -> Path | None:
-    """The folder that the result is written into: that of the run, if it is one."""
-    folder = Path(chosen.run)
+def run_folder(source: str) -> Path | None:
+    """The folder that a result is written into: that of the run, if it is one."""
+    folder = Path(source)
     return folder if (folder / "config.json").is_file() and (folder / "checkpoints").is_dir() else None
 
 
