@@ -68,7 +68,11 @@ def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tens
         rows = torch.cat([torch.full((len(text),), i) for i, text in enumerate(texts)])
         columns = torch.cat([torch.tensor([*text], dtype=torch.long) for text in texts])
         ones = torch.ones(len(rows), dtype=torch.float64)
-        counted.append(torch.sparse_coo_tensor(torch.stack((rows, columns)), ones, (len(texts), vocabulary)).coalesce())
+        counted.append(
+            torch.sparse_coo_tensor(
+                torch.stack((rows, columns)), ones, (len(texts), vocabulary), check_invariants=False
+            ).coalesce()
+        )
     seen = torch.bincount(counted[0].indices()[1], minlength=vocabulary).double()
     weight = (len(parts[0]) / seen.clamp_min(1)).log() + 1
     found = []
@@ -76,5 +80,7 @@ def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tens
         index = counts.indices()
         values = (1 + counts.values().log()) * weight[index[1]]
         norm = torch.zeros(counts.shape[0], dtype=torch.float64).index_add(0, index[0], values.square()).sqrt()
-        found.append(torch.sparse_coo_tensor(index, values / norm[index[0]], counts.shape).coalesce())
+        found.append(
+            torch.sparse_coo_tensor(index, values / norm[index[0]], counts.shape, check_invariants=False).coalesce()
+        )
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 from ..terminal import Terminal, count, counted, dumps, parameters, path, pm
 from . import options
-from .commands import Device, Run, _file, load, writable, write_json
+from .commands import Device, Run, load, run_folder, writable, write_json
 
 if TYPE_CHECKING:
     from ..pairs import Judged
@@ -55,7 +55,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     for line in describe(judged):
         terminal.result(line)
     plain = judged.to_dict(dataclasses.asdict(chosen))
-    folder = _file(chosen, None)  # pyright: ignore[reportArgumentType]
+    folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
 

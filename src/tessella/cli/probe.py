@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..terminal import Terminal, columns, count, dumps, parameters, path, pm, record
 from . import options
-from .commands import Device, Run, _file, load, writable, write_json
+from .commands import Device, Run, load, run_folder, writable, write_json
 
 if TYPE_CHECKING:
     from ..probe import Probe as Found
@@ -86,7 +86,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "evaluate", dataclasses.asdict(chosen), found.to_dict(), protocol=found.protocol, unit="accuracy", seed=chosen.seed,
         seconds=time.monotonic() - began,
     )  # fmt: skip
-    folder = _file(chosen, None)  # pyright: ignore[reportArgumentType]
+    folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
 
