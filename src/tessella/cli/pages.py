@@ -6,7 +6,7 @@ HELP = f"""Tessella {__version__}: discrete diffusion for text and any tokens
 
   demo       train a small model here and now, and watch it write
   train      METHOD: train one of the systems, or ar, on a text
-  evaluate   likelihood with a 95% interval; zero-shot suites; generation quality
+  evaluate   likelihood with intervals; zero-shot suites; generation quality
   sample     draw text; --watch shows the tokens appear
   infill     fill the gaps of a given text, keep the rest
   verify     check the identities by enumeration; nothing is drawn at random
