@@ -48,7 +48,9 @@ def test_one_format(tmp_path):
     files = {f.name: f.read_bytes() for f in (tmp_path / "saved").iterdir()}
     also = {f.name: f.read_bytes() for f in (tmp_path / "hub").iterdir()}
     weights = files.pop("model.safetensors"), also.pop("model.safetensors")
-    assert len(weights[0]) == len(weights[1])  # the library orders its metadata as it likes; what is in them is compared below
+    assert len(weights[0]) == len(
+        weights[1]
+    )  # the library orders its metadata as it likes; what is in them is compared below
     assert {name: also[name] for name in files} == files
     assert sorted(also.keys() - files.keys()) == ["README.md"]
     for folder in ("saved", "hub"):
