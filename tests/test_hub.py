@@ -10,6 +10,7 @@ import torch
 
 import tessella
 from tessella import Config, Data, InputError
+from tessella.__main__ import main
 from tessella.checkpoint import Model
 from tessella.config import Train
 from tessella.data import load as load_tokenizer
@@ -48,9 +49,7 @@ def test_one_format(tmp_path):
     files = {f.name: f.read_bytes() for f in (tmp_path / "saved").iterdir()}
     also = {f.name: f.read_bytes() for f in (tmp_path / "hub").iterdir()}
     weights = files.pop("model.safetensors"), also.pop("model.safetensors")
-    assert len(weights[0]) == len(
-        weights[1]
-    )  # the library orders its metadata as it likes; what is in them is compared below
+    assert len(weights[0]) == len(weights[1])  # their metadata has no fixed order; what is in them is compared below
     assert {name: also[name] for name in files} == files
     assert sorted(also.keys() - files.keys()) == ["README.md"]
     for folder in ("saved", "hub"):
@@ -62,6 +61,18 @@ def test_one_format(tmp_path):
             assert again.tokenizer.name == "bpe:300"
     made.save_pretrained(tmp_path / "hub", model_card_kwargs={"license": "mit"})  # a second time replaces the first
     assert "\nlicense: mit\n" in (tmp_path / "hub" / "README.md").read_text()
+
+
+def test_export_to_hub(tmp_path, monkeypatch):
+    """The command writes what `save_pretrained` does, of a run with the results of its evaluations."""
+    monkeypatch.chdir(tmp_path)
+    made = model()
+    made.save("saved")
+    assert main(["export", "saved", "--to", "hub", "--out", "shared", "--quiet"]) == 0
+    assert {f.name for f in (tmp_path / "shared").iterdir()} == {f.name for f in (tmp_path / "saved").iterdir()} | {
+        "README.md"
+    }
+    assert same(made, tessella.load("shared"))
 
 
 def test_it_is_strict(tmp_path):

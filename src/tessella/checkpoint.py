@@ -46,6 +46,7 @@ from .methods import METHODS, build
 __all__ = ["Model", "load", "save", "write_folder"]
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+HUB = "hub"  # of `export`: a folder for the Hugging Face hub
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -150,11 +151,14 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 
     Args:
         to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
-            and config.json.
+            and config.json. "hub" is no layout of others: Tessella's own folder with a model card (`Model.save_pretrained`).
 
     Raises:
         InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
     """
+    if to == HUB:
+        model.save_pretrained(folder)
+        return Path(folder)
     published.layout_of(model.config, model.about, to)
     fill = lambda f: published.write(f, model.method, model.tokenizer, model.config, model.about, to)  # noqa: E731
     return _write(folder, model.method.state_dict(), fill)

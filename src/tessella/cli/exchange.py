@@ -65,7 +65,8 @@ class Export:
     model: Annotated[str, tyro.conf.Positional] = ""
     """a run, a saved folder or a hub id"""
     to: str | None = None
-    """the layout: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo; the one it came in if not given"""
+    """the layout: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream; hub, for our own with a model card; the one
+    it came in if not given"""
     out: str = ""
     """the folder that is written"""
 
@@ -80,16 +81,16 @@ def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
             f"e.g. tessella export {chosen.model or 'runs/mine'} --to mdlm --out exported"
         )
     with terminal.waiting("loading"):
-        from ..checkpoint import load
+        from ..checkpoint import HUB, load
         from ..published import layout_of
 
         model = load(chosen.model)
-        layout = layout_of(model.config, model.about, chosen.to)
+        layout = chosen.to if chosen.to == HUB else layout_of(model.config, model.about, chosen.to).name
     with terminal.waiting("writing"):
         folder = model.export(chosen.out, chosen.to)
-    came = model.about.get("published", {}).get("layout") == layout.name
-    terminal.result(f"{model.config.method} in layout {layout.name}{', as it came' if came else ''}")
+    came = model.about.get("published", {}).get("layout") == layout
+    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}")
     terminal.result(f"  written   {path(folder)}")
-    result = {"folder": str(folder), "layout": layout.name}
+    result = {"folder": str(folder), "layout": layout}
     write_json(terminal, "export", dataclasses.asdict(chosen), result, began)
     return 0

@@ -36,7 +36,7 @@ def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -
         raise InputError(
             f"it was trained here, so nothing says in which layout it is to be written; give --to, one of {', '.join(fits)}"
             if fits
-            else f"no published layout is of method {config.method}; share it as it is: a folder that Tessella wrote"
+            else f"no published layout is of method {config.method}; use --to hub, our own folder with a model card"
         )
     if name not in LAYOUTS:
         raise unknown("layout", name, LAYOUTS, "tessella export --help")
@@ -93,9 +93,7 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
         )
     if not same:
         timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
-        others = (
-            f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "share it as it is"
-        )
+        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use --to hub"
         raise InputError(
             f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}"
         )
