@@ -10,8 +10,8 @@ import torch
 
 import tessella
 from tessella import Config, Data, InputError
-from tessella.__main__ import main
 from tessella.checkpoint import Model
+from tessella.cli import main
 from tessella.config import Train
 from tessella.data import load as load_tokenizer
 from tessella.data.named import build as named
