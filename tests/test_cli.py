@@ -341,9 +341,9 @@ def test_evaluate_pairs(run):
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
     assert re.fullmatch(r"    of other pairs of the same kind; other draws for these very pairs: ± <?\d\.\d+", found[4])
     assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
-    assert found[-1] == "  written   runs/a/evaluate-pairs-pairs.json"
+    assert found[-1] == "  written   runs/a/pairs-pairs.json"
     assert all(len(line) <= 80 for line in found)
-    written = json.loads(Path("runs/a/evaluate-pairs-pairs.json").read_text())
+    written = json.loads(Path("runs/a/pairs-pairs.json").read_text())
     assert list(written) == KEYS
     assert json.loads(Path("p.json").read_text()) == written
     nats = [line["nats"] for line in written["result"]["pairs"]]

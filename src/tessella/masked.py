@@ -71,28 +71,13 @@ def first_jump(method: Method, batch: Batch) -> Tensor:
     if alpha_1 == 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
     if any(part is not None for part in (batch.mask, batch.segments, batch.condition, method.clean(batch))):
-        rows, draws_of = _distinct(batch)
-        batch = batch.take(rows)
-        x_t = method.process.sample_prior(batch.tokens.shape)
-        x_t = x_t if batch.mask is None else torch.where(batch.mask, x_t, batch.tokens)
-        return (alpha_1 * at_masks(method, batch, x_t, PRIOR))[draws_of]
+        x_t = method.process.sample_prior(x.shape)
+        return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
     h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
     logits = without_mask(method, method._logits(h))  # one row serves all: (L, K)
     place = torch.arange(x.shape[1], device=x.device)
     given = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
     return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
-
-
-def _distinct(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Rows (N,) that differ from one another, and which of them each row is (B,): the draws of a text are one."""
-    parts = [part.reshape(len(batch), -1) for part in (batch.tokens, batch.mask, batch.segments) if part is not None]
-    if isinstance(batch.condition, Tensor):
-        parts.append(batch.condition.reshape(len(batch), -1))
-    elif batch.condition is not None:
-        return (every := torch.arange(len(batch), device=batch.tokens.device)), every
-    which = torch.cat([part.double() for part in parts], -1).unique(dim=0, return_inverse=True)[1]
-    first = which.new_full((int(which.max()) + 1,), len(batch))
-    return first.scatter_reduce(0, which, torch.arange(len(batch), device=which.device), "amin"), which
 
 
 def reveal(schedule: Schedule, t: Tensor | float, s: Tensor | float) -> Tensor:

@@ -269,8 +269,17 @@ def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool,
 
 def _clear(folder: Path) -> None:
     """Remove what a run has written, and nothing else."""
-    events = [*folder.glob("events.out.tfevents.*"), *folder.glob("evaluate-*.json")]
-    for there in [*(folder / name for name in OURS), *events]:
+    judged = (
+        "evaluate-*.json",
+        "suite-*.json",
+        "steps-*.json",
+        "pairs-*.json",
+        "probe-*.json",
+        "generate-*",
+        "generate.jsonl",
+    )
+    written = [file for pattern in ("events.out.tfevents.*", *judged) for file in folder.glob(pattern)]
+    for there in [*(folder / name for name in OURS), *written]:
         if there.exists() or there.is_symlink():
             files.remove(there)
 

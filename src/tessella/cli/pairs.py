@@ -59,7 +59,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None:
         from ..files import write_file
 
-        name = folder / f"evaluate-pairs-{Path(chosen.pairs).stem}.json"
+        name = folder / f"pairs-{Path(chosen.pairs).stem}.json"
         write_file(name, dumps(plain) + "\n")
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)

@@ -90,7 +90,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None:
         from ..files import write_file
 
-        name = folder / f"evaluate-probe-{chosen.probe}.json"
+        name = folder / f"probe-{chosen.probe}.json"
         write_file(name, dumps(plain) + "\n")
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)

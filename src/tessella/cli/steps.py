@@ -104,7 +104,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None:
         from ..files import write_file
 
-        file = folder / f"evaluate-{last.about['data']}-{chosen.split}-steps.json"
+        file = folder / f"steps-{last.about['data']}-{chosen.split}.json"
         write_file(file, dumps(plain) + "\n")
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)

@@ -90,7 +90,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None:
         from ..files import write_file
 
-        file = folder / f"evaluate-{chosen.suite}-{chosen.protocol}.json"
+        file = folder / f"suite-{chosen.suite}-{chosen.protocol}.json"
         write_file(file, dumps(plain) + "\n")
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)
