@@ -38,9 +38,6 @@ class Judge:
         context: tokens of a text that are judged at once; the model's own length if None, and at most.
         device: of a model that is read here.
 
-    Attributes:
-        about: everything that was chosen, for the protocol.
-
     Raises:
         InputError: nothing there, and no hub within reach; not causal; no token to begin with where `first` is "judged".
     """
@@ -68,7 +65,7 @@ class Judge:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the protocol says of it."""
+        """Everything that was chosen, for the protocol."""
         inner = self.inner
         return {
             "judge": inner.name, "kind": inner.kind, "parameters": inner.parameters, "tokenizer": inner.tokenizer_name,
