@@ -102,6 +102,22 @@ class Model(hub.Shared):
         return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
 
 
+def identity(model: Any) -> dict[str, Any]:
+    """What a result says of its model: method, parameters, step, which weights (EMA, raw, as published), tokenizer."""
+    about, config = getattr(model, "about", {}), getattr(model, "config", None)
+    if "published" in about:
+        weights = "EMA" if about["published"].get("weights") == "ema" else "as published"
+    else:
+        weights = "EMA" if config is None or config.train.ema else "raw"
+    return {
+        "method": getattr(model.method, "name", type(model.method).__name__),
+        "parameters": sum(p.numel() for p in model.method.parameters()),
+        "step": about.get("step"),
+        "weights": weights,
+        "tokenizer": model.tokenizer.name,
+    }
+
+
 def unit(tokenizer: Any) -> str:
     """The unit of a likelihood in these tokens."""
     unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)

@@ -14,6 +14,7 @@ import torch
 
 from . import groups, invariant
 from ._module import callable_module
+from .checkpoint import identity
 from .errors import InputError
 from .generate import check, load
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, split
@@ -213,22 +214,21 @@ def evaluate(
         estimator = DIVERGENCE
     corpus = data if hasattr(data, "rows") else corpus_of(model, data, reading)
     rows = corpus.split(split)
-    about = {
-        "method": getattr(method, "name", type(method).__name__),
-        "parameters": sum(p.numel() for p in method.parameters()),
-        "step": getattr(model, "about", {}).get("step"),
+    about = identity(model) | {
         "data": corpus.about["name"],
         "split": split,
         "length": int(method.shape[0]),
         "texts": len(rows),
-        "tokenizer": tokenizer.name,
         "sha256": corpus.about.get("sha256"),
     }
     separator = corpus.about.get("separator", "")
     ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
-    said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": "EMA"}
+    said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}
     if tokenizer.shape:
-        said = {"packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}", "weights": "EMA"}
+        said = {
+            "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
+            "weights": about["weights"],
+        }
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     result = evaluate_rows(
         method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from . import conditional
+from .checkpoint import identity
 from .conditional import BATCH, DRAWS, Conditional
 from .errors import InputError
 from .files import shown
@@ -159,15 +160,11 @@ def judge(
         "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
         "network": str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch."),
         "bound": "float64",
-        "weights": "EMA",
+        "weights": identity(model)["weights"],
         "seed": seed,
     }
-    about = {
-        "method": getattr(method, "name", type(method).__name__),
-        "parameters": sum(p.numel() for p in method.parameters()),
-        "step": getattr(model, "about", {}).get("step"),
+    about = identity(model) | {
         "data": source,
-        "tokenizer": model.tokenizer.name,
         "pairs": len(records),
     }
     result = summarize(table, tokens, unit, found.kind, draws=found.draws, seed=seed, protocol=said, about=about)

@@ -27,6 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .checkpoint import identity
 from .data import DATASETS
 from .data.sources import cache_folder, fetch
 from .errors import InputError, unknown
@@ -297,13 +298,10 @@ def probe(
         "features": "mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
         "regression": "multinomial, L2 penalty chosen, L-BFGS",
         "fine-tuning": f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
-        "weights": "EMA",
+        "weights": identity(model)["weights"],
         "seed": seed,
     }
-    about = {
-        "method": getattr(method, "name", type(method).__name__),
-        "parameters": sum(p.numel() for p in method.parameters()),
-        "step": model.about.get("step"),
+    about = identity(model) | {
         "data": data.name,
         "trained on": model.config.data.name,
         "tokenizer": model.tokenizer.name,

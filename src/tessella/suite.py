@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .checkpoint import identity
 from .data import texts as sets
 from .errors import InputError, unknown
 from .evaluate import GROUP, evaluate_rows
@@ -134,14 +135,7 @@ def judge(
             else "; ".join(f"{row.name}: {row.reason.partition(';')[0]}" for row in rows)
         )
         raise InputError(first if len(same) == 1 else f"none of the sets can be judged: {first}")
-    method = model.method
-    about = {
-        "method": getattr(method, "name", type(method).__name__),
-        "parameters": sum(p.numel() for p in method.parameters()),
-        "step": model.about.get("step"),
-        "tokenizer": model.tokenizer.name,
-        "length": protocol.length or method.shape[0],
-    }
+    about = identity(model) | {"length": protocol.length or model.method.shape[0]}
     return Table(suite, protocol, tuple(rows), about, seed, time.perf_counter() - started)
 
 
@@ -162,7 +156,7 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
     method = of_length(model.method, length)
     result = evaluate_rows(
         method, rows, t_min=protocol.t_min, ends=protocol.ends, **how,
-        protocol={"protocol": protocol.said(), "set": name, "split": found.about["split"], "weights": "EMA"},
+        protocol={"protocol": protocol.said(), "set": name, "split": found.about["split"], "weights": identity(model)["weights"]},
     )  # fmt: skip
     about = {
         k: v

@@ -17,7 +17,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError, nearest
-from ..terminal import Terminal, columns, dumps, path, record, size
+from ..terminal import Terminal, columns, count, dumps, parameters, path, record, size
 from . import options, pages
 
 if TYPE_CHECKING:
@@ -110,6 +110,12 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
         chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
         cls = own_class(method) if method else None
         return load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+
+
+def of_model(about: dict[str, Any]) -> str:
+    """`mdlm, 92.1M parameters, step 98,000 (EMA)`: which model a result is of (`checkpoint.identity`)."""
+    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
+    return f"{about['method']}, {parameters(about['parameters'])}{step} ({about.get('weights', 'EMA')})"
 
 
 # ---------------------------------------------------------------------------------------------------------- evaluate

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..frontier import curves, number
 from ..terminal import columns, count, counted, parameters
+from .commands import of_model
 
 CALLED = {
     "perplexity": "perplexity, corpus",
@@ -20,8 +21,7 @@ def describe(plain: dict[str, Any]) -> list[str]:
     points, real, about = (plain["result"][key] for key in ("points", "real", "about"))
     lines = []
     if about:
-        step = f", step {count(about['step'])}" if about.get("step") is not None else ""
-        lines.append(f"{about['method']}, {parameters(about['parameters'])}{step} (EMA)")
+        lines.append(of_model(about))
     if len(points) == 1:
         lines.append(f"{counted(points[0]['samples'], 'sample')}{_drawn(points[0])}")
         heads = ["", "samples", *([real["name"]] if real else [])]

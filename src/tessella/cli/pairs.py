@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..terminal import Terminal, count, counted, dumps, parameters, path, pm
+from ..terminal import Terminal, counted, dumps, path, pm
 from . import options
-from .commands import Device, Run, load, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
 if TYPE_CHECKING:
     from ..pairs import Judged
@@ -69,9 +69,8 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def describe(judged: "Judged") -> list[str]:
     """What is printed: what was judged, the mean, over what its interval is, the accuracies, the protocol."""
     result, about, p = judged.result, judged.result.about, judged.result.protocol
-    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
     lines = [
-        f"{about['method']}, {parameters(about['parameters'])}{step} (EMA)",
+        of_model(about),
         f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to be said",
         "",
         f"  {result}   perplexity {result.perplexity_text}",

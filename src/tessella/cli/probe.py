@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..terminal import Terminal, columns, count, dumps, parameters, path, pm, record
+from ..terminal import Terminal, columns, dumps, path, pm, record
 from . import options
-from .commands import Device, Run, load, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
 if TYPE_CHECKING:
     from ..probe import Probe as Found
@@ -100,9 +100,8 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 def describe(found: "Found") -> list[str]:
     """What is printed: who was asked what, the accuracies, what training brings, the protocol."""
     about, p = found.about, found.protocol
-    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
     lines = [
-        f"{about['method']}, {parameters(about['parameters'])}{step} (EMA), trained on {about['trained on']}",
+        f"{of_model(about)}, trained on {about['trained on']}",
         f"{about['data']}: {p['texts']}; {p['length']}",
         "",
     ]

@@ -244,6 +244,7 @@ def _record(
 ) -> dict[str, Any]:
     """The result as JSON."""
     from .. import frontier, quality
+    from ..checkpoint import identity
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {
@@ -251,7 +252,7 @@ def _record(
         "judged": "the samples' own tokens" if chosen.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
         "draws": frontier.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
         "network": None if model is None else str(next(model.method.parameters()).dtype).removeprefix("torch."),
-        "weights": None if model is None else "EMA", "perplexity": "corpus: exp(all nats / all tokens)",
+        "weights": None if model is None else identity(model)["weights"], "perplexity": "corpus: exp(all nats / all tokens)",
         "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": frontier.ENTROPY,
         "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
         "measured on": whose, "streams": "sample i of every set has the stream of (seed, i)",
@@ -259,11 +260,7 @@ def _record(
     said = quality.INTERVAL + (f"; {quality.INTERVAL_MAUVE}" if chosen.mauve else "")
     about: dict[str, Any] = {}
     if model is not None:
-        about = {
-            "method": model.method.name, "parameters": sum(p.numel() for p in model.method.parameters()),
-            "step": model.about.get("step"), "length": chosen.length or int(model.method.shape[0]),
-            "tokenizer": model.tokenizer.name,
-        }  # fmt: skip
+        about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}
     return record(
         "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), {"points": points, "real": real, "about": about},
         interval={"level": 0.95, "method": said}, unit="perplexity per token of the judge", kind="samples",

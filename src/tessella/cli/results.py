@@ -4,7 +4,8 @@ import textwrap
 
 from ..evaluate import PROTOCOL
 from ..result import Result
-from ..terminal import columns, count, counted, number, parameters, percent, pm
+from ..terminal import columns, count, counted, number, percent, pm
+from .commands import of_model
 
 
 def heading(result: Result) -> list[str]:
@@ -12,12 +13,11 @@ def heading(result: Result) -> list[str]:
     about = result.about
     if not about:
         return []
-    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
     noun = result.per
     texts = f"{counted(result.sequences, 'sequence')} of {count(about['length'])}"
     some = f", evenly spaced among {count(about['texts'])}" if result.sequences < about["texts"] else ""
     return [
-        f"{about['method']}, {parameters(about['parameters'])}{step} (EMA)",
+        of_model(about),
         f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{some}",
         "",
     ]

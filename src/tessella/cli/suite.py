@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal import Terminal, columns, count, decimals, dumps, parameters, path
+from ..terminal import Terminal, columns, count, decimals, dumps, path
 from . import options
-from .commands import Device, Run, load, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
 if TYPE_CHECKING:
     from ..suite import Table
@@ -120,8 +120,7 @@ def lines(table: "Table") -> list[str]:
     from ..evaluate import PROTOCOL
 
     about = table.about
-    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
-    title = f"{table.suite}, protocol {table.protocol.name}: {about['method']}, {parameters(about['parameters'])}{step} (EMA)"
+    title = f"{table.suite}, protocol {table.protocol.name}: {of_model(about)}"
     header = [
         ("", "", "nats/token", "perplexity", "per token, mean", "draws,"),
         ("set", "tokens", "(95%)", "corpus", "per sequence", "their ±"),
