@@ -25,7 +25,7 @@ help:
 	echo "make clean      removes .venv and everything that was made from the sources"
 
 demo: .venv/run.stamp
-	$(BIN)/tessella demo $(ARGS)
+	$(BIN)/zellige demo $(ARGS)
 
 # Two workers, one thread each: small tensors gain nothing from a second thread.
 test: lint

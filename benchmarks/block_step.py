@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import measure
-from tessella.nn import DiT, Net, attention
+from zellige.nn import DiT, Net, attention
 
 BLOCK, HEADS, WIDTH = 16, 8, 32
 SIZES = {"L = 1,024, B = 1": (1024, 1), "L = 1,024, B = 4": (1024, 4), "L = 256, B = 8": (256, 8)}
@@ -39,7 +39,7 @@ class Attention:
 
     def step(self, way: str) -> float:
         """Forward and backward; a number that both ways must agree on."""
-        out = attention.attend(*self.inputs, self.sight.plan) if way == "tessella" else self.dense(*self.inputs)
+        out = attention.attend(*self.inputs, self.sight.plan) if way == "zellige" else self.dense(*self.inputs)
         loss = out.square().mean()
         torch.autograd.grad(loss, self.inputs)
         return float(loss.detach())

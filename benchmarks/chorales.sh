@@ -16,10 +16,10 @@ declare -A choices=([tauldr]="tauldr --process uniform" [mdlm]=mdlm [tauldr-gaus
 declare -A grid=([tauldr]="--grid log-snr") # uniform noise is slow on steps even in t: docs/results.md
 for run in "${@:-mdlm tauldr}"; do
   for name in $run; do # shellcheck disable=SC2086
-    tessella train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
-    tessella evaluate "$folder/$name"
-    tessella sample "$folder/$name" --count 4 --steps 256 ${grid[$name]:-} --out "$folder/$name/samples.png"
-    tessella infill "$folder/$name" --example 3 --keep first --count 2 --steps 256 ${grid[$name]:-} --out "$folder/$name/continued.mid"
-    tessella infill "$folder/$name" --example 3 --keep first --count 2 --steps 256 ${grid[$name]:-} --out "$folder/$name/continued.png"
+    zellige train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
+    zellige evaluate "$folder/$name"
+    zellige sample "$folder/$name" --count 4 --steps 256 ${grid[$name]:-} --out "$folder/$name/samples.png"
+    zellige infill "$folder/$name" --example 3 --keep first --count 2 --steps 256 ${grid[$name]:-} --out "$folder/$name/continued.mid"
+    zellige infill "$folder/$name" --example 3 --keep first --count 2 --steps 256 ${grid[$name]:-} --out "$folder/$name/continued.png"
   done
 done

@@ -15,10 +15,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import tessella
-from tessella.data import prepare
-from tessella.method import Batch
-from tessella.methods.bd3lm import BD3LM
+import zellige
+from zellige.data import prepare
+from zellige.method import Batch
+from zellige.methods.bd3lm import BD3LM
 
 INTERVALS = [(0.0, 1.0), (0.0, 0.5), (0.3, 0.8), (0.5, 1.0), (0.45, 0.95)]
 
@@ -37,7 +37,7 @@ def variance(method: BD3LM, batches: list[Batch], loss: Callable[..., Tensor]) -
 
 
 def measure(run: str, draws: int, rows: int) -> tuple[str, dict[str, tuple[float, float]]]:
-    model = tessella.load(run)
+    model = zellige.load(run)
     method = model.method
     corpus = prepare(model.config.data, model.config.net.length, tokenizer=model.tokenizer)
     order = torch.randperm(len(corpus.train), generator=torch.Generator().manual_seed(0))[: draws * rows]

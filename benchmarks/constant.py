@@ -12,7 +12,7 @@ import sys
 import torch
 
 import measure
-from tessella.nn import DiT, Net
+from zellige.nn import DiT, Net
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""A training step of tauLDR at 256 levels, Tessella's against the published formulation.
+"""A training step of tauLDR at 256 levels, Zellige's against the published formulation.
 
 python benchmarks/ctmc_step.py [--process gaussian|uniform] [--rounds N] [--threads N] [--small] [--json FILE]
 
@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import measure
-from tessella import maths, rates
-from tessella.chains import CTMC
-from tessella.method import Batch
-from tessella.methods import TauLDR
-from tessella.schedule import Exponential, LinearSigma
+from zellige import maths, rates
+from zellige.chains import CTMC
+from zellige.method import Batch
+from zellige.methods import TauLDR
+from zellige.schedule import Exponential, LinearSigma
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8), "K = 256, L = 784, B = 32": (256, 784, 32)}
 SMALL = {"K = 16, L = 49, B = 2": (16, 49, 2)}

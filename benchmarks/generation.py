@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import tessella
-from tessella import frontier
-from tessella.evaluate import corpus_of
-from tessella.frontier import Set, Way
-from tessella.generate import collect, watch
-from tessella.judge import Judge
-from tessella.prediction import posterior
-from tessella.samplers import Ancestral, ask
-from tessella.samplers.sampler import fill, free
+import zellige
+from zellige import frontier
+from zellige.evaluate import corpus_of
+from zellige.frontier import Set, Way
+from zellige.generate import collect, watch
+from zellige.judge import Judge
+from zellige.prediction import posterior
+from zellige.samplers import Ancestral, ask
+from zellige.samplers.sampler import fill, free
 
 
 class Race(Ancestral):
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--other")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    model, T, N = tessella.load(chosen.model), chosen.steps, chosen.count
+    model, T, N = zellige.load(chosen.model), chosen.steps, chosen.count
     half, few = max(T // 2, 1), max(T // 16, 1)
     f32, f64 = torch.float32, torch.float64
     ways = {  # name -> samples, steps, dtype of the race, top-p; the race is slow, it asks at every mask in every step

@@ -20,9 +20,9 @@ declare -A choices=(
 )
 for run in "${@:-md4 d3pm-absorbing d3pm-gaussian tauldr-gaussian}"; do
   for name in $run; do # shellcheck disable=SC2086
-    tessella train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
-    tessella evaluate "$folder/$name" --limit 2000
-    tessella sample "$folder/$name" --count 16 --steps 128 --out "$folder/$name/samples.png"
-    tessella infill "$folder/$name" --example 1 --keep top --count 8 --steps 128 --out "$folder/$name/infill.png"
+    zellige train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
+    zellige evaluate "$folder/$name" --limit 2000
+    zellige sample "$folder/$name" --count 16 --steps 128 --out "$folder/$name/samples.png"
+    zellige infill "$folder/$name" --example 1 --keep top --count 8 --steps 128 --out "$folder/$name/infill.png"
   done
 done

@@ -16,16 +16,16 @@ import matplotlib
 import torch
 from matplotlib.figure import Figure
 
-from tessella import exact, rates
-from tessella.chains import CTMC
-from tessella.identities.check import numbers
-from tessella.prediction import kernel, reverse_rate
-from tessella.process import Process, uniform
-from tessella.report.figures import COLOURS
-from tessella.samplers.ancestral import spaced
-from tessella.samplers.euler import stepped
-from tessella.samplers.tau_leaping import corrector_rate, leap_law, single_law
-from tessella.schedule import Geometric
+from zellige import exact, rates
+from zellige.chains import CTMC
+from zellige.identities.check import numbers
+from zellige.prediction import kernel, reverse_rate
+from zellige.process import Process, uniform
+from zellige.report.figures import COLOURS
+from zellige.samplers.ancestral import spaced
+from zellige.samplers.euler import stepped
+from zellige.samplers.tau_leaping import corrector_rate, leap_law, single_law
+from zellige.schedule import Geometric
 
 K, L = 5, 2
 STEPS = (8, 16, 32, 64, 128, 256)

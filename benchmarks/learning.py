@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tessella import Net, exact, invariant, maths
-from tessella.method import Batch, Method
-from tessella.methods import build, find
-from tessella.samplers import SAMPLERS, Ancestral, Sampler, run
+from zellige import Net, exact, invariant, maths
+from zellige.method import Batch, Method
+from zellige.methods import build, find
+from zellige.samplers import SAMPLERS, Ancestral, Sampler, run
 
 METHODS = [
     "d3pm:process=absorbing,steps=64", "d3pm:process=uniform,steps=64",

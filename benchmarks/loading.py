@@ -3,7 +3,7 @@
     python benchmarks/loading.py
 
 Each way is measured in a process of its own, after the imports, several times in turn. `read` is the time in which the bytes of
-the file go through memory once, with nothing made of them; `load` is `tessella.load`; `touch` is a sum over every weight after
+the file go through memory once, with nothing made of them; `load` is `zellige.load`; `touch` is a sum over every weight after
 it, so that memory that was only promised is paid. Peak: resident memory above what was there before, over that of the weights.
 """
 
@@ -25,7 +25,7 @@ WAYS = {
     "safetensors": "SEDD's layout, model.safetensors",
     "bin": "SEDD's layout, pytorch_model.bin",
     "ckpt": "a Lightning checkpoint, the averaged weights",
-    "own": "a folder that Tessella wrote",
+    "own": "a folder that Zellige wrote",
     "copied": "the same, filled and copied (as before)",
 }
 FILES = {"safetensors": "model.safetensors", "bin": "pytorch_model.bin", "ckpt": "last.ckpt"}
@@ -42,9 +42,9 @@ def config(layers: int, hidden: int, tokens: int) -> dict:
 
 def make(folder: Path, layers: int, hidden: int, tokens: int) -> None:
     """Every way's folder."""
-    from tessella.data.tokenizer import Integers
-    from tessella.nn import DiT, Net
-    from tessella.published import names
+    from zellige.data.tokenizer import Integers
+    from zellige.nn import DiT, Net
+    from zellige.published import names
 
     torch.manual_seed(0)
     network = DiT(Net(layers, hidden, hidden // 64, 1024), tokens + 1, time=True)
@@ -63,17 +63,17 @@ def make(folder: Path, layers: int, hidden: int, tokens: int) -> None:
         else:
             average = {"decay": 0.9999, "num_updates": 9, "shadow_params": [state[name].clone() for name in ordered]}
             torch.save({"model": state | rotary, "ema": average, "step": 9}, path)
-    import tessella
+    import zellige
 
-    tessella.load(folder / "safetensors").save(folder / "own")
+    zellige.load(folder / "safetensors").save(folder / "own")
 
 
 def once(folder: Path, way: str) -> dict[str, float]:
     """One load in this process."""
     import contextlib
 
-    import tessella
-    from tessella import checkpoint, weights
+    import zellige
+    from zellige import checkpoint, weights
 
     place = folder / ("own" if way == "copied" else way)
     file = place / FILES.get(way, "model.safetensors")
@@ -82,7 +82,7 @@ def once(folder: Path, way: str) -> dict[str, float]:
         checkpoint.fit.__kwdefaults__ = None
         whole = checkpoint.fit
         checkpoint.fit = lambda *args, take=False: whole(*args)
-    assert tessella.load is checkpoint.load  # imported by now
+    assert zellige.load is checkpoint.load  # imported by now
     block = bytearray(1 << 22)
     began = time.perf_counter()
     with file.open("rb", buffering=0) as stream:
@@ -92,7 +92,7 @@ def once(folder: Path, way: str) -> dict[str, float]:
     memory = Memory()
     before = memory.mark()
     began = time.perf_counter()
-    model = tessella.load(place)
+    model = zellige.load(place)
     load = time.perf_counter() - began
     loaded = memory.largest() - before
     began = time.perf_counter()

@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 
-import tessella
-from tessella.data import prepare
-from tessella.generate import watch
-from tessella.ngram import NGrams
+import zellige
+from zellige.data import prepare
+from zellige.generate import watch
+from zellige.ngram import NGrams
 
 PIECE, ORDER = 250, 5
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64)
     parser.add_argument("--stride", type=int)
     chosen = parser.parse_args()
-    model = tessella.load(chosen.run)
+    model = zellige.load(chosen.run)
     corpus = prepare(model.config.data, model.config.net.length, tokenizer=model.tokenizer)
     how = (
         {}

@@ -106,7 +106,7 @@ def show(rows: list[tuple], head: tuple) -> None:
         print("  ".join(cells))
 
 
-WAYS = ("published", "tessella")
+WAYS = ("published", "zellige")
 
 
 def peak_of_steps(memory: Memory, first: Callable[[], object], step: Callable[[], object]) -> None:
@@ -129,7 +129,7 @@ def beside(size: str, step: Callable[[str], float], peak: Callable[[str], float]
         f"{faster['times']:.2f}x",
         f"{faster['low']:.2f}-{faster['high']:.2f}",
         *(f"{memory[way]:,.0f} MiB" for way in WAYS),
-        f"{memory['tessella'] / memory['published']:.2f}",
+        f"{memory['zellige'] / memory['published']:.2f}",
         *(f"{losses[way]:.4f}" for way in WAYS),
     )
     return row, {"loss": losses, "seconds": seconds, "faster": faster, "MiB": memory}

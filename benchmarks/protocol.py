@@ -2,7 +2,7 @@
 
     python benchmarks/protocol.py runs/small --data FOLDER --out protocol.md
 
-A choice is varied alone, from the protocol `tessella`. Where the rows stay the same texts, the change is the paired difference;
+A choice is varied alone, from the protocol `zellige`. Where the rows stay the same texts, the change is the paired difference;
 where they are cut or spelt otherwise it is the difference of two numbers, each with its interval over texts.
 """
 
@@ -12,15 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tessella
-from tessella.data import texts
-from tessella.evaluate import evaluate_rows
-from tessella.protocol import PROTOCOLS, Protocol
-from tessella.result import Result, difference
-from tessella.samplers import of_length
-from tessella.suite import judge
+import zellige
+from zellige.data import texts
+from zellige.evaluate import evaluate_rows
+from zellige.protocol import PROTOCOLS, Protocol
+from zellige.result import Result, difference
+from zellige.samplers import of_length
+from zellige.suite import judge
 
-BASE = PROTOCOLS["tessella"]
+BASE = PROTOCOLS["zellige"]
 SAME_ROWS = ("t_min", "ends", "draws")
 
 
@@ -49,7 +49,7 @@ def variants(name: str, length: int) -> list[tuple[str, Protocol]]:
 
 def same_rows(protocol: Protocol) -> bool:
     """Whether nothing differs from the base but what is asked of the same rows."""
-    return replace(protocol, **{name: getattr(BASE, name) for name in SAME_ROWS}, name="tessella") == BASE
+    return replace(protocol, **{name: getattr(BASE, name) for name in SAME_ROWS}, name="zellige") == BASE
 
 
 def measure(model: Any, name: str, protocol: Protocol, data: str, limit: int, seed: int, kept: dict) -> Result:
@@ -80,18 +80,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="protocol.md")
     chosen = parser.parse_args()
-    model = tessella.load(chosen.run)
+    model = zellige.load(chosen.run)
     lines, plain, kept = [], [], {}
     for name in chosen.sets:
         base = measure(model, name, BASE, chosen.data, chosen.limit, chosen.seed, kept)
-        lines += ["", f"**{name}**", "", HEADER, RULE, row("`tessella`", base, "")]
-        plain.append({"set": name, "choice": "tessella"} | base.to_dict(None))
+        lines += ["", f"**{name}**", "", HEADER, RULE, row("`zellige`", base, "")]
+        plain.append({"set": name, "choice": "zellige"} | base.to_dict(None))
         for title, protocol in variants(name, int(model.method.shape[0])):
             if not title.startswith(tuple(chosen.choices)):
                 continue
             try:
                 found = measure(model, name, protocol, chosen.data, chosen.limit, chosen.seed, kept)
-            except tessella.InputError as reason:
+            except zellige.InputError as reason:
                 print(f"{name}, {title}: {reason}", flush=True)
                 lines.append(f"| {title} | - | - | - | - | {str(reason).partition(';')[0]} |")
                 continue

@@ -4,7 +4,7 @@ The mathematics is MDLM's (arXiv 2406.07524) and the work done per step is that 
 from it: adaLN in every block although the time fed to it is constantly 0, layer norms outside autocast, rotary tables
 applied in float32, the head and the log-softmax at every position, a Gumbel race over all of (B, L, V) in every sampling
 step. Attention is torch's scaled_dot_product_attention (the repositories call flash-attn, which needs a GPU).
-With the weights of a time-free `tessella.nn.DiT` the network computes the same function: see `Network.take`.
+With the weights of a time-free `zellige.nn.DiT` the network computes the same function: see `Network.take`.
 """
 
 import itertools
@@ -107,7 +107,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def take(self, dit: nn.Module) -> None:
-        """Take the weights of a time-free `tessella.nn.DiT`. Its branches have no gates: here they are 1 and stay so."""
+        """Take the weights of a time-free `zellige.nn.DiT`. Its branches have no gates: here they are 1 and stay so."""
         names = [
             ("embedding.weight", "embedding"),
             ("head", "linear"),

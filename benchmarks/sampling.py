@@ -1,4 +1,4 @@
-"""Sampling, Tessella's against the published way: the same law, and the time that one batch takes.
+"""Sampling, Zellige's against the published way: the same law, and the time that one batch takes.
 
 python benchmarks/sampling.py [--rounds N] [--threads N] [--json FILE]
 """
@@ -11,9 +11,9 @@ import torch
 
 import measure
 import reference
-from tessella.methods import build
-from tessella.nn import Net
-from tessella.samplers import Ancestral, run
+from zellige.methods import build
+from zellige.nn import Net
+from zellige.samplers import Ancestral, run
 
 NET = Net(layers=6, hidden=256, heads=8, length=256)
 SMALL = Net(layers=2, hidden=128, heads=4, length=256)  # a thousand published steps of NET take five minutes
@@ -75,7 +75,7 @@ def main() -> None:
         memory = measure.Memory()
         method, network = pair(states, net)
         state = memory.mark()
-        ours(method, batch, steps, 0) if way == "tessella" else published(method, network, batch, steps, 0, cache)
+        ours(method, batch, steps, 0) if way == "zellige" else published(method, network, batch, steps, 0, cache)
         print(json.dumps({"sampling": memory.largest() - state}))
         return
     distance, chance = same_law()
@@ -86,14 +86,14 @@ def main() -> None:
         calls = {}
 
         def mine(method=method, batch=batch, steps=steps, calls=calls):
-            calls["tessella"] = ours(method, batch, steps, 0)[1].double().mean().item()
+            calls["zellige"] = ours(method, batch, steps, 0)[1].double().mean().item()
 
         def theirs(method=method, network=network, batch=batch, steps=steps, cache=cache, calls=calls):
             calls["published"] = published(method, network, batch, steps, 0, cache)[1]
 
         rounds, warm = (options.rounds, 1) if steps < 100 else (max(1, options.rounds // 5), 0)
-        seconds = measure.alternate({"published": theirs, "tessella": mine}, rounds, warm, options.clock)
-        faster = measure.compare(seconds, "published", "tessella")
+        seconds = measure.alternate({"published": theirs, "zellige": mine}, rounds, warm, options.clock)
+        faster = measure.compare(seconds, "published", "zellige")
         result = {
             **{f"{way} seconds": statistics.median(s) for way, s in seconds.items()},
             **{f"{way} calls per row": n for way, n in calls.items()},
@@ -111,7 +111,7 @@ def main() -> None:
                 *(f"{result[f'{way} MiB']:,.0f} MiB" for way in seconds),
             )
         )
-    measure.show(rows, ("sampling", "published", "tessella", "faster", "quartiles", "calls", "calls", "peak", "peak"))
+    measure.show(rows, ("sampling", "published", "zellige", "faster", "quartiles", "calls", "calls", "peak", "peak"))
     print(f"laws of 20,000 draws each: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})")
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")

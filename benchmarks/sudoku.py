@@ -1,6 +1,6 @@
 """How many held-out Sudokus does a model solve by infilling? Nothing searches: the model fills the blanks, once.
 
-    tessella train mdlm --data.name sudoku --data.size 9 --data.path sudoku9_pairs.csv.xz --data.augment 10 \\
+    zellige train mdlm --data.name sudoku --data.size 9 --data.path sudoku9_pairs.csv.xz --data.augment 10 \\
         --net.layers 4 --net.hidden 96 --net.heads 4 --train.steps 4000 --train.batch 32 --train.rate 2e-3 --run runs/sudoku
     python benchmarks/sudoku.py runs/sudoku [--count 200]
 
@@ -14,10 +14,10 @@ import argparse
 import torch
 from torch import Tensor
 
-import tessella
-from tessella.data import prepare
-from tessella.generate import collect, watch
-from tessella.samplers import SAMPLERS
+import zellige
+from zellige.data import prepare
+from zellige.generate import collect, watch
+from zellige.samplers import SAMPLERS
 
 WAYS = {
     "ancestral, 64 steps": {"sampler": "ancestral", "steps": 64},
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("--count", type=int, help="200 puzzles, or 400 grids")
     chosen = parser.parse_args()
-    model = tessella.load(chosen.run)
+    model = zellige.load(chosen.run)
     side = model.tokenizer.shape[0]
     rows = prepare(model.config.data, model.config.net.length, tokenizer=model.tokenizer).test
     if rows.given is None:

@@ -1,9 +1,9 @@
-"""Results of `tessella evaluate` as one table, the best first: python benchmarks/table.py FOLDER/*/evaluate-*.json"""
+"""Results of `zellige evaluate` as one table, the best first: python benchmarks/table.py FOLDER/*/evaluate-*.json"""
 
 import sys
 from pathlib import Path
 
-from tessella.result import Result
+from zellige.result import Result
 
 
 def main(paths: list[str]) -> int:

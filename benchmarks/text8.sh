@@ -21,7 +21,7 @@ declare -A choices=(
 )
 for run in "${@:-mdlm md4 radd genmd4 sedd-absorbing d3pm-absorbing sedd-uniform d3pm-uniform udlm}"; do
   for name in $run; do # shellcheck disable=SC2086
-    tessella train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
-    tessella evaluate "$folder/$name" --limit 2000
+    zellige train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
+    zellige evaluate "$folder/$name" --limit 2000
   done
 done

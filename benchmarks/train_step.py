@@ -1,4 +1,4 @@
-"""One training step, Tessella's against the published way: loss, backward, clipping, AdamW, moving average.
+"""One training step, Zellige's against the published way: loss, backward, clipping, AdamW, moving average.
 
 python benchmarks/train_step.py [--rounds N] [--threads N] [--json FILE]
 """
@@ -14,10 +14,10 @@ from torch import nn
 
 import measure
 import reference
-from tessella.ema import EMA
-from tessella.method import Batch
-from tessella.methods import build
-from tessella.nn import Net
+from zellige.ema import EMA
+from zellige.method import Batch
+from zellige.methods import build
+from zellige.nn import Net
 
 NET = Net(layers=6, hidden=256, heads=8, length=256)
 SIZES = {"V = 50,258": (50_258, 8), "V = 28": (28, 16)}  # states with the mask, batch
@@ -46,8 +46,8 @@ def published(states: int, batch: int, precisions=tuple(PRECISIONS)):
     return {p: partial(step, p) for p in precisions}
 
 
-def tessella(states: int, batch: int, precisions=tuple(PRECISIONS)):
-    """The same with Tessella's method, as its trainer steps."""
+def zellige(states: int, batch: int, precisions=tuple(PRECISIONS)):
+    """The same with Zellige's method, as its trainer steps."""
     method = build("mdlm", states - 1, NET)
     optimizer = torch.optim.AdamW(method.parameters(), lr=3e-4, weight_decay=0, fused=True)
     ema, data, count = EMA(method, 0.9999), tokens(states, batch), 0
@@ -66,7 +66,7 @@ def tessella(states: int, batch: int, precisions=tuple(PRECISIONS)):
     return {p: partial(step, p) for p in precisions}
 
 
-WAYS = {"published": published, "tessella": tessella}
+WAYS = {"published": published, "zellige": zellige}
 
 
 def main() -> None:
@@ -90,34 +90,34 @@ def main() -> None:
         steps.clear()
         gc.collect()
         for precision in PRECISIONS:
-            ours, same = f"tessella {precision}", f"published {precision}"
+            ours, same = f"zellige {precision}", f"published {precision}"
             memory = {way: measure.peak(__file__, f"{size}/{way}/{precision}", options.threads) for way in WAYS}
             result = {
                 "published seconds": statistics.median(seconds[same]),
-                "tessella seconds": statistics.median(seconds[ours]),
+                "zellige seconds": statistics.median(seconds[ours]),
                 "faster": measure.compare(seconds, same, ours),
                 "faster than published float32": measure.compare(seconds, "published float32", ours),
                 "MiB": memory,
-                "memory": memory["tessella"]["all"] / memory["published"]["all"],
-                "memory of the step": memory["tessella"]["step"] / memory["published"]["step"],
+                "memory": memory["zellige"]["all"] / memory["published"]["all"],
+                "memory of the step": memory["zellige"]["step"] / memory["published"]["step"],
             }
             out["sizes"].setdefault(size, {})[precision] = result
             rows.append(
                 (
                     f"{size}, {precision}",
                     f"{result['published seconds']:.3f} s",
-                    f"{result['tessella seconds']:.3f} s",
+                    f"{result['zellige seconds']:.3f} s",
                     f"{result['faster']['times']:.2f}x",
                     f"{result['faster']['low']:.2f}-{result['faster']['high']:.2f}",
                     f"{result['faster than published float32']['times']:.2f}x",
                     f"{memory['published']['all']:,.0f} MiB",
-                    f"{memory['tessella']['all']:,.0f} MiB",
+                    f"{memory['zellige']['all']:,.0f} MiB",
                     f"{result['memory']:.2f}",
                     f"{result['memory of the step']:.2f}",
                 )
             )
-    head = ("training step", "published", "tessella", "faster", "quartiles", "than float32")
-    head += ("published", "tessella", "memory", "of the step")
+    head = ("training step", "published", "zellige", "faster", "quartiles", "than float32")
+    head += ("published", "zellige", "memory", "of the step")
     measure.show(rows, head)
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")

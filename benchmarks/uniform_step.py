@@ -1,11 +1,11 @@
-"""A training step under uniform noise at many states, Tessella's against the published formulations.
+"""A training step under uniform noise at many states, Zellige's against the published formulations.
 
 python benchmarks/uniform_step.py [--method d3pm|sedd] [--rounds N] [--threads N] [--json FILE]
 
 Published, for D3PM: both factors of eq. 4 at every state and position, as logarithms, for the truth and for the prediction,
 then two log-softmaxes and their KL, as Google's text code and its descendants have it; with mixtures for their matrices,
 which at 50,258 states would be 10 GB. For SEDD: the log scores of all positions, their exponentials and means, as its graph
-library has them. The network, its head and the draw of x_t are Tessella's in both, and neither takes an optimizer's step:
+library has them. The network, its head and the draw of x_t are Zellige's in both, and neither takes an optimizer's step:
 what differs is the loss.
 """
 
@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 import measure
-from tessella import maths
-from tessella.method import Batch, Method
-from tessella.methods import D3PM, SEDD, build
-from tessella.nn import Net
+from zellige import maths
+from zellige.method import Batch, Method
+from zellige.methods import D3PM, SEDD, build
+from zellige.nn import Net
 
 NET = Net(layers=4, hidden=256, heads=8, length=128)
 SIZES = {"V = 50,258": (50_258, 8), "V = 27": (27, 8)}  # states, batch

@@ -1,9 +1,9 @@
 """Sphinx: make docs."""
 
-from tessella import __version__
+from zellige import __version__
 
-project = "Tessella"
-copyright = "the Tessella authors"
+project = "Zellige"
+copyright = "the Zellige authors"
 release = version = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
@@ -13,7 +13,7 @@ nb_execution_mode = "off"  # the tests run the snippets of these pages
 exclude_patterns = ["_build", "evaluation-generation.md"]  # the latter is a part of evaluation.md
 
 html_theme = "furo"
-html_title = f"Tessella {version}"
+html_title = f"Zellige {version}"
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 

@@ -10,13 +10,13 @@ import argparse
 import re
 from pathlib import Path
 
-import tessella
+import zellige
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 LENGTH, STEPS, LINES, TEMPERATURE = 64, 60, 10, 0.7
 
 
-def picture(model: tessella.Model, seed: int) -> list[str]:
+def picture(model: zellige.Model, seed: int) -> list[str]:
     """Every sixth step, with what there is to say on the right."""
     beside = [
         f"MDLM, {LENGTH} characters,",
@@ -27,7 +27,7 @@ def picture(model: tessella.Model, seed: int) -> list[str]:
         "the model of",
         "make demo",
     ]
-    frames = tessella.watch(model, count=1, steps=STEPS, seed=seed, length=LENGTH, temperature=TEMPERATURE)
+    frames = zellige.watch(model, count=1, steps=STEPS, seed=seed, length=LENGTH, temperature=TEMPERATURE)
     lines = [f"t = {frame.t:.1f}   {frame.text[0]}" for frame in frames if frame.step % (STEPS // LINES) == 0]
     lines = [f"{line}   {said}".rstrip() for line, said in zip(lines, beside + [""] * len(lines))]
     return [*lines, "          · is a masked token; any position may come next, none waits for the left"]
@@ -39,11 +39,11 @@ def main() -> None:
     ask.add_argument("--seed", type=int, default=9)
     ask.add_argument("--write", action="store_true", help="put it into README.md")
     options = ask.parse_args()
-    model = tessella.load(options.run)
+    model = zellige.load(options.run)
     text = "\n".join(picture(model, options.seed))
     print(text)
     if options.write:
-        result = tessella.evaluate(model, split="test", draws=16)
+        result = zellige.evaluate(model, split="test", draws=16)
         page = README.read_text(encoding="utf-8")
         page = re.sub(r"(?s)```text\n.*?\n```", lambda _: f"```text\n{text}\n```", page, count=1)
         page = re.sub(r"(split=\"test\", draws=16\)\) +# )≤.*", lambda m: f"{m[1]}{result}", page)

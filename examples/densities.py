@@ -15,10 +15,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-import tessella
-from tessella import exact, invariant, maths
-from tessella.methods import CSM
-from tessella.samplers.metropolis import Metropolis, report
+import zellige
+from zellige import exact, invariant, maths
+from zellige.methods import CSM
+from zellige.samplers.metropolis import Metropolis, report
 
 S = 32  # cells a side
 BATCH = 512
@@ -92,7 +92,7 @@ def train(truth: Tensor, steps: int, **choices) -> CSM:
     for _ in range(steps):
         x = cells[maths.categorical(truth.expand(BATCH, -1), generator)]
         optimizer.zero_grad()
-        method.loss(tessella.Batch(x), generator).mean().backward()
+        method.loss(zellige.Batch(x), generator).mean().backward()
         torch.nn.utils.clip_grad_norm_(method.parameters(), 1.0)
         optimizer.step()
         schedule.step()
@@ -102,7 +102,7 @@ def train(truth: Tensor, steps: int, **choices) -> CSM:
 @torch.no_grad()
 def draw(method: CSM) -> tuple[Tensor, str]:
     """The cell of each chain's last text, (CHAINS,); and how the chains walked."""
-    *_, last = tessella.run(Metropolis(), method, (CHAINS, 2), PROPOSALS, generator=torch.Generator().manual_seed(1))
+    *_, last = zellige.run(Metropolis(), method, (CHAINS, 2), PROPOSALS, generator=torch.Generator().manual_seed(1))
     return exact.index(last.x, S), report([last.memory])
 
 

@@ -5,13 +5,13 @@ import html
 import pytest
 import torch
 
-import tessella
-from tessella import Data, Net, Train, exact
-from tessella.method import Batch
-from tessella.methods import AR, build
-from tessella.nn import Table
-from tessella.report import write
+import zellige
 from worlds import numbers
+from zellige import Data, Net, Train, exact
+from zellige.method import Batch
+from zellige.methods import AR, build
+from zellige.nn import Table
+from zellige.report import write
 
 close = torch.testing.assert_close
 V, LENGTH = 3, 3
@@ -73,11 +73,11 @@ def test_documents_and_padding():
 def test_what_is_exact_is_printed_so(tmp_path):
     data = Data.of(torch.randint(0, V, (60, 8), generator=torch.Generator().manual_seed(5)), vocabulary=V)
     settings = Train(steps=2, batch=4, samples=1, tensorboard=False, device="cpu", validate_rows=4)
-    run = tessella.train(
+    run = zellige.train(
         "ar", data=data, net=Net(layers=1, hidden=16, heads=2, length=8), train=settings, run=tmp_path / "ar"
     )
     assert str(run.validation).startswith("= ")
-    result = tessella.evaluate(tmp_path / "ar", data, draws=8)
+    result = zellige.evaluate(tmp_path / "ar", data, draws=8)
     assert (result.kind, result.draws) == ("exact", 1)
     assert list(result.terms) == ["next token"]
     assert result.protocol["strata"] == "none"

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from tessella import Data, InputError, Net, Train, checkpoint, exact, maths
-from tessella.clipping import intervals
-from tessella.masked import places, spread
-from tessella.method import Batch
-from tessella.methods import BD3LM, MDLM, SEDD, build
-from tessella.nn import Table
-from tessella.prediction import kernel
-from tessella.schedule import CLEAN, Linear
-from tessella.train import train
 from worlds import five_sigma, numbers, table
+from zellige import Data, InputError, Net, Train, checkpoint, exact, maths
+from zellige.clipping import intervals
+from zellige.masked import places, spread
+from zellige.method import Batch
+from zellige.methods import BD3LM, MDLM, SEDD, build
+from zellige.nn import Table
+from zellige.prediction import kernel
+from zellige.schedule import CLEAN, Linear
+from zellige.train import train
 
 close = torch.testing.assert_close
 V, MASK, LENGTH = 2, 2, 4

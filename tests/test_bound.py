@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tessella import bound, exact, maths
-from tessella.method import Batch
-from tessella.methods import MD4, MDLM
-from tessella.prediction import LeaveOneOut, Mean, Score, posterior, reverse_rate, subs, truth
-from tessella.process import absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Linear, Polynomial
 from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, numbers, per_token, processes, table
+from zellige import bound, exact, maths
+from zellige.method import Batch
+from zellige.methods import MD4, MDLM
+from zellige.prediction import LeaveOneOut, Mean, Score, posterior, reverse_rate, subs, truth
+from zellige.process import absorbing, uniform
+from zellige.schedule import CLEAN, PRIOR, Linear, Polynomial
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tessella import Config, Data, InputError, Net, Train, files, load
-from tessella.checkpoint import Model, prune, tidy
-from tessella.config import FORMAT
-from tessella.data.tokenizer import Characters, Integers
-from tessella.methods import METHODS, build
-from tessella.methods.mdlm import MDLM
+from zellige import Config, Data, InputError, Net, Train, files, load
+from zellige.checkpoint import Model, prune, tidy
+from zellige.config import FORMAT
+from zellige.data.tokenizer import Characters, Integers
+from zellige.methods import METHODS, build
+from zellige.methods.mdlm import MDLM
 
 TINY = Net(layers=1, hidden=16, heads=2, length=8, condition=8)
 
@@ -112,7 +112,7 @@ def test_own_classes_are_handed_over(tmp_path):
     config = Config("own", Own.Config(), Data(), TINY, Train(), "", "Mine")
     one = Model(build(Own, 5, Mine(), length=8), Integers(5), config)
     one.save(tmp_path / "out")
-    with pytest.raises(InputError, match="'own' is not a method of Tessella; hand its class over"):
+    with pytest.raises(InputError, match="'own' is not a method of Zellige; hand its class over"):
         load(tmp_path / "out", net=Mine())
     with pytest.raises(InputError, match=r"trained with an own network \(Mine\); hand it over"):
         load(tmp_path / "out", method=Own)
@@ -146,8 +146,8 @@ def test_newer_format(saved, monkeypatch):
     tensors, meta = files.load_tensors(saved / "model.safetensors")
     files.save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
     assert fails(saved) == (
-        f"'model.safetensors' was written by format {FORMAT + 1}, this is Tessella 0.1 (format {FORMAT}); "
-        "upgrade: pip install -U tessella"
+        f"'model.safetensors' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
+        "install a newer Zellige"
     )
 
 
@@ -174,7 +174,7 @@ def test_wrong_files(saved, tmp_path):
     (saved / "config.json").write_text("{")
     assert "is not JSON" in fails(saved)
     (saved / "config.json").write_text('{"model_type": "bert"}')
-    assert "is not the config of a Tessella model" in fails(saved)
+    assert "is not the config of a Zellige model" in fails(saved)
     (saved / "config.json").unlink()
     assert "holds no config.json" in fails(saved)
     (tmp_path / "runs" / "first").mkdir(parents=True)

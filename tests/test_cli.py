@@ -15,15 +15,15 @@ from typing import Annotated, Literal
 import pytest
 import tyro
 
-import tessella
-from tessella import cli
-from tessella.cli import options, pages
-from tessella.errors import InputError
+import zellige
+from zellige import cli
+from zellige.cli import options, pages
+from zellige.errors import InputError
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
 KEYS = [
-    "tessella",
+    "zellige",
     "command",
     "arguments",
     "result",
@@ -39,14 +39,14 @@ KEYS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a text, and what `tessella train` said while it made runs/a there."""
+    """A folder with a text, and what `zellige train` said while it made runs/a there."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "notes.txt").write_text(TEXT * 600)
     cache = tmp_path_factory.mktemp("cache")
-    environ = os.environ | {"TESSELLA_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    environ = os.environ | {"ZELLIGE_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     command = f"train mdlm --run runs/a --data.name text --data.path notes.txt {SMALL} --train.steps 6 --train.validate-every 3"
     done = subprocess.run(
-        [sys.executable, "-m", "tessella", *shlex.split(command), "--seed", "5", "--json", "train.json"],
+        [sys.executable, "-m", "zellige", *shlex.split(command), "--seed", "5", "--json", "train.json"],
         cwd=folder, env=environ, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -58,7 +58,7 @@ def run(place, monkeypatch, capsys):
     """Run a command in that folder: (code, stdout, stderr)."""
     folder, _, environ = place
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("TESSELLA_CACHE", environ["TESSELLA_CACHE"])
+    monkeypatch.setenv("ZELLIGE_CACHE", environ["ZELLIGE_CACHE"])
 
     def call(command: str):
         code = cli.main(shlex.split(command))
@@ -76,7 +76,7 @@ def test_help_is_quick(words):
     """Processor time of the whole process, best of 3: wall time is another matter on a busy machine."""
     code = "import os,sys,subprocess as s;s.run(sys.argv[1:],stdout=-3,stderr=-3);t=os.times();print(t[2]+t[3])"
     times = [
-        float(subprocess.check_output([sys.executable, "-c", code, sys.executable, "-m", "tessella", *words]))
+        float(subprocess.check_output([sys.executable, "-c", code, sys.executable, "-m", "zellige", *words]))
         for _ in range(3)
     ]
     assert min(times) < 0.3
@@ -88,14 +88,14 @@ def test_help_fits_80_columns_and_names_every_command(capsys):
     named = re.findall(r"^  (\w+)  ", pages.HELP, re.M)
     assert sorted(named) == sorted(cli.COMMANDS)
     assert cli.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"tessella {tessella.__version__}\n"
+    assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_has_help(command, capsys):
     assert cli.main([command, "--help"]) == 0
     captured = capsys.readouterr()
-    assert f"tessella {command}" in captured.out
+    assert f"zellige {command}" in captured.out
     assert captured.err == ""
 
 
@@ -112,9 +112,9 @@ def test_the_help_of_a_method_is_grouped(capsys):
 
 
 def test_the_train_page_tells_the_defaults():
-    from tessella.config import Train
+    from zellige.config import Train
 
-    for section, cls in (("net", tessella.Net), ("train", Train), ("data", tessella.Data)):
+    for section, cls in (("net", zellige.Net), ("train", Train), ("data", zellige.Data)):
         default = cls()
         for name, value in re.findall(rf"--{section}\.(\w+) ([\w.-]+)", pages.TRAIN.partition("example")[0]):
             assert type(getattr(default, name))(value) == getattr(default, name)
@@ -168,20 +168,20 @@ def test_options_are_the_dataclasses(words, expected):
         ("--net.layer 3", "unknown option '--net.layer' for try; did you mean '--net.layers'?"),
         ("--layers 3", "unknown option '--layers' for try; did you mean '--net.layers'?"),
         ("--schedul cosine", "unknown option '--schedul' for try; did you mean '--schedule'?"),
-        ("--zzz", "unknown option '--zzz' for try; see tessella try --help"),
-        ("-n 3", "unknown option '-n' for try; flags are whole words (all: tessella try --help)"),
+        ("--zzz", "unknown option '--zzz' for try; see zellige try --help"),
+        ("-n 3", "unknown option '-n' for try; flags are whole words (all: zellige try --help)"),
         ("--schedule cosin", "--schedule is 'cosin'; did you mean 'cosine'? it must be linear or cosine"),
         ("--net.layers 0", "--net.layers is 0; it must be 1 or more"),
         ("--net.layers -2", "--net.layers is -2; it must be 1 or more"),
         ("--net.layers 2.5", "--net.layers is '2.5'; it must be a whole number of 1 or more"),
         ("--shift -1", "--shift is -1; it must be 0 or more"),
         ("--net.share much", "--net.share is 'much'; it must be a number"),
-        ("--net.betas 0.5", "--net.betas needs 2 values; see tessella try --help"),
-        ("--net.layers", "--net.layers needs a value; see tessella try --help"),
-        ("--net.layers --resume", "--net.layers needs a value; see tessella try --help"),
+        ("--net.betas 0.5", "--net.betas needs 2 values; see zellige try --help"),
+        ("--net.layers", "--net.layers needs a value; see zellige try --help"),
+        ("--net.layers --resume", "--net.layers needs a value; see zellige try --help"),
         ("--no-shift", "unknown option '--no-shift' for try; did you mean '--shift'?"),
         ("--resume=yes", "--resume takes no value; write --resume or --no-resume"),
-        ("a b", "'b' is one argument too many for try; see tessella try --help"),
+        ("a b", "'b' is one argument too many for try; see zellige try --help"),
     ],
 )
 def test_wrong_options(words, message):
@@ -214,12 +214,12 @@ def test_lists(what, run):
     assert (code, err) == (0, "")
     assert all(len(line) <= (120 if what == "checkpoints" else 100) for line in rows)  # ids are as long as they are
     names = [line.split()[0] for line in rows[1:]]
-    from tessella.data import DATASETS
-    from tessella.published import CATALOGUE
-    from tessella.samplers import ALIASES
+    from zellige.data import DATASETS
+    from zellige.published import CATALOGUE
+    from zellige.samplers import ALIASES
 
-    samplers, ids = {**tessella.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
-    known = {"methods": tessella.METHODS, "samplers": samplers, "data": DATASETS, "checkpoints": ids}[what]
+    samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
+    known = {"methods": zellige.METHODS, "samplers": samplers, "data": DATASETS, "checkpoints": ids}[what]
     assert names == list(known)
     code, out, _ = run(f"list {what} --json -")
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
@@ -244,7 +244,7 @@ def test_train_says_what_it_does(place):
     assert err[0].startswith("mdlm  ")
     assert err[2].startswith("run   runs/a: ")
     assert re.fullmatch(r"  step 3   validation ≤ .* bits/char \(95%\)   best", next(x for x in err if "step 3 " in x))
-    assert err[-3:] == ["Try next:", "  tessella evaluate runs/a", "  tessella sample runs/a --watch"]
+    assert err[-3:] == ["Try next:", "  zellige evaluate runs/a", "  zellige sample runs/a --watch"]
     assert "\x1b" not in done.stderr
     assert not [line for line in err if "arning" in line]  # of other libraries
     record = json.loads((folder / "train.json").read_text())
@@ -263,8 +263,8 @@ def test_resume_takes_the_rest_from_the_run(run):
 
 
 OWN = """
-import tessella
-from tessella.methods import MDLM
+import zellige
+from zellige.methods import MDLM
 class Mine(MDLM):
     name = "mine"
 """
@@ -305,7 +305,7 @@ def test_evaluate(run):
     assert re.fullmatch(r"    \d+ sequences x 2 draws; \d+\.\d% of the variance lies between the texts,", lines[12])
     assert lines[-2:] == [
         "  written   runs/a/evaluate-text-test.json",
-        "  again     tessella evaluate --from runs/a/evaluate-text-test.json",
+        "  again     zellige evaluate --from runs/a/evaluate-text-test.json",
     ]
     assert [line for line in lines if len(line) > 80] == []
     written = json.loads(Path("runs/a/evaluate-text-test.json").read_text())
@@ -467,7 +467,7 @@ def test_verify(run):
 
 
 def test_verify_fails_with_code_1(run, monkeypatch):
-    from tessella import verify
+    from zellige import verify
 
     report = verify.verify("mdlm", only="process.semigroup")
     rows = tuple(dataclasses.replace(row, ok=False) for row in report.rows)
@@ -483,7 +483,7 @@ def test_verify_fails_with_code_1(run, monkeypatch):
 def start(place, command):
     folder, _, environ = place
     process = subprocess.Popen(
-        [sys.executable, "-m", "tessella", *shlex.split(command)], cwd=folder, env=environ, text=True,
+        [sys.executable, "-m", "zellige", *shlex.split(command)], cwd=folder, env=environ, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
@@ -504,7 +504,7 @@ def test_signals(place, number, code):
 
 def test_a_reader_that_has_seen_enough(place):
     folder, _, environ = place
-    command = f"{shlex.quote(sys.executable)} -m tessella list data | head -n 1"
+    command = f"{shlex.quote(sys.executable)} -m zellige list data | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=folder, env=environ, capture_output=True, text=True
     )
@@ -518,7 +518,7 @@ def test_a_terminal_shows_something_within_a_second(place):
     mine, theirs = pty.openpty()
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tessella", "sample", "runs/a", "--watch", "--steps", "4"], cwd=folder,
+        [sys.executable, "-m", "zellige", "sample", "runs/a", "--watch", "--steps", "4"], cwd=folder,
         env=environ | {"TERM": "xterm-256color"}, stderr=theirs, stdout=subprocess.PIPE,
     )  # fmt: skip
     os.close(theirs)
@@ -544,7 +544,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     def collect(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
-    monkeypatch.setattr("tessella.generate.collect", collect)
+    monkeypatch.setattr("zellige.generate.collect", collect)
     code, _, err = run("sample runs/a")
     assert code == 1
     assert err.startswith("error: out of memory; lower ")

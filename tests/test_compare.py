@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-import tessella
-from tessella import Data, InputError, Net, Train, cli, exact
-from tessella import compare as comparer
-from tessella.compare import entrant, figure, judge, table
-from tessella.compare.measure import measure
-from tessella.data import prepare
-from tessella.methods.mdlm import MDLM
-from tessella.ngram import NGrams
-from tessella.result import difference, summarize
-from tessella.schedule import Linear
-from tessella.signals import Stopped
-from tessella.terminal import dumps
+import zellige
+from zellige import Data, InputError, Net, Train, cli, exact
+from zellige import compare as comparer
+from zellige.compare import entrant, figure, judge, table
+from zellige.compare.measure import measure
+from zellige.data import prepare
+from zellige.methods.mdlm import MDLM
+from zellige.ngram import NGrams
+from zellige.result import difference, summarize
+from zellige.schedule import Linear
+from zellige.signals import Stopped
+from zellige.terminal import dumps
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 CALLS = (2, 4)
@@ -47,7 +47,7 @@ def go(folder, methods=("mdlm", "sedd:process=uniform"), **more):
         "data": Data.of(tokens(), vocabulary=7, test=0.3), "net": NET, "train": settings(), "calls": CALLS,
         "samples": 6, "draws": 2,
     }  # fmt: skip
-    return tessella.compare(list(methods), run=folder, **(usual | more))
+    return zellige.compare(list(methods), run=folder, **(usual | more))
 
 
 def files(folder) -> dict[str, bytes]:
@@ -71,9 +71,9 @@ def done(tmp_path_factory):
 # ---------------------------------------------------------------------------------------------------- end to end
 def test_each_method_is_a_run_and_its_bound_that_of_evaluate(done):
     for row in done.plain["result"]["methods"]:
-        model = tessella.load(done.folder / row["folder"])
+        model = zellige.load(done.folder / row["folder"])
         corpus = prepare(Data.of(tokens(), vocabulary=7, test=0.3), 8)
-        again = tessella.evaluate(model, corpus, draws=2, seed=0)
+        again = zellige.evaluate(model, corpus, draws=2, seed=0)
         assert (row["bound"]["value"], row["bound"]["low"], row["bound"]["high"]) == (
             again.value,
             again.low,
@@ -86,12 +86,12 @@ def test_samples_are_those_of_the_methods_sampler_and_judged_by_the_train_split(
     corpus = prepare(Data.of(tokens(), vocabulary=7, test=0.3), 8)
     grams = NGrams(corpus.train.array(), corpus.validation.array(), 7, 5)
     for row in done.plain["result"]["methods"]:
-        model = tessella.load(done.folder / row["folder"])
+        model = zellige.load(done.folder / row["folder"])
         assert [q["asked"] for q in row["quality"]] == list(CALLS)
         for q in row["quality"]:
-            seed = tessella.generate.mix(0, "compare")
-            frames = tessella.watch(model, count=6, steps=q["steps"], seed=seed)
-            drawn = tessella.generate.collect(frames)
+            seed = zellige.generate.mix(0, "compare")
+            frames = zellige.watch(model, count=6, steps=q["steps"], seed=seed)
+            drawn = zellige.generate.collect(frames)
             assert q["value"] == pytest.approx(grams.nats(np.array(drawn.tokens)).sum() / 48, rel=1e-12)
             assert q["calls"] == pytest.approx(np.mean(drawn.calls))
             assert q["example"] == drawn.texts[0]
@@ -162,7 +162,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert out.splitlines()[:-1] == table.lines(record["result"])
     assert out.splitlines()[-1] == "  written   c/compare.json   c/compare.md   c/compare.svg"
     assert "1 of 2  mdlm" in err
-    assert f"tessella sample c/{record['result']['methods'][0]['folder']} --watch" in err
+    assert f"zellige sample c/{record['result']['methods'][0]['folder']} --watch" in err
     assert cli.main([*words, "--quiet"]) == 0
     assert capsys.readouterr() == (out, "")
 
@@ -283,7 +283,7 @@ def test_the_bound_over_the_law_is_the_enumerated_one(lawful):
     """Of a fresh network, against enumeration and quadrature; of the exact denoiser, against the entropy."""
     found, law = lawful
     torch.manual_seed(0)
-    fresh = tessella.methods.build("md4", 3, Net(layers=1, hidden=16, heads=2, length=3), None).double().eval()
+    fresh = zellige.methods.build("md4", 3, Net(layers=1, hidden=16, heads=2, length=3), None).double().eval()
     for p in fresh.parameters():
         p.data += torch.randn_like(p) / 10
     x_0 = exact.states(3, 3)
@@ -295,7 +295,7 @@ def test_the_bound_over_the_law_is_the_enumerated_one(lawful):
     assert abs(got.value - wanted) < 3 * got.half  # 8 sets, t: 3 half-widths are 7 standard errors, 1 in 5,000
     assert abs(wanted - math.log(3)) > 0.05
     assert got.half < 0.15 * wanted
-    truth = exact.Denoiser(tessella.process.absorbing(4, Linear()), law, 3)
+    truth = exact.Denoiser(zellige.process.absorbing(4, Linear()), law, 3)
     best = found.bound(SimpleNamespace(method=truth, tokenizer=found.corpus.tokenizer), 16, 0, None, lambda *_: None)
     entropy = found.reference(100)["bound"]
     assert entropy == pytest.approx(float(exact.entropy(law)) / 3, abs=1e-12)
@@ -367,17 +367,17 @@ def test_discrete_time_takes_the_nearest_steps(tmp_path):
 @pytest.mark.parametrize(
     ("methods", "message"),
     [
-        (["mdlm", "mdml"], "unknown method 'mdml'; did you mean 'mdlm'? (all: tessella list methods)"),
-        (["mdlm"], "compare needs two methods or more; e.g. tessella compare mdlm md4 --run runs/compare"),
+        (["mdlm", "mdml"], "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"),
+        (["mdlm"], "compare needs two methods or more; e.g. zellige compare mdlm md4 --run runs/compare"),
         (["mdlm", "mdlm"], "'mdlm' is named twice; name each method once, or give it other choices"),
         (
             ["mdlm", "sedd:proces=uniform"],
-            "unknown choice 'proces'; did you mean 'process'? (all: tessella train sedd --help)",
+            "unknown choice 'proces'; did you mean 'process'? (all: zellige train sedd --help)",
         ),
         (["mdlm", "sedd:uniform"], "'sedd:uniform' has a choice without a value; e.g. sedd:process=uniform"),
         (
             ["mdlm", "sedd:process=unif"],
-            "unknown process 'unif'; did you mean 'uniform'? (all: tessella train sedd --help)",
+            "unknown process 'unif'; did you mean 'uniform'? (all: zellige train sedd --help)",
         ),
         (["mdlm", "d3pm:steps=ten"], "steps is 'ten' in 'd3pm:steps=ten'; it must be a whole number"),
         (["mdlm", "mdlm:time=yes"], "time is 'yes' in 'mdlm:time=yes'; it must be True or False"),

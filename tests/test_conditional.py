@@ -7,22 +7,22 @@ import math
 import pytest
 import torch
 
-from tessella import METHODS, Batch, InputError, exact
-from tessella.conditional import bound, bound_tokens, greedy, pieces, replicates, split
-from tessella.data.named import train_bpe
-from tessella.data.tokenizer import Bytes, Characters
-from tessella.method import Method
-from tessella.methods import build
-from tessella.pairs import Record, judge, read_pairs
-from tessella.prediction import kernel
-from tessella.process import absorbing, uniform
-from tessella.result import student
-from tessella.samplers import Ancestral, FirstHitting
-from tessella.schedule import CLEAN, Linear
-from tessella.share import Share
 from test_padding import V as LETTERS
 from test_padding import make
 from worlds import data_law, table
+from zellige import METHODS, Batch, InputError, exact
+from zellige.conditional import bound, bound_tokens, greedy, pieces, replicates, split
+from zellige.data.named import train_bpe
+from zellige.data.tokenizer import Bytes, Characters
+from zellige.method import Method
+from zellige.methods import build
+from zellige.pairs import Record, judge, read_pairs
+from zellige.prediction import kernel
+from zellige.process import absorbing, uniform
+from zellige.result import student
+from zellige.samplers import Ancestral, FirstHitting
+from zellige.schedule import CLEAN, Linear
+from zellige.share import Share
 
 close = torch.testing.assert_close
 V, L = 2, 3
@@ -193,7 +193,7 @@ class Times(torch.nn.Module):
     bounded, exact, shape = True, False, (8,)
 
     def terms(self, batch, generator=None):
-        from tessella.maths import stratified
+        from zellige.maths import stratified
 
         return {"time": stratified(len(batch), generator)}
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella import METHODS, Config, Data, InputError, Net, Train
-from tessella.config import FORMAT, from_json, to_json
-from tessella.methods.mdlm import MDLM
+from zellige import METHODS, Config, Data, InputError, Net, Train
+from zellige.config import FORMAT, from_json, to_json
+from zellige.methods.mdlm import MDLM
 
 
 def example(**more) -> Config:
@@ -74,10 +74,10 @@ def test_about_is_beside_the_config():
         ("netz", {}, "'config.json' has an unknown entry 'netz'; did you mean 'net'?"),
         ("net", 3, "'config.json' has 3 as 'net'; it must be an object"),
         ("data.path", 3, "'config.json': data.path is 3; it must be a text"),
-        ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Tessella 0.1 (format {FORMAT}); "
-                               "upgrade: pip install -U tessella"),
+        ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
+                               "install a newer Zellige"),
         ("format", "x", "'config.json' has format 'x'; it must be a whole number of 1 or more"),
-        ("method", "focal", "'focal' is not a method of Tessella; hand its class over, e.g. load(path, method=Focal)"),
+        ("method", "focal", "'focal' is not a method of Zellige; hand its class over, e.g. load(path, method=Focal)"),
     ],
 )  # fmt: skip
 def test_wrong_json(place, value, message):
@@ -88,7 +88,7 @@ def test_wrong_json(place, value, message):
 
 def test_other_json():
     for other in ({}, [], {"model_type": "bert"}):
-        with pytest.raises(InputError, match="is not the config of a Tessella model"):
+        with pytest.raises(InputError, match="is not the config of a Zellige model"):
             from_json(other)  # pyright: ignore[reportArgumentType]
     missing = plain()
     del missing["train"]

@@ -6,14 +6,14 @@ import math
 import pytest
 import torch
 
-import tessella
-from tessella import InputError, exact, invariant, verify
-from tessella.method import Batch, NoBound
-from tessella.methods import CSM
-from tessella.neighbourhood import NEIGHBOURHOODS
-from tessella.nn import Net
-from tessella.prediction import reverse, score
+import zellige
 from worlds import L, V, data_law, numbers, table
+from zellige import InputError, exact, invariant, verify
+from zellige.method import Batch, NoBound
+from zellige.methods import CSM
+from zellige.neighbourhood import NEIGHBOURHOODS
+from zellige.nn import Net
+from zellige.prediction import reverse, score
 
 close = torch.testing.assert_close
 X = exact.states(V, L)
@@ -96,7 +96,7 @@ def test_given_positions_are_never_drawn():
                          ids=str)  # fmt: skip
 def test_the_true_scores_are_the_minimum(name, choices):
     """Of the data's law; of the denoising loss that of the noised data."""
-    from tessella.identities.score import ONCE, noised
+    from zellige.identities.score import ONCE, noised
 
     law = data_law()
     kept = law @ noised(law, 0.1) if choices.get("objective") == "denoising" else law
@@ -129,7 +129,7 @@ def test_without_a_process():
         reverse(pred, 0.5)
     for name in ("ancestral", "euler"):
         with pytest.raises(InputError, match=f"sampler '{name}' needs a process to reverse; with csm use metropolis"):
-            next(iter(tessella.run(tessella.SAMPLERS[name](), method, (1, L), 4)))
+            next(iter(zellige.run(zellige.SAMPLERS[name](), method, (1, L), 4)))
 
 
 def test_what_is_no_choice():
@@ -185,11 +185,11 @@ def run(tmp_path_factory):
     g = torch.Generator().manual_seed(5)
     x = torch.randint(0, 3, (400, 4), generator=g)
     x[:, 1] = torch.where(torch.rand(400, generator=g) < 0.9, (2 * x[:, 0]) % 3, x[:, 1])
-    return tessella.train(
+    return zellige.train(
         "csm",
-        data=tessella.Data.of(x, vocabulary=3),
+        data=zellige.Data.of(x, vocabulary=3),
         net=Net(layers=1, hidden=16, heads=2, length=4),
-        train=tessella.Train(
+        train=zellige.Train(
             steps=60, batch=32, rate=1e-2, warmup=0, validate_every=30, samples=1, sample_steps=8, tensorboard=False
         ),
         run=tmp_path_factory.mktemp("runs") / "a",
@@ -206,10 +206,10 @@ def test_training_says_its_loss(run):
 
 
 def test_evaluate_gives_the_divergence(run):
-    from tessella.data import prepare
+    from zellige.data import prepare
 
     data = prepare(run.config.data, 4)
-    result = tessella.evaluate(run.model, data, "train")
+    result = zellige.evaluate(run.model, data, "train")
     assert result.kind == "exact"
     assert list(result.terms) == ["entropy of the texts", "divergence"]
     x = torch.stack([data.train.collate([data.train[i]]).tokens[0] for i in range(len(data.train))])
@@ -218,14 +218,14 @@ def test_evaluate_gives_the_divergence(run):
     assert result.terms["divergence"] == pytest.approx(float(kl), abs=1e-6)
     assert sum(result.terms.values()) == pytest.approx(4 * result.value, abs=1e-6)
     assert 0 < float(kl) < float(math.log(81) - exact.entropy(law.double()))  # it has learnt something
-    loss = tessella.evaluate(run.model, data, estimator="loss", draws=2)
+    loss = zellige.evaluate(run.model, data, estimator="loss", draws=2)
     assert (loss.kind, loss.unit) == ("loss", "loss/token")
     with pytest.raises(InputError, match="unknown estimator 'forward'; all of them: loss, divergence"):
-        tessella.evaluate(run.model, data, estimator="forward")
+        zellige.evaluate(run.model, data, estimator="forward")
 
 
 def test_too_many_texts_for_the_divergence():
-    from tessella.evaluate import evaluate_rows
+    from zellige.evaluate import evaluate_rows
 
     method = csm(length=L)
     method.shape = (40,)
@@ -236,7 +236,7 @@ def test_too_many_texts_for_the_divergence():
 
 
 def test_samples_and_report(run):
-    from tessella.generate import collect, watch
+    from zellige.generate import collect, watch
 
     drawn = collect(watch(run.model, count=20, steps=200, batch=8))
     assert len(drawn.walks) == 3
@@ -244,4 +244,4 @@ def test_samples_and_report(run):
     assert set(drawn.calls) == {200}
     filled = collect(watch(run.model, count=4, steps=50, fixed=[1, 2, -1, -1]))
     assert all(row[:2] == [1, 2] for row in filled.tokens)
-    assert "no bound" in tessella.report.write(run.folder, steps=8).read_text()
+    assert "no bound" in zellige.report.write(run.folder, steps=8).read_text()

@@ -7,17 +7,17 @@ import math
 import pytest
 import torch
 
-from tessella import bound, exact, maths, methods, transitions
-from tessella.chains import CTMC, Chain
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import D3PM
-from tessella.nn import Net
-from tessella.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
-from tessella.process import Mixture
-from tessella.samplers import Ancestral
-from tessella.schedule import CLEAN, PRIOR
 from worlds import L, V, data_law, five_sigma, numbers, table
+from zellige import bound, exact, maths, methods, transitions
+from zellige.chains import CTMC, Chain
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import D3PM
+from zellige.nn import Net
+from zellige.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
+from zellige.process import Mixture
+from zellige.samplers import Ancestral
+from zellige.schedule import CLEAN, PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -251,7 +251,7 @@ def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
         torch.nn.init.normal_(p, std=0.3, generator=torch.Generator().manual_seed(len(p)))
     both = []
     for large in (1 << 22, 1):
-        for module in ("tessella.nn.chunks", "tessella.nn.cross_entropy"):
+        for module in ("zellige.nn.chunks", "zellige.nn.cross_entropy"):
             monkeypatch.setattr(importlib.import_module(module), "LARGE", large)
             monkeypatch.setattr(importlib.import_module(module), "CHUNK", 3)
         values = [f(batch, torch.Generator().manual_seed(2)) for f in (method.loss, method.bound)]
@@ -293,8 +293,8 @@ def test_mutual_information_of_uniform_noise_falls_evenly(K):
     [
         ({"process": "unif"}, "unknown process 'unif'; did you mean 'uniform'?"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
-        ({"prediction": "score"}, "unknown prediction 'score'; all of them: tessella train d3pm --help"),
-        ({"last": "video"}, "unknown last 'video'; all of them: tessella train d3pm --help"),
+        ({"prediction": "score"}, "unknown prediction 'score'; all of them: zellige train d3pm --help"),
+        ({"last": "video"}, "unknown last 'video'; all of them: zellige train d3pm --help"),
         ({"steps": 0}, "--steps is 0; it must be 1 or more"),
         ({"auxiliary": -0.5}, "--auxiliary is -0.5; it must be 0 or more"),
         ({"head": "logistik"}, "unknown head 'logistik'; did you mean 'logistic'?"),

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from tessella import exact, methods, transitions
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import D3PM
-from tessella.nn.logistic import logistic
-from tessella.samplers import Ancestral
-from tessella.schedule import CLEAN
 from test_d3pm import X_0, D, close, d3pm
 from worlds import L, V, numbers
+from zellige import exact, methods, transitions
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import D3PM
+from zellige.nn.logistic import logistic
+from zellige.samplers import Ancestral
+from zellige.schedule import CLEAN
 
 
 @pytest.mark.parametrize("process", ["uniform", "middle", "gaussian"])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from tessella import Net, demo
-from tessella.result import difference, summarize
-from tessella.signals import Stopped
-from tessella.terminal import Terminal, cells
+from zellige import Net, demo
+from zellige.result import difference, summarize
+from zellige.signals import Stopped
+from zellige.terminal import Terminal, cells
 
 
 def results(ours: float, spread: float = 0.1) -> dict:
@@ -68,9 +68,9 @@ def test_a_short_run_claims_nothing(how, ours):
 def test_the_three_commands_can_be_pasted():
     commands = end(2.1)[1].split("Try next:\n")[1].splitlines()
     assert commands == [
-        "  tessella sample 'runs/a run' --watch --prompt \"the function \"",
-        "  tessella infill 'runs/a run' \"the value of the ______ is returned\"",
-        "  tessella verify mdlm",
+        "  zellige sample 'runs/a run' --watch --prompt \"the function \"",
+        "  zellige infill 'runs/a run' \"the value of the ______ is returned\"",
+        "  zellige verify mdlm",
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_second_demo_has_its_own_folder(tmp_path):
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """An empty folder to work in, and a network that trains in a moment."""
-    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(demo, "network", lambda: Net(layers=1, hidden=32, heads=2, length=128, conv=7))
     monkeypatch.setattr(demo, "DRAWS", 2)
     with chdir(tmp_path):
@@ -130,15 +130,15 @@ def test_short_run_end_to_end(small):
 
 def stop_after_training(monkeypatch, number: signal.Signals) -> None:
     """Let training end as it does when a signal comes."""
-    import tessella.train
+    import zellige.train
 
-    real = tessella.train.train
+    real = zellige.train.train
 
     def stopped(*args, **kwargs):
         real(*args, **kwargs)
         raise Stopped(number, 2, saved=True)
 
-    monkeypatch.setattr(tessella.train, "train", stopped)
+    monkeypatch.setattr(zellige.train, "train", stopped)
 
 
 def test_ctrl_c_in_training_goes_on_with_the_next_step(small, monkeypatch):
@@ -157,6 +157,6 @@ def test_sigterm_in_training_ends_the_demo(small, monkeypatch):
 
 
 def test_the_network_is_the_size_that_is_said():
-    from tessella.methods import build
+    from zellige.methods import build
 
     assert sum(p.numel() for p in build("mdlm", 27, demo.network()).parameters()) == pytest.approx(0.8e6, rel=0.01)

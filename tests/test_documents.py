@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from tessella import Data, InputError, Net, Train, checkpoint
-from tessella.cli.results import describe
-from tessella.data import prepare
-from tessella.evaluate import _packing, evaluate, evaluate_rows
-from tessella.generate import collect, watch
-from tessella.method import Batch
-from tessella.methods import METHODS, build
-from tessella.result import Result, student
-from tessella.train import Silent, train
+from zellige import Data, InputError, Net, Train, checkpoint
+from zellige.cli.results import describe
+from zellige.data import prepare
+from zellige.evaluate import _packing, evaluate, evaluate_rows
+from zellige.generate import collect, watch
+from zellige.method import Batch
+from zellige.methods import METHODS, build
+from zellige.result import Result, student
+from zellige.train import Silent, train
 
 close = torch.testing.assert_close
 LENGTH = 8

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tessella import cli, kinds
-from tessella.data import load
-from tessella.data.levels import Levels
-from tessella.terminal import Terminal
+from zellige import cli, kinds
+from zellige.data import load
+from zellige.data.levels import Levels
+from zellige.terminal import Terminal
 
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --train.batch 4 --train.steps 2 --train.validate-rows 4 --quiet"
 RUNS = {"images": "digits", "grids": "sudoku", "music": "jsb-chorales --data.path chorales.json --data.size 32"}
@@ -27,7 +27,7 @@ def place(tmp_path_factory):
     (folder / "chorales.json").write_text(json.dumps(dict.fromkeys(("train", "valid", "test"), [chorale] * 4)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("TESSELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ZELLIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         for run, data in RUNS.items():
             assert cli.main(shlex.split(f"train mdlm --run {run} --data.name {data} {SMALL}")) == 0
     return folder
@@ -37,7 +37,7 @@ def place(tmp_path_factory):
 def run(place, monkeypatch, capsys, tmp_path):
     """Run a command there: (code, stdout, stderr)."""
     monkeypatch.chdir(place)
-    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path))
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
 
     def call(command: str):
         code = cli.main(shlex.split(command))

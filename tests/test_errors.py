@@ -16,11 +16,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tessella import cli, load
-from tessella.data.tokenizer import Integers
+from zellige import cli, load
+from zellige.data.tokenizer import Integers
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
-ROWS = re.findall(r"^\| `(tessella .+?)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
+ROWS = re.findall(r"^\| `(zellige .+?)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 
 
@@ -56,7 +56,7 @@ def place(tmp_path_factory):
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("TESSELLA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ZELLIGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
         on = f"--data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
         for method in (
@@ -115,7 +115,7 @@ def tree(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
-    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path))
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for extra in ("datasets", "mido", "transformers", "mauve"):  # as where they are not installed
         monkeypatch.setitem(sys.modules, extra, None)
@@ -145,25 +145,25 @@ def test_the_page_has_rows():
 @pytest.mark.parametrize(("command", "message"), [ROWS[0], ROWS[1], ROWS[5]], ids=["command", "method", "option"])
 def test_a_process_says_the_same(command, message, here):
     done = subprocess.run(
-        [sys.executable, "-m", "tessella", *shlex.split(command)[1:]], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "zellige", *shlex.split(command)[1:]], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {message}\n")
 
 
 def test_the_sentence_is_that_of_the_exception(here):
-    import tessella
+    import zellige
 
-    with pytest.raises(tessella.InputError, match="unknown method 'mdml'; did you mean 'mdlm'"):
-        tessella.train("mdml", run="runs/b")
+    with pytest.raises(zellige.InputError, match="unknown method 'mdml'; did you mean 'mdlm'"):
+        zellige.train("mdml", run="runs/b")
     with pytest.raises(ValueError, match="the prompt has 43 tokens, the model takes 32"):
-        tessella.sample("runs/a", prompt="the quick brown fox jumps over the lazy dog")
+        zellige.sample("runs/a", prompt="the quick brown fox jumps over the lazy dog")
 
 
 def test_something_unforeseen_is_one_line_with_a_file(here, monkeypatch, capsys, tmp_path):
     import tempfile
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("tessella.generate.collect", lambda *_: 1 / 0)
+    monkeypatch.setattr("zellige.generate.collect", lambda *_: 1 / 0)
     assert cli.main(["sample", "runs/a"]) == 1
     out, err = capsys.readouterr()
     found = re.fullmatch(r"error: ZeroDivisionError: division by zero \(traceback: (.+)\)\n", err)

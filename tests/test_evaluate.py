@@ -7,15 +7,15 @@ import math
 import pytest
 import torch
 
-import tessella
-from tessella import evaluate as ev
-from tessella.evaluate import evaluate_rows
-from tessella.exact import states
-from tessella.maths import stratified
-from tessella.method import Batch
-from tessella.methods import build
-from tessella.nn.table import Table
-from tessella.result import Result, difference, student, summarize
+import zellige
+from zellige import evaluate as ev
+from zellige.evaluate import evaluate_rows
+from zellige.exact import states
+from zellige.maths import stratified
+from zellige.method import Batch
+from zellige.methods import build
+from zellige.nn.table import Table
+from zellige.result import Result, difference, student, summarize
 
 
 class Rows:
@@ -40,7 +40,7 @@ V, L = 3, 2
 
 def method(name="mdlm", **config):
     torch.manual_seed(0)
-    cls = tessella.METHODS[name]
+    cls = zellige.METHODS[name]
     chosen = cls.Config(**config)
     network = Table(V + 1, L, time=cls.timed(chosen)).double()
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_bits_are_nats_over_log_2_and_perplexity_is_exp():
 def test_one_text_has_no_interval():
     r = summarize(torch.tensor([90.0]), torch.tensor([100.0]), "nats/token")
     assert str(r) == "≤ 0.900 ± unknown nats/token (95%)"
-    assert json.loads(tessella.terminal.dumps(r.to_dict()))["interval"]["low"] is None  # pyright: ignore
+    assert json.loads(zellige.terminal.dumps(r.to_dict()))["interval"]["low"] is None  # pyright: ignore
 
 
 def test_a_paired_difference_is_that_of_the_texts():
@@ -235,7 +235,7 @@ def test_training_mode_comes_back_and_progress_is_told():
     ],
 )
 def test_wrong_input(options, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         evaluate_rows(method(), Rows(states(V, L)), **options)
     assert str(error.value) == message
 
@@ -249,10 +249,10 @@ def test_json_round_trip(tmp_path):
     assert plain["interval"]["low"] == r.low
     assert plain["protocol"]["bound"] == "float64"
     (tmp_path / "other.json").write_text('{"a": 1}')
-    with pytest.raises(tessella.InputError, match=r"is not a result of tessella evaluate; give one"):
+    with pytest.raises(zellige.InputError, match=r"is not a result of zellige evaluate; give one"):
         Result.from_json(tmp_path / "other.json")
 
 
 def test_the_module_is_the_function():
-    assert callable(tessella.evaluate)
+    assert callable(zellige.evaluate)
     assert ev.evaluate.__doc__

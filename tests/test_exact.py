@@ -6,13 +6,13 @@ import math
 import pytest
 import torch
 
-from tessella import bound, exact, maths
-from tessella.methods import MD4, MDLM
-from tessella.prediction import Mean, kernel, posterior
-from tessella.process import absorbing, uniform
-from tessella.samplers import Ancestral, FirstHitting
-from tessella.schedule import CLEAN, PRIOR, Linear
 from worlds import L, V, all_processes, data_law, numbers, table
+from zellige import bound, exact, maths
+from zellige.methods import MD4, MDLM
+from zellige.prediction import Mean, kernel, posterior
+from zellige.process import absorbing, uniform
+from zellige.samplers import Ancestral, FirstHitting
+from zellige.schedule import CLEAN, PRIOR, Linear
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -8,17 +8,17 @@ from dataclasses import asdict
 import pytest
 import torch
 
-import tessella
-from tessella import Data, Net, cli, frontier
-from tessella.checkpoint import Model
-from tessella.config import Config
-from tessella.data.tokenizer import Characters
-from tessella.errors import InputError
-from tessella.frontier import Set, Way
-from tessella.judge import Judge
-from tessella.methods import build
-from tessella.quality import entropy
-from tessella.report import frontier as figures
+import zellige
+from zellige import Data, Net, cli, frontier
+from zellige.checkpoint import Model
+from zellige.config import Config
+from zellige.data.tokenizer import Characters
+from zellige.errors import InputError
+from zellige.frontier import Set, Way
+from zellige.judge import Judge
+from zellige.methods import build
+from zellige.quality import entropy
+from zellige.report import frontier as figures
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 L = 16
@@ -27,7 +27,7 @@ L = 16
 def model(name: str, seed: int = 0, **config) -> Model:
     tokenizer = Characters("abcdefghijklmnopqrstuvwxyz ")
     net = Net(layers=1, hidden=16, heads=2, length=L, conv=3)
-    cls = tessella.METHODS[name]
+    cls = zellige.METHODS[name]
     torch.manual_seed(seed)
     method = build(cls, tokenizer.size, net, cls.Config(**config), L)
     with torch.no_grad():
@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     code, out, _ = command(f"{USUAL} --seed 3 --json - --first judged --eos all")
     assert code == 0
     plain = json.loads(out)
-    own, judge = tessella.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
+    own, judge = zellige.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
     drawn = frontier.draw(own, Way("ancestral", 4), 6, 3)
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]

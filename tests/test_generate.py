@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import tessella
-from tessella import generate as g
-from tessella.data import named
-from tessella.data import tokenizer as tk
-from tessella.data.levels import Levels
-from tessella.methods import build
-from tessella.nn import Net
-from tessella.process import uniform
-from tessella.samplers import Ancestral, Blockwise, Confidence, State
-from tessella.schedule import Linear
-from tessella.terminal import Picture, Terminal, Watch
+import zellige
+from zellige import generate as g
+from zellige.data import named
+from zellige.data import tokenizer as tk
+from zellige.data.levels import Levels
+from zellige.methods import build
+from zellige.nn import Net
+from zellige.process import uniform
+from zellige.samplers import Ancestral, Blockwise, Confidence, State
+from zellige.schedule import Linear
+from zellige.terminal import Picture, Terminal, Watch
 
 L = 24
 
@@ -27,7 +27,7 @@ L = 24
 def model(tokenizer=None, name="mdlm", length=L):
     torch.manual_seed(0)
     tokenizer = tokenizer or tk.Characters(tk.TEXT8)
-    config = tessella.METHODS[name].Config(**({"block": 8} if name == "bd3lm" else {}))
+    config = zellige.METHODS[name].Config(**({"block": 8} if name == "bd3lm" else {}))
     method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length), config)
     with torch.no_grad():  # fresh weights give the uniform law: make it sharper, so that contexts matter
         for p in method.parameters():
@@ -43,11 +43,11 @@ def bpe():
 # -------------------------------------------------------------------------------------------------------- the numbers
 
 
-@pytest.mark.parametrize("name", list(tessella.METHODS))
-@pytest.mark.parametrize("sampler", list(tessella.SAMPLERS))
+@pytest.mark.parametrize("name", list(zellige.METHODS))
+@pytest.mark.parametrize("sampler", list(zellige.SAMPLERS))
 def test_a_text_does_not_depend_on_its_batch(name, sampler):
     m = model(name=name)
-    if tessella.SAMPLERS[sampler].refuse(m.method):
+    if zellige.SAMPLERS[sampler].refuse(m.method):
         pytest.skip("cannot be paired")
     how = {"steps": 10, "sampler": sampler, "temperature": 3.0}  # so that what is surest is not always the same
     if sampler == "uniformisation":  # a network call for each candidate, 64 intervals at least
@@ -70,10 +70,10 @@ def test_seeds_are_mixed_well():
 # --------------------------------------------------------------------------------------------------------- the frames
 
 
-@pytest.mark.parametrize("sampler", list(tessella.SAMPLERS))
+@pytest.mark.parametrize("sampler", list(zellige.SAMPLERS))
 def test_frames_tell_what_happened(sampler):
     m = model()
-    if tessella.SAMPLERS[sampler].refuse(m.method):
+    if zellige.SAMPLERS[sampler].refuse(m.method):
         pytest.skip("cannot be paired")
     frames = list(g.watch(m, count=3, steps=12, sampler=sampler, prompt="the ", batch=2))
     for batch in (frames[: len(frames) // 2], frames[len(frames) // 2 :]):
@@ -179,11 +179,11 @@ def test_length():
         ),
         ({"sampler": Ancestral(), "grid": "cosine"}, "--grid goes with a sampler's name; this one is made already"),
         ({"top_p": 1.5}, "--top-p is 1.5; it must be above 0 and at most 1"),
-        ({"sampler": "gibbs"}, "unknown sampler 'gibbs'; all of them: tessella list samplers"),
+        ({"sampler": "gibbs"}, "unknown sampler 'gibbs'; all of them: zellige list samplers"),
     ],
 )
 def test_wrong_input(how, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         g.watch(model(), **how)  # at once, not at the first frame
     assert str(error.value) == message
 
@@ -249,7 +249,7 @@ def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
 
 
 def test_characters_end_no_text():
-    from tessella.generate.choice import ending
+    from zellige.generate.choice import ending
 
     assert ending(tk.Characters(tk.TEXT8)) is None
     assert ending(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
@@ -273,7 +273,7 @@ def test_block_sampler_is_blockwise_with_its_options():
         ({"prompt": "a" * 25}, "the prompt has 25 tokens, the text 24; give a larger --length"),
         ({"fixed": [0, -1, *[-1] * 7, 1]}, "position 9 is given, right of a gap; bd3lm writes from left to right"),
     ):
-        with pytest.raises(tessella.InputError, match=re.escape(message)):
+        with pytest.raises(zellige.InputError, match=re.escape(message)):
             g.watch(m, **how)
 
 
@@ -284,7 +284,7 @@ def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
     frames = []
     g.fill(m, text, see=frames.append, steps=4)
     assert frames[0].x.shape[1] == len(text)  # what comes after does not matter to it
-    with pytest.raises(tessella.InputError, match="position 16 is given, right of a gap"):
+    with pytest.raises(zellige.InputError, match="position 16 is given, right of a gap"):
         g.infill(m, "the value _f the object")
 
 
@@ -325,7 +325,7 @@ def test_infill_is_the_beginning_of_a_text_of_the_models_length():
     ],
 )
 def test_wrong_gaps(text, options, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         g.infill(model(), text, **options)
     assert str(error.value) == message
 
@@ -338,7 +338,7 @@ def test_a_mask_token_of_ones_own():
 
 def test_gaps_of_other_tokenizers_are_tokens(bpe):
     m = model(bpe)
-    with pytest.raises(tessella.InputError, match="is not by characters; set --mask-token '_'"):
+    with pytest.raises(zellige.InputError, match="is not by characters; set --mask-token '_'"):
         g.infill(m, "the ____ is")
     text = "the value [M][M] is returned"
     gaps = g.gaps(bpe, text, L, "[M]")
@@ -424,7 +424,7 @@ def test_each_row_that_is_given_is_filled():
     ],
 )
 def test_wrong_rows(how, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         g.infill(grids(), **how)
     assert str(error.value) == message
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tessella
-from tessella import Data, Net, Train, bound, exact
-from tessella.method import Batch
-from tessella.methods import GenMD4, build
-from tessella.nn import chunks
-from tessella.prediction import truth
-from tessella.samplers import Ancestral, FirstHitting, run
-from tessella.schedule import CLEAN, PRIOR
+import zellige
 from worlds import Counting, L, V, data_law, five_sigma, table
+from zellige import Data, Net, Train, bound, exact
+from zellige.method import Batch
+from zellige.methods import GenMD4, build
+from zellige.nn import chunks
+from zellige.prediction import truth
+from zellige.samplers import Ancestral, FirstHitting, run
+from zellige.schedule import CLEAN, PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -247,7 +247,7 @@ def test_first_hitting_through_the_jump_at_the_begin():
     ],
 )
 def test_wrong_input(config, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         GenMD4(None, V, (L,), GenMD4.Config(**config))
     assert str(error.value) == message
 
@@ -268,7 +268,7 @@ def test_exponents_are_trained_averaged_saved_and_resumed(tmp_path):
     more = {"batch": 4, "warmup": 0, "decay": "constant", "rate": 1e-2, "samples": 0, "device": "cpu"}
 
     def trained(run, steps, **options):
-        return tessella.train(
+        return zellige.train(
             "genmd4", data=data, net=net, train=Train(steps=steps, **more), run=tmp_path / run, **options
         )
 
@@ -290,8 +290,8 @@ def test_exponents_are_trained_averaged_saved_and_resumed(tmp_path):
     assert (raw[:V] - start).abs().min() > 1e-3
     assert float(raw[V]) == pytest.approx(start, abs=1e-6)  # that of the mask: no gradient, and no weight decay either
     assert not torch.equal(average, raw)
-    model = tessella.load(tmp_path / "whole")
+    model = zellige.load(tmp_path / "whole")
     close(model.method.learnt()["exponent"].float(), torch.nn.functional.softplus(average[:V]), rtol=1e-6, atol=1e-6)
-    assert len(list(tessella.sample(model, count=1, steps=4, seed=0))) == 1
-    with pytest.raises(tessella.InputError, match="estimator"):
-        tessella.evaluate(model, data=data, estimator="forward")
+    assert len(list(zellige.sample(model, count=1, steps=4, seed=0))) == 1
+    with pytest.raises(zellige.InputError, match="estimator"):
+        zellige.evaluate(model, data=data, estimator="forward")

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessella import exact, guide, maths
-from tessella.prediction import kernel, posterior
-from tessella.schedule import CLEAN
 from worlds import L, all_processes, data_law, numbers
+from zellige import exact, guide, maths
+from zellige.prediction import kernel, posterior
+from zellige.schedule import CLEAN
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tessella import Config, Data, InputError
-from tessella.checkpoint import Model
-from tessella.conditional import bound
-from tessella.config import Train
-from tessella.data.named import train_bpe
-from tessella.methods import METHODS, build
-from tessella.nn.transformer import Net
-from tessella.pairs import Record, judge
+from zellige import Config, Data, InputError
+from zellige.checkpoint import Model
+from zellige.conditional import bound
+from zellige.config import Train
+from zellige.data.named import train_bpe
+from zellige.methods import METHODS, build
+from zellige.nn.transformer import Net
+from zellige.pairs import Record, judge
 
-pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install 'tessella[harness]'")
+pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install lm_eval")
 
 WORDS = "the sky is blue and the sea is blue and the grass is green and the snow is white\n"
 QUESTIONS = [
@@ -72,14 +72,14 @@ def results(saved, tasks, tmp_path_factory):
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    import tessella.harness  # noqa: F401
+    import zellige.harness  # noqa: F401
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("HF_HUB_OFFLINE", "1")
         manager = TaskManager(include_path=str(tasks), include_defaults=False)
         return lm_eval.simple_evaluate(
-            model="tessella", model_args=f"path={saved},draws=8,seed=3", batch_size=2, device="cpu",
+            model="zellige", model_args=f"path={saved},draws=8,seed=3", batch_size=2, device="cpu",
             tasks=["local_choice", "local_rolling", "local_write"], task_manager=manager, bootstrap_iters=0,
         )  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_what_is_written_ends_where_it_should(results):
 @pytest.mark.parametrize("name", ["mdlm", "udlm", "ar", "bd3lm"])
 def test_texts_do_not_depend_on_the_others(name, tmp_path):
     """Nor on the batch; a request that comes twice gives two texts where it asks to sample; all at temperature 0 are one."""
-    from tessella.harness import Tessella
+    from zellige.harness import Zellige
 
     path = str(model(name, 32).save(tmp_path / "model"))
     ask = lambda text, **how: SimpleNamespace(args=(text, {"until": ["\n"], "max_gen_toks": 7} | how))  # noqa: E731
@@ -126,7 +126,7 @@ def test_texts_do_not_depend_on_the_others(name, tmp_path):
         ask("the sky", do_sample=True),
         ask(""),
     ]
-    one, many = Tessella(path, batch_size=1, seed=5), Tessella(path, batch_size=4, seed=5)
+    one, many = Zellige(path, batch_size=1, seed=5), Zellige(path, batch_size=4, seed=5)
     texts = one.generate_until(requests, disable_tqdm=True)
     assert texts == many.generate_until(requests, disable_tqdm=True)
     assert texts[1] == one.generate_until(requests[1:2], disable_tqdm=True)[0]
@@ -139,9 +139,9 @@ def test_texts_do_not_depend_on_the_others(name, tmp_path):
 
 
 def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
-    from tessella.harness import Tessella
+    from zellige.harness import Zellige
 
-    lm = Tessella(str(model("ar").save(tmp_path / "model")))
+    lm = Zellige(str(model("ar").save(tmp_path / "model")))
     (text,) = lm.generate_until([SimpleNamespace(args=("the sky is", {"max_gen_toks": 4}))], disable_tqdm=True)
     tokens = lm.model.tokenizer.encode("the sky is" + text)
     if (
@@ -152,7 +152,7 @@ def test_a_continuation_is_greedy_if_it_is_what_ar_writes(tmp_path):
 
 
 def test_wrong_input(saved, tmp_path):
-    from tessella.harness import Tessella
+    from zellige.harness import Zellige
 
     for arguments, error in [
         ({}, "the harness needs a model; "),
@@ -161,14 +161,14 @@ def test_wrong_input(saved, tmp_path):
         ({"path": str(saved), "sampler": "ancestrl"}, "unknown sampler 'ancestrl'; did you mean 'ancestral'"),
     ]:
         with pytest.raises(InputError, match=error):
-            Tessella(**arguments)
+            Zellige(**arguments)
 
 
 def test_the_command(saved, tasks, tmp_path, monkeypatch, capsys):
-    """`python -m tessella.harness` is `lm_eval` with one model more; wrong input is one line and exit code 2."""
+    """`python -m zellige.harness` is `lm_eval` with one model more; wrong input is one line and exit code 2."""
     from lm_eval.tasks import TaskManager
 
-    from tessella.harness.__main__ import main
+    from zellige.harness.__main__ import main
 
     monkeypatch.setattr(
         TaskManager.__init__, "__defaults__", (None, None, False, None)
@@ -178,7 +178,7 @@ def test_the_command(saved, tasks, tmp_path, monkeypatch, capsys):
     command = [
         "lm_eval",
         "--model",
-        "tessella",
+        "zellige",
         "--include_path",
         str(tasks),
         "--tasks",

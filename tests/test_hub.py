@@ -8,17 +8,17 @@ import huggingface_hub
 import pytest
 import torch
 
-import tessella
-from tessella import Config, Data, InputError
-from tessella.checkpoint import Model
-from tessella.cli import main
-from tessella.config import Train
-from tessella.data import load as load_tokenizer
-from tessella.data.named import build as named
-from tessella.data.named import train_bpe
-from tessella.data.tokenizer import Characters, Tokens
-from tessella.methods import METHODS, build
-from tessella.nn.transformer import Net
+import zellige
+from zellige import Config, Data, InputError
+from zellige.checkpoint import Model
+from zellige.cli import main
+from zellige.config import Train
+from zellige.data import load as load_tokenizer
+from zellige.data.named import build as named
+from zellige.data.named import train_bpe
+from zellige.data.tokenizer import Characters, Tokens
+from zellige.methods import METHODS, build
+from zellige.nn.transformer import Net
 
 TEXT = "the value of the object is returned by the function, and it is the name of a class\n"
 
@@ -53,7 +53,7 @@ def test_one_format(tmp_path):
     assert {name: also[name] for name in files} == files
     assert sorted(also.keys() - files.keys()) == ["README.md"]
     for folder in ("saved", "hub"):
-        for again in (Model.from_pretrained(tmp_path / folder), tessella.load(tmp_path / folder)):
+        for again in (Model.from_pretrained(tmp_path / folder), zellige.load(tmp_path / folder)):
             assert same(made, again)
             assert again.config == made.config
             assert again.about == made.about
@@ -72,7 +72,7 @@ def test_export_to_hub(tmp_path, monkeypatch):
     assert {f.name for f in (tmp_path / "shared").iterdir()} == {f.name for f in (tmp_path / "saved").iterdir()} | {
         "README.md"
     }
-    assert same(made, tessella.load("shared"))
+    assert same(made, zellige.load("shared"))
 
 
 def test_it_is_strict(tmp_path):
@@ -116,8 +116,8 @@ def test_to_the_hub_and_back(tmp_path, monkeypatch):
     uploaded = tmp_path / "uploaded"
     card = huggingface_hub.ModelCard.load(uploaded / "README.md")
     assert card.data.license == "mit"
-    assert card.data.library_name == "tessella"
-    assert 'tessella.load("me/little")' in card.text
+    assert card.data.library_name == "zellige"
+    assert 'zellige.load("me/little")' in card.text
     asked = {}
 
     def download(name, **how):
@@ -128,7 +128,7 @@ def test_to_the_hub_and_back(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.hub_mixin, "hf_hub_download", lambda **how: str(uploaded / "config.json"))
     assert same(made, Model.from_pretrained("me/little", revision="v2"))
     assert asked["revision"] == "v2"
-    assert same(made, tessella.load("me/little"))
+    assert same(made, zellige.load("me/little"))
 
 
 def test_what_goes_wrong_is_one_line(monkeypatch, tmp_path):
@@ -210,7 +210,7 @@ def test_the_tokenizer_file_is_the_librarys(tmp_path):
 def test_characters_have_no_such_file(tmp_path):
     model(tokenizer=Characters("ab c")).save_pretrained(tmp_path / "hub")
     assert not (tmp_path / "hub" / "tokenizer_config.json").exists()
-    assert tessella.load(tmp_path / "hub").tokenizer.alphabet == " abc"  # type: ignore[attr-defined]
+    assert zellige.load(tmp_path / "hub").tokenizer.alphabet == " abc"  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------------------- the card
@@ -219,14 +219,14 @@ def test_the_card_has_what_is_known(tmp_path):
     model().save(tmp_path / "run")
     result = {
         "result": {"value": 5.25, "about": {"data": "wikitext2", "split": "test"}}, "interval": {"low": 5.0, "high": 5.5},
-        "unit": "nats/token", "kind": "bound", "seed": 3, "protocol": {"name": "tessella-1", "draws": 4},
+        "unit": "nats/token", "kind": "bound", "seed": 3, "protocol": {"name": "zellige-1", "draws": 4},
     }  # fmt: skip
     (tmp_path / "run" / "evaluate-wikitext2-test.json").write_text(json.dumps(result))
     (tmp_path / "run" / "evaluate-broken.json").write_text("{}")
-    tessella.load(tmp_path / "run").save_pretrained(tmp_path / "hub", repo_id="me/little")
+    zellige.load(tmp_path / "run").save_pretrained(tmp_path / "hub", repo_id="me/little")
     assert (tmp_path / "hub" / "evaluate-wikitext2-test.json").is_file()
     text = (tmp_path / "hub" / "README.md").read_text()
-    assert "| wikitext2 test | ≤ 5.250 ± 0.250 nats/token | tessella-1, 4 draws, seed 3 |" in text
+    assert "| wikitext2 test | ≤ 5.250 ± 0.250 nats/token | zellige-1, 4 draws, seed 3 |" in text
     assert (
         "| System | MDLM: Simple and effective masked diffusion language models (Sahoo et al. 2024, arXiv 2406.07524) |"
         in text

@@ -9,15 +9,15 @@ import sys
 import pytest
 import torch
 
-import tessella
-from tessella import exact, groups
-from tessella.evaluate import evaluate_rows
-from tessella.interval import over_draws, student
-from tessella.method import Batch
-from tessella.methods import build
-from tessella.nn.transformer import Net
-from tessella.result import PerSequence, summarize
+import zellige
 from test_evaluate import Rows, Times, method
+from zellige import exact, groups
+from zellige.evaluate import evaluate_rows
+from zellige.interval import over_draws, student
+from zellige.method import Batch
+from zellige.methods import build
+from zellige.nn.transformer import Net
+from zellige.result import PerSequence, summarize
 
 V, L = 3, 2
 
@@ -63,7 +63,7 @@ def test_the_interval_over_draws_covers_for_a_transformer(name):
     The weights are moved from where training starts, but not far: the score entropy of wild scores has no variance to speak of.
     """
     torch.manual_seed(0)
-    cls = tessella.METHODS[name]
+    cls = zellige.METHODS[name]
     m = build(
         cls, 11, Net(layers=1, hidden=32, heads=2, length=16), cls.Config(**({"block": 4} if name == "bd3lm" else {}))
     )
@@ -162,8 +162,8 @@ def test_times_from_t_min_are_the_published_estimate(name):
     ],
 )
 def test_wrong_input(name, options, message):
-    with pytest.raises(tessella.InputError) as error:
-        evaluate_rows(build(tessella.METHODS[name], V, Net(layers=1, hidden=8, heads=1, length=L)), texts(), **options)
+    with pytest.raises(zellige.InputError) as error:
+        evaluate_rows(build(zellige.METHODS[name], V, Net(layers=1, hidden=8, heads=1, length=L)), texts(), **options)
     assert str(error.value) == message
 
 
@@ -244,7 +244,7 @@ import json, sys, torch
 sys.path.insert(0, {tests!r})
 from test_evaluate import method
 from test_intervals import texts
-from tessella.evaluate import evaluate_rows
+from zellige.evaluate import evaluate_rows
 r = evaluate_rows(method(), texts(100), seed=3, distributed=True)
 print(json.dumps([r.value, r.low, r.draws_low]))
 """

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from tessella import InputError, exact, invariant
-from tessella.identities.score import matrix
-from tessella.methods import CSM
-from tessella.neighbourhood import NEIGHBOURHOODS, Grid, Hamming
-from tessella.samplers import Metropolis
 from worlds import L, V, data_law, numbers, table
+from zellige import InputError, exact, invariant
+from zellige.identities.score import matrix
+from zellige.methods import CSM
+from zellige.neighbourhood import NEIGHBOURHOODS, Grid, Hamming
+from zellige.samplers import Metropolis
 
 close = torch.testing.assert_close
 

@@ -5,16 +5,16 @@ import math
 import pytest
 import torch
 
-import tessella
-from tessella import Data, Net
-from tessella.checkpoint import Model
-from tessella.config import Config
-from tessella.data.tokenizer import Characters, Tokens
-from tessella.errors import InputError
-from tessella.evaluate import evaluate_rows
-from tessella.judge import Judge
-from tessella.method import Batch
-from tessella.methods import build
+import zellige
+from zellige import Data, Net
+from zellige.checkpoint import Model
+from zellige.config import Config
+from zellige.data.tokenizer import Characters, Tokens
+from zellige.errors import InputError
+from zellige.evaluate import evaluate_rows
+from zellige.judge import Judge
+from zellige.method import Batch
+from zellige.methods import build
 
 WORDS = "the value of the object is returned by the function and it is the name of a class in this module "
 TEXTS = [WORDS[:30], "a", WORDS * 3, "the", WORDS[10:60], "", "it is"]
@@ -58,7 +58,7 @@ def own(tokenizer=None) -> Model:
     tokenizer = tokenizer or Characters(ALPHABET)
     torch.manual_seed(1)
     net = Net(layers=2, hidden=16, heads=2, length=L, conv=3)
-    cls = tessella.METHODS["ar"]
+    cls = zellige.METHODS["ar"]
     method = build(cls, tokenizer.size, net, cls.Config(), L).double()
     with torch.no_grad():
         for p in method.parameters():
@@ -102,7 +102,7 @@ def test_a_batch_is_one_by_one(gpt2, first, long, monkeypatch):
     nats, tokens = judge.nats(TEXTS)
     each = [judge.nats([text]) for text in TEXTS]
     agree((nats, tokens), (torch.cat([n for n, _ in each]), torch.cat([t for _, t in each])))
-    monkeypatch.setattr("tessella.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
+    monkeypatch.setattr("zellige.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
     agree(judge.nats(TEXTS), (nats, tokens))
 
 
@@ -166,7 +166,7 @@ def test_no_judge_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "judge").mkdir()
     with pytest.raises(InputError, match=r"no judge at '.*jugde'; nearest in that folder: 'judge'$"):
         Judge(tmp_path / "jugde")
-    monkeypatch.setattr("tessella.causal.urllib.request.urlopen", unreachable)
+    monkeypatch.setattr("zellige.causal.urllib.request.urlopen", unreachable)
     with pytest.raises(InputError, match=r"no judge 'no-such/model' on this machine, and none on the Hugging Face hub"):
         Judge("no-such/model")
     (tmp_path / "judge" / "config.json").write_text('{"model_type": "bert", "vocab_size": 5}')
@@ -232,7 +232,7 @@ def test_features_of_ar_have_read_the_last_token():
 
 def test_what_is_no_judge_says_so(tmp_path):
     model = own()
-    cls = tessella.METHODS["mdlm"]
+    cls = zellige.METHODS["mdlm"]
     other = build(cls, 27, model.config.net, cls.Config(), L)
     with pytest.raises(InputError, match=r"holds mdlm, which says no next token; give a run of ar"):
         Judge(Model(other, model.tokenizer, Config("mdlm", cls.Config(), Data("pydocs"), model.config.net)))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from tessella import kinds
-from tessella.data.levels import Levels
-from tessella.data.tokenizer import TEXT8, Characters
-from tessella.errors import InputError
-from tessella.kinds.image import GAP, MASKED
-from tessella.terminal.watch import painted
+from zellige import kinds
+from zellige.data.levels import Levels
+from zellige.data.tokenizer import TEXT8, Characters
+from zellige.errors import InputError
+from zellige.kinds.image import GAP, MASKED
+from zellige.terminal.watch import painted
 
 GREY = Levels(8, (6, 4), "image", "dim", ordered=True)
 COLOUR = Levels(256, (5, 7, 3), "image", "dim", ordered=True)
@@ -189,7 +189,7 @@ def test_without_mido_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mido", None)
     with pytest.raises(InputError) as error:
         kinds.of(CHORALE).refuse(".mid")
-    assert str(error.value) == "--out x.mid needs 'mido'; pip install 'tessella[music]'"
+    assert str(error.value) == "--out x.mid needs 'mido'; pip install mido"
 
 
 # --------------------------------------------------------------------------------------------------------------- grids

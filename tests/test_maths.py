@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessella import maths
-from tessella.exact import Script
 from worlds import Given
+from zellige import maths
+from zellige.exact import Script
 
 getcontext().prec = 60
 D = torch.float64

@@ -5,15 +5,15 @@ import itertools
 import pytest
 import torch
 
-from tessella import exact, maths, methods
-from tessella.errors import InputError
-from tessella.method import Batch, Method
-from tessella.methods import MD4, MDLM
-from tessella.nn import Net
-from tessella.prediction import LeaveOneOut, Mean, posterior
-from tessella.process import absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, numbers, orders, table
+from zellige import exact, maths, methods
+from zellige.errors import InputError
+from zellige.method import Batch, Method
+from zellige.methods import MD4, MDLM
+from zellige.nn import Net
+from zellige.prediction import LeaveOneOut, Mean, posterior
+from zellige.process import absorbing, uniform
+from zellige.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 
 D = torch.float64
 close = torch.testing.assert_close

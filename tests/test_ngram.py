@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tessella.ngram import NGrams
+from zellige.ngram import NGrams
 
 V = 3
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from tessella import InputError, Net, exact
-from tessella.data.tokenizer import Integers
-from tessella.generate import collect, watch
-from tessella.method import Batch
-from tessella.methods import METHODS, build
-from tessella.samplers import Ancestral, of_length
-from tessella.schedule import PRIOR
 from worlds import numbers
+from zellige import InputError, Net, exact
+from zellige.data.tokenizer import Integers
+from zellige.generate import collect, watch
+from zellige.method import Batch
+from zellige.methods import METHODS, build
+from zellige.samplers import Ancestral, of_length
+from zellige.schedule import PRIOR
 
 close = torch.testing.assert_close
 V, LENGTH, SHORT = 3, 8, 5

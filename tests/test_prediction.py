@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
-from tessella import exact, maths
-from tessella.prediction import (
+from worlds import L, V, all_processes, data_law, mixtures, numbers
+from zellige import exact, maths
+from zellige.prediction import (
     LeaveOneOut,
     Mean,
     Prediction,
@@ -22,9 +23,8 @@ from tessella.prediction import (
     subs,
     truth,
 )
-from tessella.process import absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Linear
-from worlds import L, V, all_processes, data_law, mixtures, numbers
+from zellige.process import absorbing, uniform
+from zellige.schedule import CLEAN, PRIOR, Linear
 
 D = torch.float64
 ALL = all_processes()

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tessella import chains, exact
-from tessella.chains import CTMC as CTMC_
-from tessella.errors import InputError
-from tessella.prediction import reverse_rate
-from tessella.process import Mixture, Process, absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 from worlds import CTMC, L, V, all_processes, ctmcs, data_law, generator_matrix, mixtures, numbers, per_token, processes
+from zellige import chains, exact
+from zellige.chains import CTMC as CTMC_
+from zellige.errors import InputError
+from zellige.prediction import reverse_rate
+from zellige.process import Mixture, Process, absorbing, uniform
+from zellige.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 
 D = torch.float64
 TIMES = [CLEAN, 0.0, 0.2, 0.5, 0.9, 1.0, PRIOR]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import tessella
-from tessella.cli import main, pages
-from tessella.cli.commands import MODES
+import zellige
+from zellige.cli import main, pages
+from zellige.cli.commands import MODES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -38,17 +38,17 @@ def loaded(code: str, names: list[str]) -> list[str]:
 
 def test_import_is_light_and_quick():
     began = time.perf_counter()
-    assert loaded("import tessella", HEAVY) == []
+    assert loaded("import zellige", HEAVY) == []
     assert time.perf_counter() - began < 2.5  # with the start of the interpreter
 
 
 def test_the_core_needs_torch_only():
     names = [name for name in HEAVY if name != "torch"]
-    assert loaded("import tessella.exact, tessella.methods, tessella.samplers", names) == []
+    assert loaded("import zellige.exact, zellige.methods, zellige.samplers", names) == []
 
 
 def test_lightning_comes_with_training_only():
-    code = "import tessella; tessella.load, tessella.evaluate, tessella.sample, tessella.train"
+    code = "import zellige; zellige.load, zellige.evaluate, zellige.sample, zellige.train"
     assert loaded(code, ["lightning", "transformers", "datasets"]) == []
 
 
@@ -56,8 +56,8 @@ def test_lightning_comes_with_training_only():
 def test_help_needs_no_torch(arguments):
     code = f"""
 import sys
-from tessella.__main__ import main
-sys.argv = ["tessella", *{arguments}]
+from zellige.__main__ import main
+sys.argv = ["zellige", *{arguments}]
 try:
     main()
 except SystemExit:
@@ -67,10 +67,10 @@ print()"""
 
 
 def test_every_public_name_is_there():
-    for name in tessella.__all__:
-        assert getattr(tessella, name) is not None
+    for name in zellige.__all__:
+        assert getattr(zellige, name) is not None
     with pytest.raises(AttributeError, match="nothing_such"):
-        tessella.nothing_such  # noqa: B018
+        zellige.nothing_such  # noqa: B018
 
 
 # -------------------------------------------------------------------------------------------------------------- files
@@ -86,7 +86,7 @@ def _normal(name: str) -> str:
 
 
 def test_the_version_is_the_same_everywhere():
-    version = tessella.__version__
+    version = zellige.__version__
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
@@ -121,32 +121,32 @@ def test_links_between_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "src/tessella/methods").glob("[!_]*.py")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted((ROOT / "src/zellige/methods").glob("[!_]*.py")), ids=lambda file: file.stem)
 def test_a_method_is_one_short_file_that_imports_no_other_method(file):
     code = file.read_text()
     assert len(code.splitlines()) <= 160
     assert not re.search(
-        r"^\s*(from \.\w|from \. |from \.\.methods|from \.\. import .*methods|(from|import) tessella)", code, re.M
+        r"^\s*(from \.\w|from \. |from \.\.methods|from \.\. import .*methods|(from|import) zellige)", code, re.M
     )
 
 
 def test_nothing_names_a_method_that_is_not_there():
     """The README's table of systems is that of METHODS."""
     table = re.findall(r"^\| `(\w+)` ", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert table == list(tessella.METHODS)
+    assert table == list(zellige.METHODS)
 
 
 # ------------------------------------------------------------------------------------------------- commands, snippets
 
 
 def commands() -> list[str]:
-    """Every `tessella ...` that a page shows in a block of shell commands."""
+    """Every `zellige ...` that a page shows in a block of shell commands."""
     found = set()
     for page in PAGES:
         for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 line = line.removeprefix("$ ").partition("#")[0].strip()
-                if line.startswith(("tessella ", "make ")):
+                if line.startswith(("zellige ", "make ")):
                     found.add(line)
     return sorted(found)
 
@@ -157,7 +157,7 @@ def test_make_targets_exist(command):
     assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("tessella ")])
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("zellige ")])
 def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
@@ -196,13 +196,13 @@ def monkeypatch_module():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, monkeypatch_module) -> Path:
     """A folder with a run as the demo leaves it, only far shorter."""
-    from tessella import Data, Net, Train
+    from zellige import Data, Net, Train
 
     folder = tmp_path_factory.mktemp("docs")
-    monkeypatch_module.setenv("TESSELLA_CACHE", str(folder / "cache"))
+    monkeypatch_module.setenv("ZELLIGE_CACHE", str(folder / "cache"))
     net = Net(layers=1, hidden=32, heads=2, length=128, conv=7)
     with chdir(folder):
-        tessella.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/demo")
+        zellige.train("mdlm", data=Data(), net=net, train=Train(steps=4, batch=4, samples=1), run="runs/demo")
     return folder
 
 

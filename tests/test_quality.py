@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tessella import quality
-from tessella.errors import InputError
+from zellige import quality
+from zellige.errors import InputError
 
 
 def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:

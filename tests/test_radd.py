@@ -6,17 +6,17 @@ import math
 import pytest
 import torch
 
-import tessella
-from tessella import exact, maths
-from tessella.cli.results import describe
-from tessella.evaluate import evaluate_rows
-from tessella.method import Batch
-from tessella.methods import RADD, build
-from tessella.nn import Net
-from tessella.samplers import AnyOrder, FixedOrder
-from tessella.schedule import Linear
+import zellige
 from test_evaluate import Rows
 from worlds import Counting, L, V, five_sigma, table
+from zellige import exact, maths
+from zellige.cli.results import describe
+from zellige.evaluate import evaluate_rows
+from zellige.method import Batch
+from zellige.methods import RADD, build
+from zellige.nn import Net
+from zellige.samplers import AnyOrder, FixedOrder
+from zellige.schedule import Linear
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -176,7 +176,7 @@ def test_given_positions_come_first_in_every_order():
 
 @torch.no_grad()
 def test_an_order_takes_one_row_and_one_head_for_each_token(monkeypatch):
-    from tessella import masked
+    from zellige import masked
 
     network = Counting(table(V + 1, 3))
     method = RADD(network, V, (3,))
@@ -212,7 +212,7 @@ def test_evaluated_in_an_order_it_is_exact_and_nothing_is_drawn():
     assert (random.kind, random.draws) == ("bound", 400)
     assert random.value == pytest.approx(float(exact.any_order(method, X_0).mean()) / L, abs=0.01)
     assert random.protocol["time"].endswith("another order for each draw")
-    assert evaluate_rows(tessella.methods.MDLM(table(V + 1, L), V, (L,)), rows, estimator="backward").kind == "exact"
+    assert evaluate_rows(zellige.methods.MDLM(table(V + 1, L), V, (L,)), rows, estimator="backward").kind == "exact"
 
 
 # ---------------------------------------------------------------------------------- its network, its choices
@@ -228,11 +228,11 @@ def test_the_network_has_biases_and_no_time():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"loss": "kdce"}, "unknown loss 'kdce'; did you mean 'k-dce'? (all: tessella train radd --help)"),
-        ({"schedule": "sine"}, "unknown schedule 'sine'; did you mean 'cosine'? (all: tessella train radd --help)"),
+        ({"loss": "kdce"}, "unknown loss 'kdce'; did you mean 'k-dce'? (all: zellige train radd --help)"),
+        ({"schedule": "sine"}, "unknown schedule 'sine'; did you mean 'cosine'? (all: zellige train radd --help)"),
     ],
 )
 def test_wrong_input(config, message):
-    with pytest.raises(tessella.InputError) as error:
+    with pytest.raises(zellige.InputError) as error:
         RADD(None, V, (L,), RADD.Config(**config))
     assert str(error.value) == message

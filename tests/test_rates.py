@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tessella import rates
-from tessella.errors import InputError
+from zellige import rates
+from zellige.errors import InputError
 
 D = torch.float64
 ALL = {

@@ -16,18 +16,18 @@ import pytest
 import torch
 from torch import nn
 
-from tessella import kinds, report
-from tessella.data import Corpus, Rows
-from tessella.data.levels import Levels
-from tessella.data.tokenizer import Bytes, Characters
-from tessella.errors import InputError
-from tessella.generate import Frame, watch
-from tessella.method import Batch
-from tessella.methods import D3PM, MDLM
-from tessella.report import figures, page, shown
-from tessella.result import Result
-from tessella.samplers import Ancestral, run
-from tessella.schedule import Cosine, Linear, Tabulated
+from zellige import kinds, report
+from zellige.data import Corpus, Rows
+from zellige.data.levels import Levels
+from zellige.data.tokenizer import Bytes, Characters
+from zellige.errors import InputError
+from zellige.generate import Frame, watch
+from zellige.method import Batch
+from zellige.methods import D3PM, MDLM
+from zellige.report import figures, page, shown
+from zellige.result import Result
+from zellige.samplers import Ancestral, run
+from zellige.schedule import Cosine, Linear, Tabulated
 
 TEXT = "the value of the object is <script>alert(1)</script> & returned to the caller, who may not use it again. "
 LENGTH = 128
@@ -62,7 +62,7 @@ def method(tokenizer) -> MDLM:
 @pytest.fixture(scope="module")
 def model(method, tokenizer):
     """What checkpoint.load gives, as far as the report reads it."""
-    about = {"commit": "5c3eb56", "versions": {"torch": "2.13.0"}, "command": "tessella train mdlm --run 'a b'"}
+    about = {"commit": "5c3eb56", "versions": {"torch": "2.13.0"}, "command": "zellige train mdlm --run 'a b'"}
     return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about=about, unit="bits/char")
 
 
@@ -99,7 +99,7 @@ def folder(tmp_path) -> Path:
         (tmp_path / f"samples/step-{step:06}.jsonl").write_text(lines + "\n", encoding="utf-8")
     terms = {"diffusion": 193.1, "reconstruction": 0.0, "prior": 0.4}
     result = Result(2.181, 2.16, 2.202, "bits/char", terms=terms, sequences=147, draws=4, units=18811.0, seed=0,
-                    protocol={"name": "tessella-1", "time": "whole of t in [0, 1]"}, seconds=9.0)  # fmt: skip
+                    protocol={"name": "zellige-1", "time": "whole of t in [0, 1]"}, seconds=9.0)  # fmt: skip
     result.to_json(tmp_path / "evaluate-pydocs-test.json")
     return tmp_path
 
@@ -374,8 +374,8 @@ def test_everything_is_escaped(written):
 
 def test_the_page_says_the_numbers(written):
     text = " ".join(Page(written.read_text(encoding="utf-8")).text)
-    for said in ("mdlm on pydocs", "≤ 2.181 ± 0.021 bits/char (95%)", "2,300 steps", "1:55", "193.500", "tessella-1",
-                 "tessella evaluate --from", "tessella train mdlm --run 'a b'", "5c3eb56", "4-gram"):  # fmt: skip
+    for said in ("mdlm on pydocs", "≤ 2.181 ± 0.021 bits/char (95%)", "2,300 steps", "1:55", "193.500", "zellige-1",
+                 "zellige evaluate --from", "zellige train mdlm --run 'a b'", "5c3eb56", "4-gram"):  # fmt: skip
         assert said in text, said
 
 

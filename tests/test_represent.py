@@ -5,17 +5,17 @@ import json
 import pytest
 import torch
 
-from tessella import METHODS, Config, Data, InputError, embed
-from tessella.checkpoint import Model
-from tessella.config import Train
-from tessella.data.tokenizer import Characters
-from tessella.method import Batch
-from tessella.nn.classifier import Classifier
-from tessella.nn.transformer import Net
-from tessella.probe import Labelled, fine_tune, labelled, logits, probe, split, untrained
-from tessella.regression import bags, linear, regress, standardized
-from tessella.represent import embed_tokens, features, room
 from test_padding import make
+from zellige import METHODS, Config, Data, InputError, embed
+from zellige.checkpoint import Model
+from zellige.config import Train
+from zellige.data.tokenizer import Characters
+from zellige.method import Batch
+from zellige.nn.classifier import Classifier
+from zellige.nn.transformer import Net
+from zellige.probe import Labelled, fine_tune, labelled, logits, probe, split, untrained
+from zellige.regression import bags, linear, regress, standardized
+from zellige.represent import embed_tokens, features, room
 
 TEXTS = [[0, 1, 2, 1], [2], [1, 1, 0, 2, 0, 1, 2, 2, 1, 0, 1], [2, 0, 1, 1], [0, 1, 2, 1]]
 close = torch.testing.assert_close

@@ -24,9 +24,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tessella import Data, Net, Train, checkpoint, files, plan
-from tessella.methods.mdlm import MDLM
-from tessella.train import Silent, train
+from zellige import Data, Net, Train, checkpoint, files, plan
+from zellige.methods.mdlm import MDLM
+from zellige.train import Silent, train
 
 STEPS, ACCUMULATE, VALIDATE, SAVE = 8, 2, 4, 3
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
@@ -128,7 +128,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
         for module in (files, checkpoint):
             setattr(module, name, broken)
     if moment.where == "row":
-        from tessella.data import Rows
+        from zellige.data import Rows
 
         get = Rows.__getitem__
         Rows.__getitem__ = lambda rows, i: (_strike(moment, Fragile.calls, "row"), get(rows, i))[1]
@@ -160,7 +160,7 @@ def _ranked(rank: int, world: int, port: int, *what) -> None:
 @pytest.fixture(scope="module")
 def server():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lightning", "tessella.fit", "tessella.train", __name__])
+    context.set_forkserver_preload(["lightning", "zellige.fit", "zellige.train", __name__])
     return context
 
 
@@ -376,8 +376,8 @@ import sys, torch
 torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
 from test_resume import Fragile, Net, Notes, settings, tokens
-from tessella import Data
-from tessella.train import train
+from zellige import Data
+from zellige.train import train
 
 class Show(Notes):
     def note(self, text):

@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella.schedule import (
+from worlds import per_token
+from zellige.schedule import (
     CLEAN,
     PRIOR,
     SCHEDULES,
@@ -21,7 +22,6 @@ from tessella.schedule import (
     Schedule,
     Tabulated,
 )
-from worlds import per_token
 
 D = torch.float64
 SCALAR = {

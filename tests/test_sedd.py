@@ -7,15 +7,15 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tessella import exact, guide
-from tessella.errors import InputError
-from tessella.method import Batch, Method
-from tessella.methods import SEDD, UDLM, build
-from tessella.nn import Net, chunks
-from tessella.prediction import Score, kernel, posterior, score
-from tessella.samplers import Ancestral, Euler
-from tessella.schedule import PRIOR
 from worlds import Counting, L, V, data_law, five_sigma, numbers, table
+from zellige import exact, guide
+from zellige.errors import InputError
+from zellige.method import Batch, Method
+from zellige.methods import SEDD, UDLM, build
+from zellige.nn import Net, chunks
+from zellige.prediction import Score, kernel, posterior, score
+from zellige.samplers import Ancestral, Euler
+from zellige.schedule import PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close

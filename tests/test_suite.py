@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-import tessella
-from tessella import Net, cli
-from tessella.checkpoint import Model
-from tessella.config import Config
-from tessella.data import texts
-from tessella.data.detokenize import DETOKENIZERS
-from tessella.data.tokenizer import Bytes, Characters
-from tessella.methods import build
-from tessella.protocol import CODE, PROTOCOLS
-from tessella.suite import SUITES, judge
+import zellige
+from zellige import Net, cli
+from zellige.checkpoint import Model
+from zellige.config import Config
+from zellige.data import texts
+from zellige.data.detokenize import DETOKENIZERS
+from zellige.data.tokenizer import Bytes, Characters
+from zellige.methods import build
+from zellige.protocol import CODE, PROTOCOLS
+from zellige.suite import SUITES, judge
 
 # ------------------------------------------------------------------------------------------------------- the detokenizers
 
@@ -85,7 +85,7 @@ def shown(row):
 @pytest.mark.parametrize(
     ("protocol", "rows"),
     [
-        ("tessella", ["abc$de", "$fghij", "k$$lmn"]),  # one stream, an end after each document, the tail left out
+        ("zellige", ["abc$de", "$fghij", "k$$lmn"]),  # one stream, an end after each document, the tail left out
         ("sedd", ["abc$de", "$fghij", "k$$lmn"]),
         ("mdlm", ["^abc$$", "^de$f$", "^ghij$", "^k$$l$", "^mno$$"]),  # BOS, length - 2 of the stream, EOS
         ("bd3lm", ["^abcd$", "^efgh$", "^ijkl$"]),  # nothing between the documents
@@ -121,7 +121,7 @@ def test_lines_and_running_text(tmp_path):
     assert "note" not in one.about
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text.replace("First", "<unk>"))
     assert "raw form" in texts.read("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
-    with pytest.raises(tessella.InputError, match=r"has no validation split, only test"):
+    with pytest.raises(zellige.InputError, match=r"has no validation split, only test"):
         texts.read("wikitext2", "validation", detokenize=True, lines=True, path=path)
 
 
@@ -133,7 +133,7 @@ def test_a_protocol_says_all_of_itself():
         assert set(said["choices"]) == choices
         assert all(len(c["means"]) > 10 and c["from"] for c in said["choices"].values())
     assert PROTOCOLS["mdlm"].said()["choices"]["t_min"]["from"].startswith(CODE)
-    assert PROTOCOLS["tessella"].said()["choices"]["t_min"]["from"] == "our choice"
+    assert PROTOCOLS["zellige"].said()["choices"]["t_min"]["from"] == "our choice"
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
@@ -143,11 +143,11 @@ def test_a_protocol_says_all_of_itself():
 def model():
     torch.manual_seed(0)
     net = Net(layers=1, hidden=32, heads=2, length=64)
-    method = build(tessella.METHODS["mdlm"], 256, net)
+    method = build(zellige.METHODS["mdlm"], 256, net)
     with torch.no_grad():
         for p in method.parameters():
             p.add_(0.2 * torch.randn_like(p))
-    return Model(method, Bytes(), Config("mdlm", tessella.METHODS["mdlm"].Config(), net=net), {"step": 7})
+    return Model(method, Bytes(), Config("mdlm", zellige.METHODS["mdlm"].Config(), net=net), {"step": 7})
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,7 @@ def test_the_same_table_across_batch_size_and_processes(model, data):
         assert a.per_sequence is not None
         assert a.per_sequence.value > a.perplexity
     assert judge(model, root=data, limit=24, seed=4, only=["lambada"]).rows[0].result.value != got["lambada"].value  # type: ignore[union-attr]
-    plain = json.loads(tessella.terminal.dumps(one.to_dict()))  # pyright: ignore
+    plain = json.loads(zellige.terminal.dumps(one.to_dict()))  # pyright: ignore
     row = plain["result"]["sets"][1]
     assert row["set"] == "wikitext2"
     assert row["protocol"]["protocol"]["choices"]["detokenize"]["value"] is True
@@ -185,19 +185,19 @@ def test_each_protocol_changes_what_is_judged(model, data):
         name: judge(model, protocol=name, root=data, limit=8, only=["wikitext2"]).rows[0].result for name in PROTOCOLS
     }
     kinds = {name: r.kind for name, r in found.items() if r is not None}
-    assert kinds == {"tessella": "bound", "mdlm": "estimate", "sedd": "estimate", "bd3lm": "estimate"}
+    assert kinds == {"zellige": "bound", "mdlm": "estimate", "sedd": "estimate", "bd3lm": "estimate"}
     assert len({r.value for r in found.values() if r is not None}) == 4
-    assert {n: r.units for n, r in found.items() if r} == {"tessella": 512, "mdlm": 512, "sedd": 512, "bd3lm": 8 * 63}
+    assert {n: r.units for n, r in found.items() if r} == {"zellige": 512, "mdlm": 512, "sedd": 512, "bd3lm": 8 * 63}
 
 
 def test_a_shorter_context_and_a_wrong_vocabulary(model, data):
-    short = replace(PROTOCOLS["tessella"], length=16)
+    short = replace(PROTOCOLS["zellige"], length=16)
     assert judge(model, protocol=short, root=data, limit=8, only=["lambada"]).about["length"] == 16
     long = replace(short, length=128)
-    with pytest.raises(tessella.InputError, match=r"rows have 128 tokens, the model takes 64"):
+    with pytest.raises(zellige.InputError, match=r"rows have 128 tokens, the model takes 64"):
         judge(model, protocol=long, root=data, only=["lambada"])
     small = Model(model.method, Characters("ab \n"), model.config)
-    with pytest.raises(tessella.InputError, match=r"'I' in lambada is not in the vocabulary"):
+    with pytest.raises(zellige.InputError, match=r"'I' in lambada is not in the vocabulary"):
         judge(small, root=data, only=["lambada"], protocol=replace(short, detokenize=False))
 
 
@@ -205,7 +205,7 @@ def test_the_command(model, data, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     model.save(tmp_path / "m")
     command = f"evaluate m --suite zero-shot --protocol bd3lm --data.path {data} --limit 16 --json r.json --quiet"
-    monkeypatch.setenv("TESSELLA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
     assert cli.main(command.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "zero-shot, protocol bd3lm: mdlm, 0.03M parameters, step 7 (EMA)"
@@ -231,11 +231,11 @@ def test_the_command(model, data, tmp_path, monkeypatch, capsys):
 def test_an_interrupted_table_goes_on_to_the_same_bits(model, data, tmp_path, stop):
     """The command is stopped in the middle, by Ctrl-C or by the machine, and called again."""
     model.save(tmp_path / "m")
-    environment = os.environ | {"TESSELLA_CACHE": str(tmp_path / "cache")}
+    environment = os.environ | {"ZELLIGE_CACHE": str(tmp_path / "cache")}
     command = [
         sys.executable,
         "-m",
-        "tessella",
+        "zellige",
         "evaluate",
         str(tmp_path / "m"),
         "--suite",

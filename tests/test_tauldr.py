@@ -6,13 +6,13 @@ import re
 import pytest
 import torch
 
-from tessella import exact, jumps
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import TauLDR, build
-from tessella.nn import Net, chunks
-from tessella.schedule import CLEAN
 from worlds import L, V, numbers, table
+from zellige import exact, jumps
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import TauLDR, build
+from zellige.nn import Net, chunks
+from zellige.schedule import CLEAN
 
 D = torch.float64
 SIZES = Net(layers=1, hidden=16, heads=2, length=6)
@@ -139,7 +139,7 @@ def test_in_chunks_it_is_the_same(process, objective, monkeypatch):
     whole = value()
     monkeypatch.setattr(chunks, "LARGE", 1)
     monkeypatch.setattr(chunks, "CHUNK", 5)
-    monkeypatch.setattr("tessella.jumps.PART", 7)
+    monkeypatch.setattr("zellige.jumps.PART", 7)
     for a, b in zip(value(), whole):
         close(a, b, rtol=1e-9, atol=1e-12)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella import terminal as t
-from tessella.terminal import Bar, Picture, Terminal, Training, Watch
+from zellige import terminal as t
+from zellige.terminal import Bar, Picture, Terminal, Training, Watch
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -125,9 +125,9 @@ def test_paths_can_be_pasted(tmp_path, monkeypatch):
 
 def test_results_go_to_stdout_and_the_rest_to_stderr():
     s = screen()
-    s.result("result"), s.say("progress"), s.note("remark"), s.fail("wrong; right"), s.try_next("tessella verify")
+    s.result("result"), s.say("progress"), s.note("remark"), s.fail("wrong; right"), s.try_next("zellige verify")
     assert s.out.getvalue() == "result\n"
-    assert s.err.getvalue() == "progress\nnote: remark\nerror: wrong; right\nTry next:\n  tessella verify\n"
+    assert s.err.getvalue() == "progress\nnote: remark\nerror: wrong; right\nTry next:\n  zellige verify\n"
 
 
 def test_quiet_leaves_results_and_errors():
@@ -358,7 +358,7 @@ def test_a_real_terminal_redraws_in_place():
     import sys
 
     code = """
-from tessella.terminal import Picture, Terminal, Watch
+from zellige.terminal import Picture, Terminal, Watch
 s = Terminal()
 with Watch(s, hold=0.01) as watch:
     for i in range(20):
@@ -402,7 +402,7 @@ def test_json_is_strict_and_has_lists_on_one_line():
 
 def test_records_have_the_same_keys():
     keys = [
-        "tessella",
+        "zellige",
         "command",
         "arguments",
         "result",

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import tessella
-from tessella import Data, InputError, Net, Train, files, load
-from tessella.ema import EMA
-from tessella.guard import Diverged
-from tessella.methods import D3PM
-from tessella.methods.mdlm import MDLM
-from tessella.plan import rate
-from tessella.stream import Dice, Stream
-from tessella.train import Silent, describe, train
+import zellige
+from zellige import Data, InputError, Net, Train, files, load
+from zellige.ema import EMA
+from zellige.guard import Diverged
+from zellige.methods import D3PM
+from zellige.methods.mdlm import MDLM
+from zellige.plan import rate
+from zellige.stream import Dice, Stream
+from zellige.train import Silent, describe, train
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 
@@ -95,8 +95,8 @@ def test_parts_are_the_step(accumulate, world):
 
 
 def test_parts_draw_what_the_whole_draws():
-    from tessella.method import Batch
-    from tessella.methods import build
+    from zellige.method import Batch
+    from zellige.methods import build
 
     method = build("mdlm", 7, NET)
     batch = tokens(8)
@@ -226,8 +226,8 @@ def test_model_of_a_run(finished):
 
 def test_validation_is_evaluation(finished):
     """What the run says of its last checkpoint is what `evaluate_rows` says of it."""
-    from tessella.data import prepare
-    from tessella.evaluate import evaluate_rows
+    from zellige.data import prepare
+    from zellige.evaluate import evaluate_rows
 
     run, _ = finished
     model = load(run.folder, checkpoint="last")
@@ -359,7 +359,7 @@ def test_saves_by_the_minute(tmp_path, monkeypatch):
 
 
 def test_callable_module(tmp_path):
-    run = tessella.train("mdlm", data=data(), net=NET, train=settings(steps=1), run=tmp_path / "a")
+    run = zellige.train("mdlm", data=data(), net=NET, train=settings(steps=1), run=tmp_path / "a")
     assert run.steps == 1
 
 
@@ -466,7 +466,7 @@ def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: tessella list methods)"),
+        ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"),
         ({"batch": 5, "accumulate": 2},
          "--train.batch 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),
         ({"strategy": "fsdp"}, "--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp"),
@@ -486,7 +486,7 @@ def test_no_gpu(tmp_path):
 def test_wandb_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert refused(tmp_path / "a", wandb="project") == "--train.wandb needs 'wandb'; pip install 'tessella[wandb]'"
+    assert refused(tmp_path / "a", wandb="project") == "--train.wandb needs 'wandb'; pip install wandb"
 
 
 def test_logs(tmp_path, monkeypatch):
@@ -549,7 +549,7 @@ def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
     assert clip.split() == ["no", "clipping", "--train.clip", "1"]
     assert precision.split() == ["bfloat16", "at", "hidden", "16", "--train.precision", "float32"]
     assert len({line.index("--train") for line in (rate_, clip, precision)}) == 1
-    assert on == "  go on: tessella train breaks --run runs/a --resume --train.rate 0.003"
+    assert on == "  go on: zellige train breaks --run runs/a --resume --train.rate 0.003"
     assert Path("runs/a/checkpoints/last").resolve().name == "step-000002"
     Breaks.calls, Breaks.growth = 10, 1.0
     calmer = settings(clip=0.0, precision="bfloat16", rate=0.003)
@@ -591,7 +591,7 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["row", "write_samples", "point"])
 def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
     """metrics.csv, samples, the pointers: the same one line, and what was saved before is whole."""
-    from tessella import guard, journal
+    from zellige import guard, journal
 
     place = {"row": journal.Journal, "write_samples": guard, "point": files}[name]
     plain, calls = getattr(place, name), []

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from tessella import maths
-from tessella import transitions as tr
-from tessella.chains import Chain, afford
-from tessella.errors import InputError
-from tessella.process import Mixture
-from tessella.process import absorbing as absorbing_noise
-from tessella.process import uniform as uniform_noise
-from tessella.schedule import CLEAN, PRIOR, Tabulated
-from tessella.transitions import table
 from worlds import numbers
+from zellige import maths
+from zellige import transitions as tr
+from zellige.chains import Chain, afford
+from zellige.errors import InputError
+from zellige.process import Mixture
+from zellige.process import absorbing as absorbing_noise
+from zellige.process import uniform as uniform_noise
+from zellige.schedule import CLEAN, PRIOR, Tabulated
+from zellige.transitions import table
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -5,14 +5,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.method import Batch, Method
-from tessella.methods import UDLM, build
-from tessella.nn import Net
-from tessella.prediction import LeaveOneOut
-from tessella.samplers import Ancestral, Euler
 from worlds import L, V, data_law, five_sigma, numbers, table
+from zellige import exact
+from zellige.errors import InputError
+from zellige.method import Batch, Method
+from zellige.methods import UDLM, build
+from zellige.nn import Net
+from zellige.prediction import LeaveOneOut
+from zellige.samplers import Ancestral, Euler
 
 D = torch.float64
 close = torch.testing.assert_close

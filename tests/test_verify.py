@@ -5,14 +5,14 @@ import dataclasses
 import pytest
 import torch
 
-from tessella import identities, maths, methods, verify
-from tessella.errors import InputError
-from tessella.method import Method
-from tessella.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
-from tessella.prediction import LeaveOneOut
-from tessella.samplers import SAMPLERS
-from tessella.verify import Report
 from worlds import CTMC, generator_matrix
+from zellige import identities, maths, methods, verify
+from zellige.errors import InputError
+from zellige.method import Method
+from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
+from zellige.prediction import LeaveOneOut
+from zellige.samplers import SAMPLERS
+from zellige.verify import Report
 
 KEYS = [*identities.SHARED, *identities.OWN]
 
@@ -181,7 +181,7 @@ def test_the_table_has_80_columns():
     lines = Report((*rows, dataclasses.replace(rows[-1], ok=False, method="genmd4")), 61.0, {}).lines()
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 82  # FAIL is two longer than ok
     assert "1 fails" in "\n".join(lines)
-    assert f"tessella verify genmd4 --only {rows[-1].key}" in "\n".join(lines)
+    assert f"zellige verify genmd4 --only {rows[-1].key}" in "\n".join(lines)
 
 
 def test_the_matrix():

@@ -12,14 +12,14 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from tessella import chains
-from tessella.nn import Table
-from tessella.process import Mixture, Process, absorbing, uniform
-from tessella.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
+from zellige import chains
+from zellige.nn import Table
+from zellige.process import Mixture, Process, absorbing, uniform
+from zellige.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
 
 # a busy machine is no failure; the same examples always
-settings.register_profile("tessella", deadline=None, derandomize=True)
-settings.load_profile("tessella")
+settings.register_profile("zellige", deadline=None, derandomize=True)
+settings.load_profile("zellige")
 
 V, L = 3, 2  # tokens and length of the enumerated space
 

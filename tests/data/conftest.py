@@ -5,7 +5,7 @@ import pytest
 def cache(tmp_path, monkeypatch):
     """Every test has its own cache folder (it does not exist yet)."""
     folder = tmp_path / "cache"
-    monkeypatch.setenv("TESSELLA_CACHE", str(folder))
+    monkeypatch.setenv("ZELLIGE_CACHE", str(folder))
     return folder
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-import tessella
-from tessella.data import DATASETS, Data, prepare, sources
-from tessella.data.arrays import overlap, quantised, smaller
-from tessella.data.images import cifar_images, idx
-from tessella.data.raw import cut
-from tessella.data.symbols import grids4, invariants, pairs, solved, symmetric
-from tessella.errors import InputError
+import zellige
+from zellige.data import DATASETS, Data, prepare, sources
+from zellige.data.arrays import overlap, quantised, smaller
+from zellige.data.images import cifar_images, idx
+from zellige.data.raw import cut
+from zellige.data.symbols import grids4, invariants, pairs, solved, symmetric
+from zellige.errors import InputError
 
 
 def rows(corpus, split="train"):
@@ -328,7 +328,7 @@ def test_own_arrays(tmp_path):
     np.save(tmp_path / "a.npy", x)
     corpus = prepare(Data("array", path=str(tmp_path / "a.npy")))
     assert corpus.tokenizer.to_dict() | {"shape": (3, 5)} == {
-        "tessella": "levels", "size": 7, "shape": (3, 5), "kind": "grid", "unit": "cell", "ordered": False, "labels": [],
+        "zellige": "levels", "size": 7, "shape": (3, 5), "kind": "grid", "unit": "cell", "ordered": False, "labels": [],
     }  # fmt: skip
     assert [len(corpus.split(s)) for s in sources.SPLITS] == [90, 5, 5]
     assert np.array_equal(np.concatenate([rows(corpus, s) for s in sources.SPLITS]), x.reshape(100, 15))
@@ -396,75 +396,75 @@ def test_cut_in_order():
 
 
 # ---------------------------------------------------------------------------------------------------- end to end
-TINY = tessella.Net(layers=1, hidden=16, heads=2, condition=8)
+TINY = zellige.Net(layers=1, hidden=16, heads=2, condition=8)
 
 
 def settings(steps):
-    return tessella.Train(steps=steps, batch=4, validate_rows=4, samples=1, sample_steps=4, tensorboard=False)
+    return zellige.Train(steps=steps, batch=4, validate_rows=4, samples=1, sample_steps=4, tensorboard=False)
 
 
 @pytest.fixture
 def run(tmp_path):
-    return tessella.train("mdlm", data=Data("digits", size=4), net=TINY, train=settings(4), run=tmp_path / "a")
+    return zellige.train("mdlm", data=Data("digits", size=4), net=TINY, train=settings(4), run=tmp_path / "a")
 
 
 def test_a_run_on_digits(run, tmp_path):
     assert run.config.net.length == 16
     assert run.config.net.grid == (4, 4)
     assert run.validation.unit == "bits/dim"
-    model = tessella.load(run.folder)
+    model = zellige.load(run.folder)
     assert model.tokenizer.shape == (4, 4)
     assert model.method.ordered
-    result = tessella.evaluate(model, draws=2, limit=20)
+    result = zellige.evaluate(model, draws=2, limit=20)
     assert result.unit == "bits/dim"
     assert result.units == 20 * 16
     assert abs(result.value - np.log2(17)) < 1  # untrained: about uniform
     assert result.protocol["packing"] == "digits: 8 x 8 to 4 x 4 by area means"
     (text,) = model.text(prepare(Data("digits", size=4)).test[0]["tokens"])
     assert [len(line.split()) for line in text.splitlines()] == [4, 4, 4, 4]
-    assert len(tessella.sample(model, steps=4, count=2)) == 2
-    assert tessella.report.write(run.folder).stat().st_size > 1000
+    assert len(zellige.sample(model, steps=4, count=2)) == 2
+    assert zellige.report.write(run.folder).stat().st_size > 1000
     with pytest.raises(InputError, match=r"use --data.size 4 --data.levels 17"):
-        tessella.evaluate(model, "digits")
+        zellige.evaluate(model, "digits")
     with pytest.raises(InputError, match="the run was trained on 4 x 4 images of 17 levels, and this data is text"):
-        tessella.evaluate(model, "pydocs")
+        zellige.evaluate(model, "pydocs")
 
 
 def test_resumed_with_the_network_that_was_given(run, tmp_path):
     """The shape is the data's: the same --net as at the start continues the run, with the same numbers as unbroken."""
     again = {"data": Data("digits", size=4), "net": TINY}
-    tessella.train("mdlm", **again, train=settings(8), run=run.folder, resume=True)
-    tessella.train("mdlm", **again, train=settings(4), run=tmp_path / "b")
-    tessella.train("mdlm", train=settings(8), run=tmp_path / "b", resume=True)
-    a, b = (tessella.load(folder, checkpoint="last").method.state_dict() for folder in (run.folder, tmp_path / "b"))
+    zellige.train("mdlm", **again, train=settings(8), run=run.folder, resume=True)
+    zellige.train("mdlm", **again, train=settings(4), run=tmp_path / "b")
+    zellige.train("mdlm", train=settings(8), run=tmp_path / "b", resume=True)
+    a, b = (zellige.load(folder, checkpoint="last").method.state_dict() for folder in (run.folder, tmp_path / "b"))
     assert all(torch.equal(a[name], b[name]) for name in a)
     with pytest.raises(InputError, match=r"--resume with --data.size 8, but the run has 4"):
-        tessella.train("mdlm", data=Data("digits", size=8), run=run.folder, resume=True)
+        zellige.train("mdlm", data=Data("digits", size=8), run=run.folder, resume=True)
     with pytest.raises(InputError, match=r"--resume with --net.layers 2, but the run has 1"):
-        tessella.train("mdlm", net=tessella.Net(2, 16, 2, condition=8), run=run.folder, resume=True)
+        zellige.train("mdlm", net=zellige.Net(2, 16, 2, condition=8), run=run.folder, resume=True)
 
 
 def test_stopped_and_resumed_is_unbroken(tmp_path):
     choices = {"data": Data("sudoku"), "net": TINY}
-    whole = tessella.Train(steps=6, batch=4, validate_rows=4, samples=0, save_every=3, tensorboard=False, keep=9)
-    tessella.train("mdlm", **choices, train=whole, run=tmp_path / "a")
+    whole = zellige.Train(steps=6, batch=4, validate_rows=4, samples=0, save_every=3, tensorboard=False, keep=9)
+    zellige.train("mdlm", **choices, train=whole, run=tmp_path / "a")
     import shutil
 
     shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
-    from tessella import files
+    from zellige import files
 
     shutil.rmtree(tmp_path / "b" / "checkpoints" / "step-000006")
     files.point(tmp_path / "b" / "checkpoints" / "last", "step-000003")
-    run = tessella.train("mdlm", run=tmp_path / "b", resume=True)
-    a, b = (tessella.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
+    run = zellige.train("mdlm", run=tmp_path / "b", resume=True)
+    a, b = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert run.validation.unit == "bits/cell"
 
 
 def test_a_length_of_ones_own(tmp_path):
     with pytest.raises(InputError) as error:
-        tessella.train("mdlm", data="digits", net=tessella.Net(length=100), run=tmp_path / "a")
+        zellige.train("mdlm", data="digits", net=zellige.Net(length=100), run=tmp_path / "a")
     assert str(error.value) == "--net.length is 100, the rows of digits have 8 x 8 = 64; leave it out"
     with pytest.raises(InputError, match=r"--net.grid is 4 x 16, the rows of digits are 8 x 8; leave it out"):
-        tessella.train("mdlm", data="digits", net=tessella.Net(length=64, grid=(4, 16)), run=tmp_path / "a")
+        zellige.train("mdlm", data="digits", net=zellige.Net(length=64, grid=(4, 16)), run=tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tessella.data import DATASETS, Data, collate, prepare, sources
-from tessella.errors import InputError
+from zellige.data import DATASETS, Data, collate, prepare, sources
+from zellige.errors import InputError
 
 GREEK = "Ἐν ἀρχῇ ἦν ὁ Λόγος, καὶ ὁ Λόγος ἦν πρὸς τὸν Θεόν.\n"
 
@@ -68,7 +68,7 @@ def test_text8(published):
     assert corpus.about["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     for total in (100_000_000, 376_214):  # the published split, and the one of UX.md
         source = types.SimpleNamespace(cut=[0.05, 0.05], documents=False, tell="x")
-        from tessella.data.opened import boundaries
+        from zellige.data.opened import boundaries
 
         ends = boundaries(source, {"all": total})  # pyright: ignore
         assert list(ends.values()) == ([90_000_000, 95_000_000, total] if total == 10**8 else [338_593, 357_403, total])
@@ -175,7 +175,7 @@ def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkey
     words = random.Random(0).choices(["a", "the", "naïve", "x1,", "\n\n", "  ", "don't", "日本"], k=30_000)
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
-    from tessella.data import reading, store
+    from zellige.data import reading, store
 
     monkeypatch.setattr(reading, "BLOCK", 1000)
     monkeypatch.setattr(store, "BATCH", 3000)
@@ -191,7 +191,7 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
     path.write_text("abc " * 5000)
     data = Data("text", path=str(path), tokenizer="bpe:300")
     first = prepare(data, 16)
-    from tessella.data import store
+    from zellige.data import store
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "write", lambda *a, **k: pytest.fail("encoded again"))
@@ -312,7 +312,7 @@ def test_sets_of_the_hub(monkeypatch, published):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError) as error:
         prepare(Data("lm1b", tokenizer=str(published / "bert-vocab")), 32)
-    assert str(error.value) == "--data.name lm1b needs 'datasets'; pip install 'tessella[data]'"
+    assert str(error.value) == "--data.name lm1b needs 'datasets'; pip install datasets"
 
 
 def test_downloads_are_checked(tmp_path, cache, monkeypatch):
@@ -373,7 +373,7 @@ def peak_of_preparing(path, tokenizer):
 
     code = f"""
 import re, torch
-from tessella.data import Data, prepare, Rows
+from zellige.data import Data, prepare, Rows
 import tokenizers
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024  # maxrss is inherited
 before, calls = peak(), []

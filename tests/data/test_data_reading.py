@@ -8,9 +8,9 @@ import zipfile
 
 import pytest
 
-from tessella.data import Data, prepare, reading
-from tessella.data.reading import Format, read
-from tessella.errors import InputError
+from zellige.data import Data, prepare, reading
+from zellige.data.reading import Format, read
+from zellige.errors import InputError
 
 TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them
 
@@ -131,7 +131,7 @@ def test_a_damaged_file(tmp_path):
 def test_names_and_choices():
     with pytest.raises(InputError) as error:
         prepare(Data("txet8"), 32)
-    assert str(error.value) == "unknown data set 'txet8'; did you mean 'text8'? (all: tessella list data)"
+    assert str(error.value) == "unknown data set 'txet8'; did you mean 'text8'? (all: zellige list data)"
     for wrong in (Data("text"), Data(path="x.txt"), Data(pack="wrpa"), Data(test=-1.0), Data(validation=2.5)):  # pyright: ignore
         with pytest.raises(InputError, match=r"--data\."):
             prepare(wrong, 32)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella.data import Data, load, named, prepare, require_same
-from tessella.data import tokenizer as tk
-from tessella.errors import InputError
+from zellige.data import Data, load, named, prepare, require_same
+from zellige.data import tokenizer as tk
+from zellige.errors import InputError
 
 TEXT = "the cat, the dog and the end.\n" * 40
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella.data import load, require_same
-from tessella.data.levels import Levels, note
-from tessella.data.tokenizer import Characters
-from tessella.errors import InputError
+from zellige.data import load, require_same
+from zellige.data.levels import Levels, note
+from zellige.data.tokenizer import Characters
+from zellige.errors import InputError
 
 SUDOKU = Levels(9, (9, 9), labels=range(1, 10))
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
@@ -92,7 +92,7 @@ def test_saved_and_loaded(tmp_path, tokenizer):
 
 def test_a_text_is_no_other_tokenizer_than_before():
     """The definition of characters without a shape has not changed: models that were saved keep their fingerprint."""
-    assert Characters("ab ").to_dict() == {"tessella": "characters", "alphabet": " ab"}
+    assert Characters("ab ").to_dict() == {"zellige": "characters", "alphabet": " ab"}
 
 
 def test_rows_of_another_form():

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tessella.data import Data, Rows, collate, prepare
-from tessella.data.rows import best_fit
-from tessella.errors import InputError
+from zellige.data import Data, Rows, collate, prepare
+from zellige.data.rows import best_fit
+from zellige.errors import InputError
 
 
 def fewest(sizes, length):

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SHARED = Path(os.environ.get("TESSELLA_SHARED", HERE.parents[2] / "shared"))
+SHARED = Path(os.environ.get("ZELLIGE_SHARED", HERE.parents[2] / "shared"))
 
 
 def group(name: str) -> str:

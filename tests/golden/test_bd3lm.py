@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import bound, guide
-from tessella.clipping import intervals
-from tessella.masked import spread
-from tessella.method import Batch
-from tessella.methods import AR, BD3LM
-from tessella.nn import DiT, Net
-from tessella.prediction import kernel, posterior, truth
-from tessella.samplers import FirstHitting, State
-from tessella.schedule import CosinePower, Linear, Polynomial
+from zellige import bound, guide
+from zellige.clipping import intervals
+from zellige.masked import spread
+from zellige.method import Batch
+from zellige.methods import AR, BD3LM
+from zellige.nn import DiT, Net
+from zellige.prediction import kernel, posterior, truth
+from zellige.samplers import FirstHitting, State
+from zellige.schedule import CosinePower, Linear, Polynomial
 
 from .recorded import Given, Recorded, Said, Told, published_network, race
 

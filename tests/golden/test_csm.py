@@ -7,11 +7,11 @@ the sum. `identities.score.explicit` is that form of ours, a sum for each text.
 import pytest
 import torch
 
-from tessella import exact, invariant
-from tessella.identities.score import explicit
-from tessella.methods import CSM
-from tessella.neighbourhood import NEIGHBOURHOODS
-from tessella.nn import Table
+from zellige import exact, invariant
+from zellige.identities.score import explicit
+from zellige.methods import CSM
+from zellige.neighbourhood import NEIGHBOURHOODS
+from zellige.nn import Table
 
 from .recorded import Recorded
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tessella.method import Batch
-from tessella.prediction import kernel, truth
-from tessella.process import uniform
-from tessella.schedule import CLEAN, Tabulated
-from tessella.transitions import table
+from zellige.method import Batch
+from zellige.prediction import kernel, truth
+from zellige.process import uniform
+from zellige.schedule import CLEAN, Tabulated
+from zellige.transitions import table
 
 from .d3pm import D, d3pm
 from .recorded import Recorded

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tessella import transitions
-from tessella.chains import Chain
-from tessella.method import Batch
-from tessella.nn.logistic import logistic
-from tessella.prediction import kernel
-from tessella.process import Mixture, Process, uniform
-from tessella.schedule import CLEAN
+from zellige import transitions
+from zellige.chains import Chain
+from zellige.method import Batch
+from zellige.nn.logistic import logistic
+from zellige.prediction import kernel
+from zellige.process import Mixture, Process, uniform
+from zellige.schedule import CLEAN
 
 from .d3pm import D, d3pm, product
 from .recorded import Recorded

@@ -8,13 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tessella import transitions
-from tessella.chains import Chain
-from tessella.method import Batch
-from tessella.prediction import kernel, truth
-from tessella.process import Process, absorbing, uniform
-from tessella.schedule import CLEAN, PRIOR, Tabulated
-from tessella.transitions import table
+from zellige import transitions
+from zellige.chains import Chain
+from zellige.method import Batch
+from zellige.prediction import kernel, truth
+from zellige.process import Process, absorbing, uniform
+from zellige.schedule import CLEAN, PRIOR, Tabulated
+from zellige.transitions import table
 
 from .d3pm import D, d3pm, product
 from .recorded import Recorded

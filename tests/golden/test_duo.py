@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from tessella.method import Batch
-from tessella.methods import MDLM, UDLM
-from tessella.prediction import kernel, posterior
-from tessella.samplers import Remasking, State
-from tessella.schedule import CLEAN, Cosine, Linear
+from zellige.method import Batch
+from zellige.methods import MDLM, UDLM
+from zellige.prediction import kernel, posterior
+from zellige.samplers import Remasking, State
+from zellige.schedule import CLEAN, Cosine, Linear
 
 from .recorded import Recorded, Said, Told, published_network, race
 

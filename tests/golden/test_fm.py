@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import maths
-from tessella.methods import MDLM
-from tessella.prediction import Mean, kernel, reverse_rate, truth
-from tessella.process import Mixture, absorbing, uniform
-from tessella.samplers.ancestral import spaced
-from tessella.samplers.euler import stepped
-from tessella.schedule import CLEAN, Linear, Schedule
+from zellige import maths
+from zellige.methods import MDLM
+from zellige.prediction import Mean, kernel, reverse_rate, truth
+from zellige.process import Mixture, absorbing, uniform
+from zellige.samplers.ancestral import spaced
+from zellige.samplers.euler import stepped
+from zellige.schedule import CLEAN, Linear, Schedule
 
 from .recorded import Given, Recorded
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tessella.method import Batch
-from tessella.methods import GenMD4
-from tessella.schedule import CLEAN, Polynomial
+from zellige.method import Batch
+from zellige.methods import GenMD4
+from zellige.schedule import CLEAN, Polynomial
 
 from .recorded import Given, Recorded, Said
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import guide
-from tessella.method import Batch
-from tessella.methods import MD4
-from tessella.prediction import kernel, posterior
-from tessella.samplers import Ancestral
-from tessella.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
+from zellige import guide
+from zellige.method import Batch
+from zellige.methods import MD4
+from zellige.prediction import kernel, posterior
+from zellige.samplers import Ancestral
+from zellige.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
 
 from .recorded import Given, Recorded, Said
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import bound, guide, maths
-from tessella.method import Batch
-from tessella.methods import D3PM, MDLM
-from tessella.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
-from tessella.process import absorbing
-from tessella.published.names import ours
-from tessella.samplers import Ancestral
-from tessella.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
+from zellige import bound, guide, maths
+from zellige.method import Batch
+from zellige.methods import D3PM, MDLM
+from zellige.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
+from zellige.process import absorbing
+from zellige.published.names import ours
+from zellige.samplers import Ancestral
+from zellige.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
 
 from .recorded import Given, Recorded, Said, Told, published_network, race
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import guide, maths
-from tessella.method import Batch
-from tessella.methods import RADD
-from tessella.prediction import kernel, posterior
-from tessella.samplers import FixedOrder
-from tessella.samplers.euler import stepped
-from tessella.schedule import CLEAN
+from zellige import guide, maths
+from zellige.method import Batch
+from zellige.methods import RADD
+from zellige.prediction import kernel, posterior
+from zellige.samplers import FixedOrder
+from zellige.samplers.euler import stepped
+from zellige.schedule import CLEAN
 
 from .recorded import Given, Recorded, published_network, race
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from tessella import bound
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import SEDD
-from tessella.prediction import Score, kernel, reverse, reverse_rate, score, truth
-from tessella.process import Mixture, absorbing, uniform
-from tessella.samplers import Ancestral, Euler
-from tessella.samplers.euler import stepped
-from tessella.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
+from zellige import bound
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import SEDD
+from zellige.prediction import Score, kernel, reverse, reverse_rate, score, truth
+from zellige.process import Mixture, absorbing, uniform
+from zellige.samplers import Ancestral, Euler
+from zellige.samplers.euler import stepped
+from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
 
 from .recorded import Given, Recorded, Said, published_network, race
 

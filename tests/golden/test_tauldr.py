@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tessella import bound, jumps, maths, rates
-from tessella.chains import CTMC
-from tessella.method import Batch
-from tessella.methods import TauLDR
-from tessella.prediction import posterior, reverse_rate
-from tessella.samplers.tau_leaping import corrector_rate, landing
-from tessella.schedule import CLEAN, LinearSigma
+from zellige import bound, jumps, maths, rates
+from zellige.chains import CTMC
+from zellige.method import Batch
+from zellige.methods import TauLDR
+from zellige.prediction import posterior, reverse_rate
+from zellige.samplers.tau_leaping import corrector_rate, landing
+from zellige.schedule import CLEAN, LinearSigma
 
 from .recorded import Recorded
 

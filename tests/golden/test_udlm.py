@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tessella import bound, maths
-from tessella.method import Batch, Method
-from tessella.methods import MDLM, UDLM
-from tessella.prediction import LeaveOneOut, kernel, posterior, truth
-from tessella.process import uniform
-from tessella.published import classifier
-from tessella.schedule import CLEAN, Linear
+from zellige import bound, maths
+from zellige.method import Batch, Method
+from zellige.methods import MDLM, UDLM
+from zellige.prediction import LeaveOneOut, kernel, posterior, truth
+from zellige.process import uniform
+from zellige.published import classifier
+from zellige.schedule import CLEAN, Linear
 
 from .recorded import Recorded, Said, Told, published_network, race
 

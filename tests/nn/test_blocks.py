@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import MDLM
-from tessella.nn import DiT, Net, attention
-from tessella.nn.convolution import ShortConv
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import MDLM
+from zellige.nn import DiT, Net, attention
+from zellige.nn.convolution import ShortConv
 
 K, L = 5, 12
 KINDS = [(0, False), (0, True), (3, False), (7, True)]  # kernel of the convolution, whether the network has a time

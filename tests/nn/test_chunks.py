@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from tessella.nn import chunks
-from tessella.nn.chunks import each_position
+from zellige.nn import chunks
+from zellige.nn.chunks import each_position
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from tessella.errors import InputError
-from tessella.nn import DiT, Net
+from zellige.errors import InputError
+from zellige.nn import DiT, Net
 
 NET = Net(layers=2, hidden=16, heads=2, length=12, condition=8)
 X = torch.randint(0, 7, (3, 12), generator=torch.Generator().manual_seed(1))

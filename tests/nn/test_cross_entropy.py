@@ -6,9 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tessella.nn import Table, cross_entropy
+from zellige.nn import Table, cross_entropy
 
-ce = sys.modules["tessella.nn.cross_entropy"]  # the package's attribute of that name is the function
+ce = sys.modules["zellige.nn.cross_entropy"]  # the package's attribute of that name is the function
 
 
 class Head(torch.nn.Module):

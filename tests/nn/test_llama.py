@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tessella.errors import InputError
-from tessella.nn import Llama, LlamaNet, cross_entropy
+from zellige.errors import InputError
+from zellige.nn import Llama, LlamaNet, cross_entropy
 
 SIZES = {"layers": 3, "hidden": 48, "heads": 6, "shared": 2, "inner": 80, "rows": 40, "length": 64}
 
@@ -102,7 +102,7 @@ def test_rows_beyond_the_states_have_no_logits_and_no_gradient(monkeypatch):
     logits[:, 20] = -torch.inf
     want = torch.nn.functional.cross_entropy(logits, target.where(target != 20, 0), reduction="sum")
     (gradient,) = torch.autograd.grad(want, ours.head.rows)
-    monkeypatch.setattr(sys.modules["tessella.nn.cross_entropy"], "LARGE", 1)
+    monkeypatch.setattr(sys.modules["zellige.nn.cross_entropy"], "LARGE", 1)
     got = cross_entropy(ours, h, target.where(target != 20, 0), exclude=20).sum()
     (ours_gradient,) = torch.autograd.grad(got, ours.head.rows)
     torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-5)

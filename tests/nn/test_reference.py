@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tessella.nn import DiT, Net
+from zellige.nn import DiT, Net
 
 
 @pytest.fixture(scope="module")

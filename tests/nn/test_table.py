@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from tessella.nn import Table
+from zellige.nn import Table
 
 
 def test_every_sequence_has_its_own_logits():

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from tessella.errors import InputError
-from tessella.nn import DiT, Net
-from tessella.nn.convolution import ShortConv
-from tessella.nn.embedding import axial_table, rotary_table, rotate
-from tessella.published.names import ours
+from zellige.errors import InputError
+from zellige.nn import DiT, Net
+from zellige.nn.convolution import ShortConv
+from zellige.nn.embedding import axial_table, rotary_table, rotate
+from zellige.published.names import ours
 
 
 def rename(weights):

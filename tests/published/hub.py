@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tessella.data.tokenizer import Integers
+from zellige.data.tokenizer import Integers
 
 FLAT = {  # what the flat configs of MDLM's family have in common, at the sizes of the recorded weights
     "vocab_size": 54, "model_length": 24, "hidden_dim": 64, "cond_dim": 32, "n_blocks": 2, "n_heads": 4, "dropout": 0.1,

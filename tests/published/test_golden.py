@@ -1,4 +1,4 @@
-"""Every recorded model, read by `tessella.load` from a folder as the hub holds it: the recorded logits and losses, and back."""
+"""Every recorded model, read by `zellige.load` from a folder as the hub holds it: the recorded logits and losses, and back."""
 
 import json
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tessella
+import zellige
 from golden.recorded import Recorded, Told
-from tessella import published
-from tessella.method import Batch
-from tessella.prediction import posterior
-from tessella.process import uniform
-from tessella.schedule import Linear
+from zellige import published
+from zellige.method import Batch
+from zellige.prediction import posterior
+from zellige.process import uniform
+from zellige.schedule import Linear
 
 from . import hub
 
@@ -31,7 +31,7 @@ def read(shared, tmp_path):
 
     def load(kind, choices=None, **more):
         source = hub.of(shared, tmp_path / kind, kind, **more)
-        return tessella.load(source, **(choices or {})), source
+        return zellige.load(source, **(choices or {})), source
 
     return load
 
@@ -153,16 +153,16 @@ def test_classifier(golden, shared, tmp_path):
     found = hub.folder(tmp_path / "c", hub.weights(shared, "udlm__classifier_weights"), {"n_blocks": 1})
     c = golden["udlm__classifier_forward"]
     near(published.classifier(found, length=24)(c["x"], c["sigma"]).log_softmax(-1), c["log_probs"])
-    with pytest.raises(tessella.InputError, match="is a classifier, not a model of text"):
-        tessella.load(found, system="mdlm", length=24)
+    with pytest.raises(zellige.InputError, match="is a classifier, not a model of text"):
+        zellige.load(found, system="mdlm", length=24)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_back(read, tmp_path, kind):
-    """The same keys, bytes of tensors and config.json, by way of a folder of Tessella's own too."""
+    """The same keys, bytes of tensors and config.json, by way of a folder of Zellige's own too."""
     model, source = read(kind, {"begin": 0} if kind == "ar" else None)
     model.save(tmp_path / "own")
-    again = tessella.load(tmp_path / "own")
+    again = zellige.load(tmp_path / "own")
     assert again.config == model.config
     for number, one in enumerate((model, again)):
         one.export(tmp_path / f"back{number}")

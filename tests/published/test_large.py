@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tessella
-from tessella.checkpoint import export
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.published import dream, llada
+import zellige
+from zellige.checkpoint import export
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.published import dream, llada
 
 from . import large
 
@@ -33,7 +33,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def models(folders):
-    return {system: tessella.load(folder) for system, (folder, _, _) in folders.items()}
+    return {system: zellige.load(folder) for system, (folder, _, _) in folders.items()}
 
 
 def theirs(system: str, config: dict, weights: dict) -> torch.nn.Module:
@@ -150,10 +150,10 @@ def test_any_order_is_the_estimate_of_llada_by_enumeration(system, folders, mode
 @pytest.mark.parametrize("sampler", ["ancestral", "confidence", "any_order", "first_hitting"])
 def test_samplers_leave_no_mask_and_nothing_that_is_no_token(system, sampler, folders, models):
     model, mask = models[system], folders[system][1]["mask_token_id"]
-    drawn = tessella.sample(model, count=2, length=12, steps=12, sampler=sampler, seed=1)
+    drawn = zellige.sample(model, count=2, length=12, steps=12, sampler=sampler, seed=1)
     assert len(drawn) == 2
     assert all("·" not in text for text in drawn)
-    again = tessella.sample(model, count=2, length=12, steps=12, sampler=sampler, seed=1)
+    again = zellige.sample(model, count=2, length=12, steps=12, sampler=sampler, seed=1)
     assert list(drawn) == list(again)
     assert all(large.MASKS[system] not in text for text in drawn)
     assert model.text(torch.tensor([mask, 65]))[0][0] == "·"
@@ -162,7 +162,7 @@ def test_samplers_leave_no_mask_and_nothing_that_is_no_token(system, sampler, fo
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_infilling_keeps_the_text(system, models):
     text = "The quick ___ fox didn't"
-    (filled,) = tessella.infill(models[system], text, mask_token="_", steps=3, length=24)
+    (filled,) = zellige.infill(models[system], text, mask_token="_", steps=3, length=24)
     assert filled.startswith("The quick ")
     assert filled.endswith(" fox didn't")
 
@@ -190,7 +190,7 @@ def test_the_mask_is_no_text(system, folders, models):
     with pytest.raises(InputError, match=r"the prompt holds '<\|\w+\|>', the model's mask, which is no text"):
         models[system].tokenizer.encode(f"a {sign} b")
     with pytest.raises(InputError, match=f"fixed holds {mask}, the mask; give -1"):
-        tessella.infill(models[system], fixed=[1, mask, 2])
+        zellige.infill(models[system], fixed=[1, mask, 2])
 
 
 # ---------------------------------------------------------------------------------------------------- the files
@@ -209,7 +209,7 @@ def test_wrong_missing_and_extra_keys_are_named(system, tmp_path):
         large.tokenizer(folder, system)
         large.write(folder, said, tensors)
         with pytest.raises(InputError) as caught:
-            tessella.load(folder)
+            zellige.load(folder)
         assert key in str(caught.value)
         assert "\n" not in str(caught.value)
 
@@ -217,13 +217,13 @@ def test_wrong_missing_and_extra_keys_are_named(system, tmp_path):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_export_gives_the_published_tensors_back(system, tmp_path):
     config, weights = large.published(tmp_path / "came", system, torch.bfloat16)
-    model = tessella.load(tmp_path / "came")
+    model = zellige.load(tmp_path / "came")
     export(model, tmp_path / "went")
     back = load_file(tmp_path / "went" / "model.safetensors")
     assert back.keys() == weights.keys()
     assert all(torch.equal(back[k].view(torch.int16), weights[k].view(torch.int16)) for k in weights)
     assert json.loads((tmp_path / "went" / "config.json").read_text()) == config
-    again = tessella.load(tmp_path / "went")
+    again = zellige.load(tmp_path / "went")
     x = torch.tensor([[1, 2, config["mask_token_id"], 4]])
     torch.testing.assert_close(again.method.predict(x, 0.5).mu, model.method.predict(x, 0.5).mu, atol=0, rtol=0)
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
@@ -232,9 +232,9 @@ def test_export_gives_the_published_tensors_back(system, tmp_path):
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_saved_model_comes_back(system, models, tmp_path):
-    """In Tessella's own format too, without the network being handed over."""
+    """In Zellige's own format too, without the network being handed over."""
     model = models[system]
-    again = tessella.load(model.save(tmp_path / "own"))
+    again = zellige.load(model.save(tmp_path / "own"))
     x = torch.tensor([[1, 2, model.tokenizer.mask, 4]])
     torch.testing.assert_close(again.method.predict(x, 0.5).mu, model.method.predict(x, 0.5).mu, atol=0, rtol=0)
     assert again.text(x) == model.text(x)
@@ -245,7 +245,7 @@ def test_files_that_the_index_names_must_be_there(tmp_path):
     large.published(tmp_path / "m", "llada")
     (tmp_path / "m" / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(InputError, match=r"model-00002-of-00003\.safetensors"):
-        tessella.load(tmp_path / "m")
+        zellige.load(tmp_path / "m")
 
 
 def test_tokens_of_the_configuration_are_tokens(folders, tmp_path):
@@ -255,13 +255,13 @@ def test_tokens_of_the_configuration_are_tokens(folders, tmp_path):
     (tmp_path / "m" / "tokenizer.json").write_text(json.dumps(whole | {"added_tokens": []}))
     added = {str(entry["id"]): {"content": entry["content"], "special": True} for entry in whole["added_tokens"]}
     (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": added}))
-    got, want = (tessella.load(folder).tokenizer for folder in (tmp_path / "m", folders["llada"][0]))
+    got, want = (zellige.load(folder).tokenizer for folder in (tmp_path / "m", folders["llada"][0]))
     text = "".join(large.SPECIAL["llada"][:2]) + large.TEXT[:100]
     assert (got.size, got.encode(text)) == (want.size, want.encode(text))
     gap = {"400": {"content": "<far>"}}
     (tmp_path / "m" / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": added | gap}))
     with pytest.raises(InputError, match=r"'<far>' is to be token 400, and its vocabulary ends elsewhere"):
-        tessella.load(tmp_path / "m")
+        zellige.load(tmp_path / "m")
 
 
 def test_another_models_tokenizer_is_refused(folders, tmp_path):
@@ -271,16 +271,16 @@ def test_another_models_tokenizer_is_refused(folders, tmp_path):
     few = words | {"added_tokens": []}
     (tmp_path / "m" / "tokenizer.json").write_text(json.dumps(few))
     with pytest.raises(InputError, match=r"has 290 tokens; the model's table has 320 rows, its mask is 292: give"):
-        tessella.load(tmp_path / "m")
-    right = tessella.load(tmp_path / "m", tokenizer=str(folders["llada"][0]))
+        zellige.load(tmp_path / "m")
+    right = zellige.load(tmp_path / "m", tokenizer=str(folders["llada"][0]))
     assert right.tokenizer.mask == 292
     (tmp_path / "m" / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"no tokenizer\.json in"):
-        tessella.load(tmp_path / "m")
+        zellige.load(tmp_path / "m")
     large.published(tmp_path / "d", "dream")
     (tmp_path / "d" / "merges.txt").unlink()
     with pytest.raises(InputError, match=r"has no merges\.txt and no tokenizer\.json"):
-        tessella.load(tmp_path / "d")
+        zellige.load(tmp_path / "d")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_configs_that_mean_another_network_are_refused(system, more, said, tmp_p
     config, _ = large.published(tmp_path / "m", system)
     (tmp_path / "m" / "config.json").write_text(json.dumps(config | more))
     with pytest.raises(InputError) as caught:
-        tessella.load(tmp_path / "m")
+        zellige.load(tmp_path / "m")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -320,7 +320,7 @@ def test_weights_stay_in_bfloat16_and_in_their_files(tmp_path):
         return 1024 * int(status.split("RssAnon:")[1].split()[0])
 
     before = own()
-    model = tessella.load(tmp_path)
+    model = zellige.load(tmp_path)
     assert size > 150e6
     assert own() - before < 0.2 * size
     assert {p.dtype for p in model.method.parameters()} == {torch.bfloat16}

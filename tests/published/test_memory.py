@@ -8,20 +8,20 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tessella.data.tokenizer import Integers
-from tessella.nn import DiT, Net
-from tessella.published import names
-from tessella.weights import unfilled
+from zellige.data.tokenizer import Integers
+from zellige.nn import DiT, Net
+from zellige.published import names
+from zellige.weights import unfilled
 
 ONCE = """
 import json, sys, time
 from pathlib import Path
-import torch, tessella
-tessella.load
+import torch, zellige
+zellige.load
 resident = lambda what: int(Path("/proc/self/status").read_text().split(what + ":")[1].split()[0]) * 1024
 Path("/proc/self/clear_refs").write_text("5")
 before, began = resident("VmRSS"), time.process_time()
-model = tessella.load(sys.argv[1])
+model = zellige.load(sys.argv[1])
 seconds = time.process_time() - began
 with torch.no_grad():
     total = sum(float(p.sum()) for p in model.method.parameters())

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import tessella
-from tessella import published, weights
-from tessella.data.tokenizer import Integers
-from tessella.nn import DiT, Net
-from tessella.published import names
+import zellige
+from zellige import published, weights
+from zellige.data.tokenizer import Integers
+from zellige.nn import DiT, Net
+from zellige.published import names
 
 from . import hub
 
@@ -34,8 +34,8 @@ def logits(model):
 
 
 def fails(source, **choices) -> str:
-    with pytest.raises(tessella.InputError) as caught:
-        tessella.load(source, **choices)
+    with pytest.raises(zellige.InputError) as caught:
+        zellige.load(source, **choices)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -58,8 +58,8 @@ def test_names_have_one_table(shared):
 @pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin", "weights.pt"])
 @pytest.mark.parametrize("prefix", ["", "backbone.", "backbone._orig_mod.", "module.", "_orig_mod.model.backbone."])
 def test_prefixes_and_files(mdlm, tmp_path, prefix, file):
-    base = logits(tessella.load(hub.folder(tmp_path / "a", mdlm, CONFIG)))
-    model = tessella.load(hub.folder(tmp_path / "b", mdlm, CONFIG, prefix, file=file))
+    base = logits(zellige.load(hub.folder(tmp_path / "a", mdlm, CONFIG)))
+    model = zellige.load(hub.folder(tmp_path / "b", mdlm, CONFIG, prefix, file=file))
     assert torch.equal(logits(model), base)
     model.export(tmp_path / "back")
     back = load_file(tmp_path / "back" / "model.safetensors")
@@ -74,14 +74,14 @@ def test_shards(mdlm, tmp_path):
         save_file({n: mdlm[n] for n in part}, folder / file)
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {n: file for file, part in parts.items() for n in part}}))
-    assert torch.equal(logits(tessella.load(folder)), logits(tessella.load(hub.folder(tmp_path / "w", mdlm, CONFIG))))
+    assert torch.equal(logits(zellige.load(folder)), logits(zellige.load(hub.folder(tmp_path / "w", mdlm, CONFIG))))
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     assert "names files outside its folder" in fails(folder)
 
 
 def test_half_precision_comes_back(mdlm, tmp_path):
     half = {name: tensor.half() for name, tensor in mdlm.items()}
-    model = tessella.load(hub.folder(tmp_path / "m", half, CONFIG))
+    model = zellige.load(hub.folder(tmp_path / "m", half, CONFIG))
     assert {p.dtype for p in model.method.parameters()} == {torch.float32}
     model.export(tmp_path / "back")
     back = load_file(tmp_path / "back" / "model.safetensors")
@@ -142,14 +142,14 @@ def test_lightning_checkpoint(mdlm, tmp_path, monkeypatch):
         "hyper_parameters": {"config": _omega(monkeypatch, HYDRA), "tokenizer": tokenizer},
     }  # fmt: skip
     torch.save(held, tmp_path / "last.ckpt")
-    model = tessella.load(tmp_path / "last.ckpt", tokenizer="integers")
+    model = zellige.load(tmp_path / "last.ckpt", tokenizer="integers")
     base = hub.folder(tmp_path / "base", average | {"rotary_emb.inv_freq": mdlm["rotary_emb.inv_freq"]}, CONFIG)
-    assert torch.equal(logits(model), logits(tessella.load(base)))
+    assert torch.equal(logits(model), logits(zellige.load(base)))
     assert model.about["step"] == 1000
     assert model.about["published"]["weights"] == "ema"
-    assert model.config.net == tessella.load(base).config.net
-    raw = tessella.load(tmp_path / "last.ckpt", tokenizer="integers", weights="raw")
-    assert torch.equal(logits(raw), logits(tessella.load(hub.folder(tmp_path / "raw", mdlm, CONFIG))))
+    assert model.config.net == zellige.load(base).config.net
+    raw = zellige.load(tmp_path / "last.ckpt", tokenizer="integers", weights="raw")
+    assert torch.equal(logits(raw), logits(zellige.load(hub.folder(tmp_path / "raw", mdlm, CONFIG))))
     held["ema"]["shadow_params"].pop()
     torch.save(held, tmp_path / "last.ckpt")
     said = fails(tmp_path / "last.ckpt", tokenizer="integers")
@@ -165,9 +165,9 @@ def test_average_by_name_and_seds_own_checkpoint(mdlm, tmp_path):
     found = []
     for i, ema in enumerate(({f"module.{n}": t for n, t in average.items()}, {"shadow_params": ordered, "decay": 0.9})):
         torch.save({"model": {f"module.{n}": t for n, t in mdlm.items()}, "ema": ema, "step": 5}, tmp_path / f"{i}.pth")
-        found.append(logits(tessella.load(tmp_path / f"{i}.pth", **said)))
+        found.append(logits(zellige.load(tmp_path / f"{i}.pth", **said)))
     assert torch.equal(*found)
-    assert not torch.equal(found[0], logits(tessella.load(tmp_path / "0.pth", weights="raw", **said)))
+    assert not torch.equal(found[0], logits(zellige.load(tmp_path / "0.pth", weights="raw", **said)))
 
 
 def test_bare_weights_take_their_sizes_from_the_tensors(shared, tmp_path):
@@ -178,12 +178,12 @@ def test_bare_weights_take_their_sizes_from_the_tensors(shared, tmp_path):
         ("bd3lm", {"system": "bd3lm", "block": 4}),
     ):
         source = hub.of(shared, tmp_path / kind, kind)
-        whole = tessella.load(source)
+        whole = zellige.load(source)
         (source / "config.json").unlink()
-        model = tessella.load(source, length=24, **more)
+        model = zellige.load(source, length=24, **more)
         assert torch.equal(*(m.method.network(X[:, :4], **({"time": torch.zeros(2)} if m.method.time_conditioned else {}))
                              for m in (whole, model)))  # fmt: skip
-        assert model.config.net == tessella.Net(2, 64, 4, 24, condition=model.config.net.condition,
+        assert model.config.net == zellige.Net(2, 64, 4, 24, condition=model.config.net.condition,
                                                 constant=whole.config.net.constant, classes=whole.config.net.classes)  # fmt: skip
 
 
@@ -201,10 +201,10 @@ def test_by_hub_id(shared, mdlm, tmp_path, monkeypatch):
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    model = tessella.load("kuleshov-group/sedd-noeos-owt")
+    model = zellige.load("kuleshov-group/sedd-noeos-owt")
     assert model.config.method == "sedd"
     assert model.about["published"]["source"] == "kuleshov-group/sedd-noeos-owt"
-    assert tessella.load("somebody/else").config.method == "mdlm"
+    assert zellige.load("somebody/else").config.method == "mdlm"
     assert [("*.safetensors" in patterns, "*.bin" in patterns) for _, patterns in asked[:2]] == [
         (True, False),
         (False, True),
@@ -215,8 +215,8 @@ def test_wrapped_config(shared, tmp_path):
     plain = hub.of(shared, tmp_path / "plain", "sedd_absorb_loglinear")
     config = {"config": json.loads((plain / "config.json").read_text())}
     wrapped = hub.folder(tmp_path / "w", hub.weights(shared, "sedd__weights_absorb"), config)
-    model = tessella.load(wrapped)
-    assert model.config == tessella.load(plain).config
+    model = zellige.load(wrapped)
+    assert model.config == zellige.load(plain).config
     model.export(tmp_path / "back")
     assert json.loads((tmp_path / "back" / "config.json").read_text()) == config
 
@@ -227,9 +227,7 @@ def test_every_layout_reads_what_it_writes():
             net = Net(3, 32, 2, 48, dropout=0.25, condition=16, constant=layout.name in ("mdlm", "bd3lm"))
             said = layout.read(layout.write(published.Said(net, 100)), {})
             shown = (
-                said.net
-                if layout.name not in ("radd", "ar")
-                else tessella.Net(3, 32, 2, 48, dropout=0.25, condition=16)
+                said.net if layout.name not in ("radd", "ar") else zellige.Net(3, 32, 2, 48, dropout=0.25, condition=16)
             )
             assert (shown, said.rows) == (net, 100), layout.name
 
@@ -275,7 +273,7 @@ def test_configs(mdlm, tmp_path):
     assert "comes without a config.json; choose with --system: sedd, radd, mdlm" in fails(bare)
     assert "nothing says how long a text is; give --length" in fails(bare, system="mdlm")
     assert fails(bare, system="mdml", length=24) == (
-        "unknown system 'mdml'; did you mean 'mdlm'? (all: tessella import --help)"
+        "unknown system 'mdml'; did you mean 'mdlm'? (all: zellige import --help)"
     )
     assert "--block is no choice of mdlm" in fails(bare, system="mdlm", length=24, block=4)
     assert "unknown choice 'lenght'; did you mean 'length'?" in fails(bare, system="mdlm", lenght=24)
@@ -331,7 +329,7 @@ def test_malicious_pickles(mdlm, tmp_path, monkeypatch, file, zipped, sly):
 
 def test_second_gate_refuses_alone(mdlm, tmp_path, monkeypatch):
     """Should the names be read wrongly, torch's own unpickler still knows nothing but tensors and stand-ins."""
-    from tessella.published import opening
+    from zellige.published import opening
 
     monkeypatch.setattr(opening, "refuse_code", lambda *_: None)
     torch.save({"state_dict": mdlm, "x": Evil(tmp_path / "ran")}, tmp_path / "last.ckpt")
@@ -348,7 +346,7 @@ def test_stand_ins_run_nothing_of_their_libraries(tmp_path, monkeypatch, mdlm):
     held = made()
     held.__dict__["_content"] = {}
     torch.save({"state_dict": mdlm, "hyper_parameters": held}, tmp_path / "last.ckpt")
-    tessella.load(tmp_path / "last.ckpt", system="mdlm", length=24, tokenizer="integers")
+    zellige.load(tmp_path / "last.ckpt", system="mdlm", length=24, tokenizer="integers")
     assert not (tmp_path / "ran").exists()
 
 
@@ -361,17 +359,17 @@ def test_weights_are_taken_not_copied(mdlm, tmp_path):
     assert all(p.data_ptr() == given[name].data_ptr() for name, p in network.named_parameters())
     source = hub.folder(tmp_path / "m", mdlm, CONFIG)
     state, before = torch.get_rng_state(), (source / "model.safetensors").read_bytes()
-    model = tessella.load(source)
+    model = zellige.load(source)
     assert torch.equal(torch.get_rng_state(), state)
     with torch.no_grad():
         for p in model.method.parameters():
             p.add_(1)
     assert (source / "model.safetensors").read_bytes() == before
-    assert torch.equal(tessella.load(source).method.network.embedding.weight, mdlm["vocab_embed.embedding"])
+    assert torch.equal(zellige.load(source).method.network.embedding.weight, mdlm["vocab_embed.embedding"])
 
 
 def test_unfilled():
-    from tessella.weights import unfilled
+    from zellige.weights import unfilled
 
     with unfilled():
         network = DiT(Net(2, 64, 4, 24), 500, time=True)
@@ -390,9 +388,9 @@ def test_unfilled():
 
 def test_padded_tokenizer(tmp_path):
     """A row that is no token: drawn as a mask, the same text gives the same integers, and the folder remembers it."""
-    from tessella.data import load
-    from tessella.data.named import train_bpe
-    from tessella.data.tokenizer import Tokens
+    from zellige.data import load
+    from zellige.data.named import train_bpe
+    from zellige.data.tokenizer import Tokens
 
     bpe = train_bpe(300, ["the value of the object is returned"])
     padded = Tokens(bpe.inner, bpe.name, bpe.size + 2)

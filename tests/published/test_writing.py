@@ -9,17 +9,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tessella
-from tessella import cli, plan, published
-from tessella.checkpoint import Model
-from tessella.config import Config
-from tessella.data.tokenizer import Integers
-from tessella.methods import METHODS, build
-from tessella.published import writing
+import zellige
+from zellige import cli, plan, published
+from zellige.checkpoint import Model
+from zellige.config import Config
+from zellige.data.tokenizer import Integers
+from zellige.methods import METHODS, build
+from zellige.published import writing
 
 from . import hub
 
-NET = tessella.Net(layers=2, hidden=32, heads=2, length=16, condition=8)
+NET = zellige.Net(layers=2, hidden=32, heads=2, length=16, condition=8)
 X = torch.randint(0, 12, (2, 16), generator=torch.Generator().manual_seed(0))
 
 
@@ -41,7 +41,7 @@ def logits(model: Model) -> torch.Tensor:
 
 
 def fails(model: Model, folder, to) -> str:
-    with pytest.raises(tessella.InputError) as caught:
+    with pytest.raises(zellige.InputError) as caught:
         model.export(folder, to)
     assert "\n" not in str(caught.value)
     assert not folder.exists()
@@ -70,7 +70,7 @@ def fails(model: Model, folder, to) -> str:
 def test_out_and_in_again(tmp_path, name, to, options):
     model = made(name, **options)
     model.export(tmp_path / "out", to)
-    again = tessella.load(tmp_path / "out", **({"begin": 3} if to == "ar" else {}))
+    again = zellige.load(tmp_path / "out", **({"begin": 3} if to == "ar" else {}))
     assert again.config.method == published.LAYOUTS[to].method
     torch.testing.assert_close(logits(again), logits(model), atol=2e-5, rtol=1e-5)
     if again.config.method == name:
@@ -116,7 +116,7 @@ def test_refused(tmp_path):
 def test_classes_go_out_and_in(tmp_path):
     model = made("udlm", dataclasses.replace(NET, classes=3))
     model.export(tmp_path / "out", "udlm")
-    again = tessella.load(tmp_path / "out")
+    again = zellige.load(tmp_path / "out")
     assert again.config.net.classes == 3
     time, classes = torch.tensor([0.2, 1.5]), torch.tensor([2, -1])
     said = [m.method.network(X % 11, time, condition=classes) for m in (model, again)]
@@ -131,8 +131,8 @@ def test_import_and_export(shared, tmp_path, monkeypatch, capsys):
     assert cli.main(["import", "hub", "--out", "mine"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("mdlm from layout mdlm, 0.15M parameters, 2 layers, length 24, tokenizer integers\n")
-    assert "tessella sample mine --watch" in said.err
-    assert tessella.load("mine").config.net.constant
+    assert "zellige sample mine --watch" in said.err
+    assert zellige.load("mine").config.net.constant
     assert cli.main(["export", "mine", "--out", "back"]) == 0
     assert "mdlm in layout mdlm, as it came" in capsys.readouterr().out
     assert json.loads((tmp_path / "back/config.json").read_text()) == json.loads(
@@ -158,7 +158,7 @@ def test_import_and_export(shared, tmp_path, monkeypatch, capsys):
 
 def logits_of(folder: str) -> torch.Tensor:
     x = torch.randint(0, 54, (2, 24), generator=torch.Generator().manual_seed(0))
-    return tessella.load(folder).method.network(x).detach()
+    return zellige.load(folder).method.network(x).detach()
 
 
 def test_catalogue_names_layouts():
@@ -172,13 +172,13 @@ def test_catalogue_names_layouts():
 def test_a_training_begins_with_a_published_network(shared, tmp_path):
     """Its weights, as they came; what is trained goes back into its layout; other tokens are refused."""
     source = hub.of(shared, tmp_path / "hub", "mdlm")
-    theirs = tessella.load(source)
+    theirs = zellige.load(source)
     model = made("mdlm", theirs.config.net, tokens=53)
-    config = dataclasses.replace(model.config, train=tessella.Train(start=str(source)))
+    config = dataclasses.replace(model.config, train=zellige.Train(start=str(source)))
     plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(53)))
     for name, tensor in theirs.method.state_dict().items():
         assert torch.equal(model.method.state_dict()[name], tensor)
     model.export(tmp_path / "out", "mdlm")
     assert load_file(tmp_path / "out" / "model.safetensors").keys() == load_file(source / "model.safetensors").keys()
-    with pytest.raises(tessella.InputError, match="was trained with 'integers' \\(53\\)"):
+    with pytest.raises(zellige.InputError, match="was trained with 'integers' \\(53\\)"):
         plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(60)))

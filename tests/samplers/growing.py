@@ -3,15 +3,15 @@
 import torch
 from torch import nn
 
-from tessella import exact
-from tessella.masked import Masked
-from tessella.methods import AR
-from tessella.nn import DiT, Net, Table
-from tessella.nn.cache import Cache
-from tessella.process import absorbing
-from tessella.samplers import of_length
-from tessella.schedule import CLEAN, Linear
 from worlds import numbers
+from zellige import exact
+from zellige.masked import Masked
+from zellige.methods import AR
+from zellige.nn import DiT, Net, Table
+from zellige.nn.cache import Cache
+from zellige.process import absorbing
+from zellige.samplers import of_length
+from zellige.schedule import CLEAN, Linear
 
 V, L = 2, 4
 

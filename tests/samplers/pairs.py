@@ -3,11 +3,12 @@
 import torch
 from torch import nn
 
-from tessella import exact
-from tessella.masked import Masked
-from tessella.methods import MD4, MDLM
-from tessella.process import absorbing, uniform
-from tessella.samplers import (
+from worlds import L, V, data_law, per_token, table
+from zellige import exact
+from zellige.masked import Masked
+from zellige.methods import MD4, MDLM
+from zellige.process import absorbing, uniform
+from zellige.samplers import (
     Ancestral,
     AnyOrder,
     Confidence,
@@ -18,8 +19,7 @@ from tessella.samplers import (
     TauLeaping,
     Uniformisation,
 )
-from tessella.schedule import Geometric, Linear, Polynomial, Tabulated
-from worlds import L, V, data_law, per_token, table
+from zellige.schedule import Geometric, Linear, Polynomial, Tabulated
 
 close = torch.testing.assert_close
 

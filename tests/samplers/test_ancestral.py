@@ -6,13 +6,13 @@ import pytest
 import torch
 from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.methods import MDLM
-from tessella.process import absorbing, uniform
-from tessella.samplers import Ancestral, run
-from tessella.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 from worlds import CTMC, L, V, data_law, generator_matrix, per_token, table
+from zellige import exact
+from zellige.errors import InputError
+from zellige.methods import MDLM
+from zellige.process import absorbing, uniform
+from zellige.samplers import Ancestral, run
+from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 
 D = torch.float64
 METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4, "an exponent per token": genmd4}

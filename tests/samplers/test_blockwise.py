@@ -7,9 +7,10 @@ import torch
 from growing import Counting, Exact, L, Uncached, V, by_blocks, masked, table, transformer
 from pairs import close, generators
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.samplers import (
+from worlds import data_law
+from zellige import exact
+from zellige.errors import InputError
+from zellige.samplers import (
     Ancestral,
     AnyOrder,
     Blockwise,
@@ -20,7 +21,6 @@ from tessella.samplers import (
     Uniformisation,
     run,
 )
-from worlds import data_law
 
 INSIDE = {
     "ancestral": Ancestral(),

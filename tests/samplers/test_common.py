@@ -7,11 +7,12 @@ import pytest
 import torch
 from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, generators, md4, mdlm
 
-from tessella import exact, samplers
-from tessella.cli.drawing import Options
-from tessella.errors import InputError
-from tessella.methods import MDLM
-from tessella.samplers import (
+from worlds import Counting, L, V, five_sigma, table
+from zellige import exact, samplers
+from zellige.cli.drawing import Options
+from zellige.errors import InputError
+from zellige.methods import MDLM
+from zellige.samplers import (
     Ancestral,
     AnyOrder,
     Confidence,
@@ -25,8 +26,7 @@ from tessella.samplers import (
     ask,
     run,
 )
-from tessella.schedule import CLEAN
-from worlds import Counting, L, V, five_sigma, table
+from zellige.schedule import CLEAN
 
 
 # ---------------------------------------------------------------------------------- names and pairings

@@ -6,14 +6,14 @@ import pytest
 import torch
 from pairs import METHODS, close, constant, distance, md4, mdlm
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.prediction import posterior
-from tessella.process import absorbing
-from tessella.samplers import AnyOrder, Confidence, run
-from tessella.samplers.sampler import expected_time
-from tessella.schedule import Cosine, Linear, Polynomial
 from worlds import V, data_law, per_token
+from zellige import exact
+from zellige.errors import InputError
+from zellige.prediction import posterior
+from zellige.process import absorbing
+from zellige.samplers import AnyOrder, Confidence, run
+from zellige.samplers.sampler import expected_time
+from zellige.schedule import Cosine, Linear, Polynomial
 
 THREE = 3
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from pairs import close, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from tessella import exact
-from tessella.prediction import kernel, reverse_rate
-from tessella.process import absorbing, uniform
-from tessella.samplers import Ancestral, Euler, State
-from tessella.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from worlds import CTMC, L, V, data_law, generator_matrix, per_token
+from zellige import exact
+from zellige.prediction import kernel, reverse_rate
+from zellige.process import absorbing, uniform
+from zellige.samplers import Ancestral, Euler, State
+from zellige.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 
 METHODS = {
     "md4": md4,

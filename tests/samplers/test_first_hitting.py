@@ -4,14 +4,14 @@ import pytest
 import torch
 from pairs import close, constant, denoiser, generators, mdlm
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.methods import MD4, MDLM
-from tessella.prediction import posterior
-from tessella.process import absorbing
-from tessella.samplers import AnyOrder, FirstHitting, run
-from tessella.schedule import Linear, Polynomial
 from worlds import Given, L, V, data_law, five_sigma, per_token, table
+from zellige import exact
+from zellige.errors import InputError
+from zellige.methods import MD4, MDLM
+from zellige.prediction import posterior
+from zellige.process import absorbing
+from zellige.samplers import AnyOrder, FirstHitting, run
+from zellige.schedule import Linear, Polynomial
 
 
 @torch.no_grad()

@@ -4,11 +4,11 @@ import pytest
 import torch
 from pairs import METHODS, SAMPLERS, close, denoiser, distance
 
-from tessella import exact
-from tessella.process import uniform
-from tessella.samplers import Ancestral
-from tessella.schedule import Linear
 from worlds import L, V, data_law
+from zellige import exact
+from zellige.process import uniform
+from zellige.samplers import Ancestral
+from zellige.schedule import Linear
 
 
 def conditional(method, given):

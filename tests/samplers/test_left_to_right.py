@@ -5,11 +5,11 @@ import torch
 from growing import Counting, L, Uncached, V, ar, table
 from pairs import close, generators, mdlm
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.method import Batch
-from tessella.methods import AR
-from tessella.samplers import LeftToRight, run
+from zellige import exact
+from zellige.errors import InputError
+from zellige.method import Batch
+from zellige.methods import AR
+from zellige.samplers import LeftToRight, run
 
 
 def draw(method, sampler, shape, seed=0, **how):

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tessella import InputError, exact, invariant
-from tessella.identities.score import matrix
-from tessella.methods import CSM, MDLM
-from tessella.neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
-from tessella.samplers import Metropolis, run
-from tessella.samplers.metropolis import Walk, autocorrelation_time, report
 from worlds import L, V, data_law, table
+from zellige import InputError, exact, invariant
+from zellige.identities.score import matrix
+from zellige.methods import CSM, MDLM
+from zellige.neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
+from zellige.samplers import Metropolis, run
+from zellige.samplers.metropolis import Walk, autocorrelation_time, report
 
 close = torch.testing.assert_close
 X = exact.states(V, L)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from pairs import close, denoiser, mdlm
 
-from tessella import exact
-from tessella.errors import InputError
-from tessella.prediction import posterior
-from tessella.process import absorbing
-from tessella.samplers import AnyOrder, FixedOrder
-from tessella.schedule import Linear
 from worlds import L, V, data_law
+from zellige import exact
+from zellige.errors import InputError
+from zellige.prediction import posterior
+from zellige.process import absorbing
+from zellige.samplers import AnyOrder, FixedOrder
+from zellige.schedule import Linear
 
 THREE = 3
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
 
-from tessella import exact, maths, rates
-from tessella.chains import CTMC
-from tessella.errors import InputError
-from tessella.prediction import kernel, reverse_rate
-from tessella.process import absorbing, uniform
-from tessella.samplers import Ancestral, State, TauLeaping, run
-from tessella.samplers.tau_leaping import corrector_rate, landing, leap_law, single_law
-from tessella.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma, Polynomial
 from worlds import Given, L, V, data_law, five_sigma, numbers, per_token
+from zellige import exact, maths, rates
+from zellige.chains import CTMC
+from zellige.errors import InputError
+from zellige.prediction import kernel, reverse_rate
+from zellige.process import absorbing, uniform
+from zellige.samplers import Ancestral, State, TauLeaping, run
+from zellige.samplers.tau_leaping import corrector_rate, landing, leap_law, single_law
+from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma, Polynomial
 
 D = torch.float64
 

@@ -4,16 +4,16 @@ import pytest
 import torch
 from pairs import close, denoiser, generators, genmd4, md4, sedd
 
-from tessella import exact, rates
-from tessella.chains import CTMC
-from tessella.errors import InputError
-from tessella.prediction import LeaveOneOut, Mean, reverse_rate
-from tessella.process import Mixture, absorbing, uniform
-from tessella.samplers import Uniformisation, run
-from tessella.samplers.uniformisation import bounds, pace, unit_rate
-from tessella.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma
 from worlds import CTMC as NO_SCHEDULE
 from worlds import L, V, data_law, five_sigma, generator_matrix, numbers
+from zellige import exact, rates
+from zellige.chains import CTMC
+from zellige.errors import InputError
+from zellige.prediction import LeaveOneOut, Mean, reverse_rate
+from zellige.process import Mixture, absorbing, uniform
+from zellige.samplers import Uniformisation, run
+from zellige.samplers.uniformisation import bounds, pace, unit_rate
+from zellige.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma
 
 D = torch.float64
 PROCESSES = {

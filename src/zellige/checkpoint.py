@@ -1,0 +1,396 @@
+"""Models on disk: a folder with `model.safetensors`, `config.json` and the tokenizer. Never a pickle, never code.
+
+    model = load("runs/first")             # a run, one of its checkpoints, a saved folder or a Hugging Face id
+    model.save("out/")
+
+A checkpoint of a run is such a folder too, with the state of the training beside the model. What is published and what
+is resumed are the same files.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import __version__, hub, published, weights
+from .config import FORMAT, Config, check_format, from_json, to_json
+from .data import load as load_tokenizer
+from .errors import InputError, nearest
+from .files import (
+    FULL,
+    follow,
+    header,
+    is_full,
+    load_tensors,
+    point,
+    refuse_pickle,
+    remove,
+    save_tensors,
+    shown,
+    size,
+    sweep,
+    write_folder,
+)
+from .method import Method
+from .methods import METHODS, build
+
+__all__ = ["Model", "load", "save", "write_folder"]
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+HUB = "hub"  # of `export`: a folder for the Hugging Face hub
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class Model(hub.Shared):
+    """A trained method with what is needed to use it.
+
+    Attributes:
+        method: the method, in eval mode, with the averaged (EMA) weights.
+        tokenizer: text to tokens and back.
+        config: the run that made it.
+        about: what else is known: step, versions, parameters, ...
+    """
+
+    def __init__(self, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any] | None = None):
+        self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
+
+    @property
+    def unit(self) -> str:
+        """What its likelihood is in: bits per character, dimension, note or cell; "nats/token" for other tokens."""
+        return unit(self.tokenizer)
+
+    def text(self, tokens: Any) -> list[str]:
+        """The texts of a state, of a frame, or of tokens (B, L) or (L,)."""
+        tokens = torch.as_tensor(getattr(tokens, "x", tokens))
+        return [self.tokenizer.decode(row.tolist()) for row in tokens.reshape(-1, tokens.shape[-1]).cpu()]
+
+    def to(self, device: torch.device | str) -> "Model":
+        """The same model on another device."""
+        self.method.to(device)
+        return self
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the model into a folder of its own; see `save`."""
+        return save(self, folder)
+
+    def export(self, folder: str | Path, to: str | None = None) -> Path:
+        """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
+        return export(self, folder, to)
+
+    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
+        save(self, folder, complete)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
+        """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
+        asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        chosen = {name: how[name] for name in asked if how.get(name)}
+        here = _download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
+        return load(here, device=device, net=net)
+
+    def __repr__(self) -> str:
+        step = f", step {self.about['step']:,}" if "step" in self.about else ""
+        return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
+
+
+def identity(model: Any) -> dict[str, Any]:
+    """What a result says of its model: method, parameters, step, which weights (EMA, raw, as published), tokenizer."""
+    about, config = getattr(model, "about", {}), getattr(model, "config", None)
+    if "published" in about:
+        weights = "EMA" if about["published"].get("weights") == "ema" else "as published"
+    else:
+        weights = "EMA" if config is None or config.train.ema else "raw"
+    return {
+        "method": getattr(model.method, "name", type(model.method).__name__),
+        "parameters": sum(p.numel() for p in model.method.parameters()),
+        "step": about.get("step"),
+        "weights": weights,
+        "tokenizer": model.tokenizer.name,
+    }
+
+
+def unit(tokenizer: Any) -> str:
+    """The unit of a likelihood in these tokens."""
+    unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
+    return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
+
+
+def versions() -> dict[str, str]:
+    """What this runs on."""
+    found = {"zellige": __version__, "python": platform.python_version()}
+    for package in ("torch", "lightning", "numpy", "safetensors"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # a build of one's own
+            continue
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+def write_model(
+    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
+) -> None:
+    """Fill `folder` with a model: its tensors, its config, its tokenizer."""
+    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT), "zellige": __version__})
+    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+
+
+def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
+    """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
+
+    Raises:
+        InputError: the folder holds something else, or the disk is full.
+    """
+    tensors = model.method.state_dict()
+
+    def fill(here: Path) -> None:
+        write_model(here, tensors, model.tokenizer, model.config, model.about)
+        hub.complete_tokenizer(here, model.method, model.tokenizer)
+        complete(here)
+
+    return _write(folder, tensors, fill)
+
+
+def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
+    """Write a model into a folder in a published layout, all or nothing.
+
+    Args:
+        to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
+            and config.json. "hub" is no layout of others: Zellige's own folder with a model card (`Model.save_pretrained`).
+
+    Raises:
+        InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
+    """
+    if to == HUB:
+        model.save_pretrained(folder)
+        return Path(folder)
+    published.layout_of(model.config, model.about, to)
+    fill = lambda f: published.write(f, model.method, model.tokenizer, model.config, model.about, to)  # noqa: E731
+    return _write(folder, model.method.state_dict(), fill)
+
+
+def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
+    """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+        raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
+    if (folder / "checkpoints").exists():
+        raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
+    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
+        return write_folder(folder, fill)
+
+
+def nbytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(t.numel() * t.element_size() for t in tensors.values())
+
+
+@contextlib.contextmanager
+def room(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Iterator[None]:
+    """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
+    try:
+        yield
+    except OSError as problem:
+        if not is_full(problem):
+            raise
+        while not path.exists() and path != path.parent:
+            path = path.parent
+        free = size(shutil.disk_usage(path).free)
+        raise InputError(f"no space left while {doing} (needs {size(needs)}, {free} free); {then()}") from problem
+
+
+def intact(checkpoints: Path) -> str:
+    """What a full disk has left of a run, and what to do then."""
+    last = follow(checkpoints / "last")
+    return f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
+
+
+# ---------------------------------------------------------------------------------------------------- a run's checkpoints
+def step_of(folder: Path) -> int:
+    """The step of a checkpoint, by its name: `step-000500`."""
+    return int(folder.name.removeprefix("step-"))
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Keep the newest of a run's checkpoints, and the best one."""
+    there = sorted((p for p in folder.glob("step-*") if p.is_dir()), key=step_of)
+    pointed = {follow(folder / name) for name in ("last", "best")}
+    for old in there[:-keep]:
+        if old not in pointed:
+            remove(old)
+
+
+def tidy(folder: Path, step: int, best: Mapping[str, Any] | None) -> None:
+    """Repair what an interruption left: halves of checkpoints, later ones than `step`, a pointer that was yet to move."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    for newer in folder.glob("step-*"):
+        if step_of(newer) > step:
+            remove(newer)
+    if best is not None and (folder / f"step-{best['step']:06d}").is_dir():
+        point(folder / "best", f"step-{best['step']:06d}")
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+def load(
+    path: str | os.PathLike,
+    *,
+    method: type[Method] | None = None,
+    net: nn.Module | None = None,
+    checkpoint: str | None = None,
+    device: torch.device | str = "cpu",
+    **choices: Any,
+) -> Model:
+    """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
+    hub by its id ("owner/model").
+
+    Args:
+        method: the class, where it is not one of METHODS: code is never read from a checkpoint.
+        net: the network, where it is an own one.
+        checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
+
+    Raises:
+        InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
+    """
+    folder = locate(path, checkpoint)
+    if published.is_published(folder):
+        hub = str(path) if not Path(path).exists() else ""
+        found = published.read(folder, hub, **choices)
+        return Model(found.method.to(device), found.tokenizer, found.config, found.about)
+    if choices:
+        raise InputError(
+            f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
+        )
+    plain = read_config(folder)
+    if (folder / WEIGHTS).is_file():
+        check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
+    config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    mine = net is None
+    layout = published.LAYOUTS.get(config.network)
+    if net is None and layout is not None and layout.build is not None:
+        net = published.rebuild(layout, plain.get("about") or {}, config)
+    if config.network and net is None:
+        raise InputError(
+            f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
+        )
+    tokenizer = load_tokenizer(folder)
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
+        model = build(
+            method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
+            tokenizer.ordered,
+        )  # fmt: skip
+    tensors, _ = load_tensors(folder / WEIGHTS)
+    fit(model, tensors, config, take=mine)
+    made = Model(model.to(device), tokenizer, config, plain.get("about"))
+    made.source = Path(path) if Path(path).is_dir() else folder
+    return made
+
+
+def _format(path: Path) -> Any:
+    number = (header(path).get("__metadata__") or {}).get("format", "1")
+    return int(number) if str(number).isdigit() else number if number != "pt" else 1
+
+
+def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
+    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
+    layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
+    weights.place(method, tensors, layers, take)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The JSON of a folder's config."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"'{shown(path)}' is not JSON; copy it again from where it was trained") from None
+    if not isinstance(plain, dict) or "format" not in plain:
+        raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
+    return plain
+
+
+def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
+    """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
+    folder = Path(path)
+    if folder.is_file():
+        link = follow(folder) if folder.stat().st_size < 256 and folder.suffix == "" else None
+        if link is not None:
+            return link
+        if published.is_published(folder):
+            return folder
+        refuse_pickle(folder)
+        inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
+        raise InputError(
+            f"'{shown(folder)}' is a file; give the folder"
+            + (f" '{shown(inside)}'" if inside else f" that holds {WEIGHTS} and {CONFIG}")
+        )
+    if not folder.is_dir():
+        if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
+            return _download(str(path))
+        raise InputError(f"no run or model at '{path}'; {_near(folder)}")
+    points = folder / "checkpoints"
+    if points.is_dir():
+        names = [checkpoint] if checkpoint else ["best", "last"]
+        found = next((f for f in (follow(points / name) for name in names) if f), None)
+        if found is None:
+            there = sorted(p.name for p in points.iterdir() if not p.name.startswith("."))
+            if checkpoint and there:
+                raise InputError(
+                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(there)}; give one of them"
+                )
+            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
+        return found
+    if checkpoint:
+        raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
+    return folder
+
+
+def _near(path: Path) -> str:
+    """What may have been meant by a folder that is not there."""
+    if not path.parent.is_dir():
+        return "give a run, a folder that Zellige saved, or the id of a model on the Hugging Face hub"
+    names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    near = nearest(path.name, names)
+    if near:
+        return f"nearest in that folder: '{near}'"
+    where = shown(path.parent)
+    return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
+
+
+def _download(name: str, **how: Any) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"], **how))
+        if not any(folder.glob("*.safetensors")):  # an older one
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
+        return folder
+    except GatedRepoError:
+        raise InputError(
+            f"'{name}' on the Hugging Face hub asks for consent; give it there, then: hf auth login"
+        ) from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise InputError(
+            f"no folder at '{name}' and no such model on the Hugging Face hub; give a run, a saved folder or a hub id"
+        ) from None
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
+        raise InputError(
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({hub.first_line(problem)}); "
+            "check the connection, or give a folder"
+        ) from problem

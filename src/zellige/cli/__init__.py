@@ -1,0 +1,189 @@
+"""The command line: `zellige COMMAND`. Nothing heavy is imported before it is known what to do.
+
+Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zellige import __version__
+
+from ..errors import InputError, nearest, unknown
+from ..terminal.screen import Terminal
+from . import pages
+
+COMMANDS = tuple(pages.USAGE)
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """The options of every command; the seed is handed on to those that draw something."""
+
+    json: str | None = None
+    quiet: bool = False
+    color: str = "auto"
+
+
+def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
+    """Take the options of every command out of the command line, wherever they stand in it."""
+    json, quiet, color, rest = None, False, "auto", []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name, has_value, value = word.partition("=")
+        if name in ("--json", "--color"):
+            if not has_value:
+                if not words or words[0].startswith("--"):
+                    raise InputError(
+                        f"{name} needs a value; " + ("a file, or - for stdout" if name == "--json" else _COLOR)
+                    )
+                value = words.pop(0)
+            if name == "--json":
+                json = value
+            elif value not in ("auto", "always", "never"):
+                raise InputError(f"--color is '{value}'; it must be {_COLOR}")
+            else:
+                color = value
+        elif word == "--quiet":
+            quiet = True
+        else:
+            rest.append(word)
+    return Everywhere(json, quiet, color), rest
+
+
+_COLOR = "auto, always or never"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    terminal = Terminal()
+    try:
+        options, argv = everywhere(argv)
+        alone = int(os.environ.get("LOCAL_RANK") or 0) == 0  # of several processes that train, the first one speaks
+        terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
+        with _quiet_libraries(), _terminable():
+            return dispatch(argv, terminal)
+    except InputError as error:
+        terminal.fail(str(error))
+        return 2
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:
+        terminal.say("stopped")
+        return 130
+    except Terminated:
+        terminal.say("stopped")
+        return 143
+    except BrokenPipeError:  # the reader of our output has seen enough
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        terminal.fail(str(error) if _foreseen(error) else _unforeseen(error))
+        return 1
+
+
+def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
+    """Find the command by its name, and run it."""
+    first, rest = (argv[0], list(argv[1:])) if argv else ("--help", [])
+    if first in ("--help", "-h", "help"):
+        terminal.result(pages.HELP)
+        return 0
+    if first in ("--version", "-V"):
+        terminal.result(f"zellige {__version__}")
+        return 0
+    if first not in COMMANDS:
+        if first.startswith("-"):
+            raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
+        raise unknown("command", first, COMMANDS, "zellige --help")
+    if first == "train" and (not rest or rest[0] in ("--help", "-h")):
+        if not rest:
+            raise InputError(
+                "train needs a method; e.g. zellige train mdlm --run runs/mine (all: zellige list methods)"
+            )
+        terminal.result(pages.TRAIN)
+        return 0
+    if first == "list" and not {"--help", "-h"} & set(rest):
+        _check_list(rest)
+    from . import commands, comparing, drawing, exchange, training
+
+    place = {
+        "train": training, "sample": drawing, "infill": drawing, "compare": comparing, "import": exchange,
+        "export": exchange,
+    }.get(first, commands)  # fmt: skip
+    run = getattr(place, f"{first}_" if first in ("list", "import") else first)
+    return run(rest, terminal, time.monotonic())
+
+
+def _check_list(rest: Sequence[str]) -> None:
+    if not rest:
+        raise InputError("list what? methods, samplers, data or checkpoints; e.g. zellige list data")
+    if rest[0] not in pages.LISTS:
+        near = nearest(rest[0], pages.LISTS)
+        raise InputError(
+            f"unknown list '{rest[0]}'; "
+            + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
+        )
+
+
+@contextlib.contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Hold back the warnings of other libraries, unless Python was asked for warnings (-W, PYTHONWARNINGS)."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    with warnings.catch_warnings():
+        if not sys.warnoptions:
+            warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM as an exception, so that the cursor comes back and files are whole; training has its own handler inside."""
+
+    def stop(*_: object) -> None:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _foreseen(error: Exception) -> bool:
+    """Whether it is a failure of the work that says itself what to do: a loss that is not finite."""
+    guard = sys.modules.get("zellige.guard")  # there if a model was trained
+    return guard is not None and isinstance(error, guard.Diverged)
+
+
+def _unforeseen(error: Exception) -> str:
+    """What to say about an error that nobody foresaw: one line, and where the rest is."""
+    text = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        text = "out of memory; lower --train.batch or --batch, or use a smaller --net"
+    file = Path(tempfile.gettempdir()) / f"zellige-error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    try:
+        file.write_text(
+            f"zellige {__version__} {sys.argv}\n\n{''.join(traceback.format_exception(error))}", encoding="utf-8"
+        )
+    except OSError:
+        return f"{text}; the traceback could not be written to {file}"
+    return f"{text} (traceback: {file})"

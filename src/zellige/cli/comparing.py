@@ -1,0 +1,84 @@
+"""`zellige compare METHOD METHOD ...`: data, network and training are those of `train`, the same for all methods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError
+from ..terminal import Terminal, dumps, path
+from . import options
+from .commands import own_class, writable
+
+
+def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige compare METHOD METHOD ...`"""
+    words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
+    about = "Several methods, the same network, data, seed and budget: one table."
+    with terminal.waiting("starting"):
+        form = _form()
+    chosen: Any = options.parse(form, words, "compare", about=about, most=10**9)
+    if not chosen.run:
+        raise InputError("compare needs a folder; e.g. zellige compare mdlm md4 --run runs/compare")
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    with terminal.waiting("starting"):
+        from .. import compare as comparer
+
+        methods = [_own(word) for word in chosen.methods]
+    how: dict[str, Any] = {name: getattr(chosen, name) for name in ("data", "net", "train", "run")}
+    how |= {name: getattr(chosen, name) for name in ("calls", "samples", "draws", "limit")}
+    try:
+        done = comparer.compare(methods, **how, terminal=terminal)
+    except KeyboardInterrupt:
+        terminal.say("stopped; what is finished is kept, the same command goes on")
+        return 130
+    for line in str(done).splitlines():
+        terminal.result(line)
+    terminal.result(f"  written   {'   '.join(path(done.folder / f'compare.{end}') for end in ('json', 'md', 'svg'))}")
+    if terminal.json == "-":
+        print(dumps(done.plain), file=terminal.out, flush=True)
+    elif terminal.json is not None:
+        writable(terminal.json, "--json").write_text(dumps(done.plain) + "\n", encoding="utf-8")
+    best = done.plain["result"]["methods"][0]["folder"]
+    terminal.try_next(
+        f"zellige sample {path(done.folder / best)} --watch", f"zellige report {path(done.folder / best)}"
+    )
+    return 0
+
+
+def _own(word: str) -> Any:
+    """A method by name, or the class in `file.py:Class`; either with choices after a colon."""
+    where, mark, rest = word.partition(".py:")
+    if not mark:
+        return word
+    title, _, choices = rest.partition(":")
+    return own_class(f"{where}.py:{title}"), choices
+
+
+def _form() -> Any:
+    """The options, as a dataclass; torch comes with them."""
+    from ..config import Train
+    from ..nn import Net
+
+    @dataclass(frozen=True)
+    class Compare:
+        methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+        """two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class"""
+        data: Data = field(default_factory=Data)
+        net: Net = field(default_factory=Net)
+        train: Train = field(default_factory=Train)
+        run: str = ""
+        """the folder of the comparison; each method's run is in a folder of its own there"""
+        calls: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
+        """at how many steps of its sampler each method's samples are judged"""
+        samples: int = 0
+        """how many at each; 0: 64 of a text, 2,000 of enumerable data"""
+        draws: int = 4
+        """draws of the bound for each text"""
+        limit: int | None = None
+        """so many texts of the test split, evenly spaced; all if not given"""
+
+    return Compare

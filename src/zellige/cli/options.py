@@ -1,0 +1,209 @@
+"""Options: frozen dataclasses on the command line. Names and values are checked here, in one line each; tyro does the rest.
+
+The flag of a field is its name, with the name of the dataclass it stands in before it: `Net.layers` in a field `net` is
+`--net.layers`. A field whose annotation says `arg(name="")` puts its own fields at the top: a method's `schedule` is
+`--schedule`.
+"""
+
+import contextlib
+import dataclasses
+import io
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, Union
+
+from ..errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One option: what it takes, what it is without it, and the field of the dataclass that it stands for."""
+
+    name: str
+    kind: Any
+    default: Any
+    owner: Any
+    field: str
+
+    @property
+    def switch(self) -> bool:
+        return self.kind is bool
+
+    @property
+    def many(self) -> int | None:
+        """How many values it takes; None: any number."""
+        if typing.get_origin(self.kind) in (tuple, list):
+            inner = typing.get_args(self.kind)
+            return None if len(inner) == 2 and inner[1] is Ellipsis else len(inner)
+        return 1
+
+    @property
+    def judged(self) -> bool:
+        """Whether its dataclass checks ranges itself."""
+        return hasattr(self.owner, "__post_init__")
+
+    @property
+    def least(self) -> int:
+        """0 where its dataclass takes 0; where that checks nothing: where 0 is the default."""
+        if not self.judged:
+            return 0 if self.default == 0 and self.default is not None else 1
+        try:
+            self.owner(**{self.field: 0})
+        except InputError:
+            return 1
+        return 0
+
+    def check(self, text: str) -> None:
+        """One value; InputError says what it must be."""
+        allowed, kinds = _values(self.kind)
+        if text in allowed or (text.lower() == "none" and type(None) in kinds):
+            return
+        if allowed and not kinds - {type(None)}:
+            near = nearest(text, allowed)
+            meant = f"did you mean '{near}'? " if near else ""
+            raise InputError(f"{self.name} is '{text}'; {meant}it must be {_or(allowed)}")
+        if kinds and kinds <= {int, type(None)}:
+            try:
+                value = int(text)
+            except ValueError:
+                raise InputError(
+                    f"{self.name} is '{text}'; it must be a whole number of {self.least} or more"
+                ) from None
+            if value < self.least and not self.judged:
+                raise InputError(f"{self.name} is {value}; it must be {self.least} or more")
+        elif kinds and kinds <= {int, float, type(None)}:
+            try:
+                float(text)
+            except ValueError:
+                raise InputError(f"{self.name} is '{text}'; it must be a number") from None
+
+
+def _values(kind: Any) -> tuple[list[str], set[Any]]:
+    """The words that a type allows, and the plain types among which it leaves the choice."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        return [str(v) for v in inner], set()
+    if origin in (Union, types.UnionType, tuple, list):
+        words, kinds = [], set()
+        for part in inner:
+            if part is not Ellipsis:
+                more, others = _values(part)
+                words, kinds = words + more, kinds | others
+        return words, kinds
+    return (["True", "False"], set()) if kind is bool else ([], {kind})
+
+
+def _or(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
+    """Every option of a dataclass, by its flag; positional fields are left out."""
+    import tyro
+
+    found: dict[str, Flag] = {}
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        hint, name = hints[field.name], field.name
+        if typing.get_origin(hint) is typing.Annotated:
+            marks = typing.get_args(hint)[1:]
+            if tyro.conf.Positional in marks:
+                continue
+            name = next((m.name for m in marks if getattr(m, "name", None) is not None), name)
+            hint = typing.get_args(hint)[0]
+        value = getattr(default, field.name, field.default)
+        if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        if dataclasses.is_dataclass(hint):
+            inner = f"{prefix}{name}." if name else prefix
+            found |= flags(hint, None if value is dataclasses.MISSING else value, inner)  # pyright: ignore[reportArgumentType]
+        else:
+            flag = "--" + prefix + name.replace("_", "-")
+            found[flag] = Flag(flag, hint, value, cls, field.name)
+    return found
+
+
+def given(argv: Sequence[str]) -> set[str]:
+    """The flags that stand in a command line, as they are written there."""
+    return {word.partition("=")[0] for word in argv if word.startswith("--")}
+
+
+def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
+    """Check names and values; returns what is not an option.
+
+    Raises InputError: an unknown option with the nearest one, a missing or an impossible value.
+    """
+    rest, words = [], list(argv)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--") or word == "--":
+            if len(word) == 2 and word[0] == "-" and word[1].isalpha() and word != "-h":
+                raise InputError(
+                    f"unknown option '{word}' for {where}; flags are whole words (all: zellige {where} --help)"
+                )
+            rest.append(word)
+            continue
+        name, has_value, value = word.partition("=")
+        name = name.replace("_", "-")
+        if name == "--help":
+            rest.append(name)
+            continue
+        flag = known.get(name) or known.get("--" + name.removeprefix("--no-"))
+        if flag is None:
+            near = nearest(name, known) or nearest(
+                name.rpartition(".")[2].strip("-"), [k.rpartition(".")[2] for k in known]
+            )
+            near = near if near in known else next((k for k in known if near and k.endswith(f".{near}")), None)
+            meant = f"did you mean '{near}'?" if near else f"see zellige {where} --help"
+            raise InputError(f"unknown option '{name}' for {where}; {meant}")
+        if flag.switch:
+            if has_value:
+                raise InputError(f"{name} takes no value; write {flag.name} or --no-{flag.name.removeprefix('--')}")
+            continue
+        if not flag.switch and flag.name != name:
+            raise InputError(f"unknown option '{name}' for {where}; did you mean '{flag.name}'?")
+        values = [value] if has_value else []
+        while (
+            not has_value and words and (flag.many is None or len(values) < flag.many) and not words[0].startswith("--")
+        ):
+            values.append(words.pop(0))
+        if not values or (flag.many is not None and len(values) < flag.many):
+            want = "a value" if flag.many == 1 else f"{flag.many} values"
+            raise InputError(f"{name} needs {want}; see zellige {where} --help")
+        for one in values:
+            flag.check(one)
+    return rest
+
+
+def parse(
+    cls: type[T], argv: Sequence[str], where: str, *, default: T | None = None, about: str = "", most: int = 0
+) -> T:
+    """The dataclass `cls` from a command line; `where` is the command as it was typed, `most` its positional arguments.
+
+    `--help` prints tyro's page and ends with SystemExit(0).
+    """
+    import tyro
+
+    rest = check(flags(cls, default), argv, where)
+    extra = [] if {"--help", "-h"} & set(rest) else rest[most:]
+    if extra:
+        raise InputError(f"'{extra[0]}' is one argument too many for {where}; see zellige {where} --help")
+    kwargs: dict[str, Any] = {"prog": f"zellige {where}", "args": list(argv), "description": about}
+    if default is not None:
+        kwargs["default"] = default
+    if {"--help", "-h"} & set(rest):
+        tyro.cli(cls, **kwargs)
+    held = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(held), contextlib.redirect_stdout(held):
+            return tyro.cli(cls, **kwargs)
+    except SystemExit as end:
+        own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields
+        if isinstance(own, str) and "; " in own and "\n" not in own:
+            raise InputError(own) from None
+        said = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))
+        short = said.partition(" ─")[0].strip().rstrip(".") or "the options cannot be read"
+        raise InputError(f"{short[:1].lower()}{short[1:]}; see zellige {where} --help") from None

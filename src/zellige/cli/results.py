@@ -1,0 +1,72 @@
+"""How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
+
+import textwrap
+
+from ..evaluate import PROTOCOL
+from ..result import Result
+from ..terminal import columns, count, counted, number, percent, pm
+from .commands import of_model
+
+
+def heading(result: Result) -> list[str]:
+    """What was judged, on what."""
+    about = result.about
+    if not about:
+        return []
+    noun = result.per
+    texts = f"{counted(result.sequences, 'sequence')} of {count(about['length'])}"
+    some = f", evenly spaced among {count(about['texts'])}" if result.sequences < about["texts"] else ""
+    return [
+        of_model(about),
+        f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{some}",
+        "",
+    ]
+
+
+def describe(result: Result) -> list[str]:
+    """The lines that `zellige evaluate` prints under its heading: terms, number, where its width comes from, protocol."""
+    p = result.protocol
+    per_sequence = result.units / max(result.sequences, 1)
+    loss = result.kind == "loss"  # no nats, and no perplexity
+    rows = [("term", "a sequence" if loss else "nats/sequence", f"per {result.per}" if loss else result.unit)]
+    total = 0.0
+    for name, nats in result.terms.items():
+        rows.append((name, f"{nats:.3f}", f"{nats / per_sequence / result.scale:.3f}"))
+        total += nats
+    if len(result.terms) > 1:
+        rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
+    lines = columns(rows, "<>>", indent=2, gap=4)
+    lines += ["", f"  {result}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
+    if result.document is not None:
+        lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
+    if not loss:
+        lines += _both(result)
+    drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
+    if result.kind == "exact":
+        lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
+    elif result.draws > 1:
+        lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
+        half = pm(0, result.floor).partition("± ")[2]
+        text = f"{percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"
+        lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
+    else:
+        lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
+    said = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
+    said += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
+    said += [f"{p['weights']} weights"] if "weights" in p else []
+    text = f"{p.get('name', PROTOCOL)}: {', '.join([*said, f'seed {result.seed}'])}"
+    lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    return lines
+
+
+def _both(result: Result) -> list[str]:
+    """The two intervals by their names, and the other perplexity."""
+    half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
+    lines = [f"    ± {half} over the population of texts, ± {drawn} over draws of these texts"]
+    if result.kind == "exact":
+        lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
+    each = result.per_sequence
+    if each is not None:
+        mean = number(each.value, each.half, f"per {result.per}", result.kind)
+        lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
+    return lines

@@ -1,0 +1,126 @@
+"""`zellige train METHOD`: its options are those of the method, the data, the network and the training, all dataclasses."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError
+from ..terminal import Terminal, path
+from . import options
+from .commands import own_class, writable, write_json
+
+
+def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige train METHOD`: the rest is flags."""
+    name, *words = words
+    if name.startswith("-"):
+        raise InputError(f"train needs its method first, then the options; e.g. zellige train mdlm {name} ...")
+    with terminal.waiting("starting"):
+        method = own_class(name)
+        from ..config import Config, Train, from_json
+        from ..methods import find
+        from ..nn import Net
+
+    cls: Any = find(method)
+    config = cls.Config
+    words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
+    form = dataclasses.make_dataclass(
+        "Options",
+        [
+            ("options", Annotated[config, tyro.conf.arg(name="")], field(default=config())),
+            ("data", Data, field(default=Data())),
+            ("net", Net, field(default=Net())),
+            ("train", Train, field(default=Train())),
+            ("run", Annotated[str, tyro.conf.arg(help="the folder where everything goes")], field(default="")),
+            ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
+            ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
+        ],
+        frozen=True,
+    )
+    where = f"train {name}"
+    given = options.given(words)
+    default = None
+    if "--resume" in given and "--help" not in given:
+        options.check(options.flags(form), words, where)
+        folder = _value(words, "--run")
+        if not folder:
+            raise InputError(f"--resume needs a run; e.g. zellige train {name} --run runs/mine --resume")
+        before = _config(Path(folder), method, from_json)
+        if before is not None:
+            if before.method != getattr(cls, "name", name):
+                raise InputError(
+                    f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
+                )
+            default = form(before.options, before.data, before.net, before.train, folder, True, False)
+    chosen: Any = options.parse(
+        form, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
+    )
+    if not chosen.run:
+        raise InputError(f"train needs a folder; e.g. zellige train {name} --run runs/{name}")
+    if chosen.resume and chosen.overwrite:
+        raise InputError("--resume and --overwrite exclude each other; drop one of them")
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
+    with terminal.waiting("starting"):
+        from .. import train as trainer
+    progress = terminal.training()
+    try:
+        done = trainer.train(
+            method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options, run=chosen.run,
+            resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
+        )  # fmt: skip
+    finally:
+        progress.close()
+    _trained(terminal, trainer.describe(done), done.folder)
+    arguments = dataclasses.asdict(Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run))
+    v = done.validation
+    write_json(
+        terminal, "train", arguments, {"run": str(done.folder), "validation": None if v is None else v.value}, began,
+        interval=None if v is None else v.to_dict()["interval"], unit=None if v is None else v.unit,
+        kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=chosen.train.seed,
+    )  # fmt: skip
+    return 0
+
+
+def _trained(terminal: Terminal, lines: Sequence[str], folder: Path) -> None:
+    """The end of a run: what it came to, its page, what to type next."""
+    with terminal.waiting("drawing the report"):
+        from ..report import write
+
+        try:
+            page = f"   {write(folder).name}"
+        except Exception as error:  # the model is there: a page that fails is no reason to end with an error
+            page = ""
+            terminal.note(
+                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)} tries again"
+            )
+    for line in lines[:-1]:
+        terminal.result(line)
+    terminal.result(lines[-1] + page)
+    terminal.try_next(f"zellige evaluate {path(folder)}", f"zellige sample {path(folder)} --watch")
+
+
+def _value(words: Sequence[str], flag: str) -> str:
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            return value if equals else words[i + 1]
+    return ""
+
+
+def _config(folder: Path, method: Any, from_json: Any) -> Any:
+    """The config of a run that is to go on; None where there is none (training then says so)."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise InputError(f"'{path(file)}' is not JSON; start again with --overwrite") from None
+    return from_json(plain, method=None if isinstance(method, str) else method, source=path(file))

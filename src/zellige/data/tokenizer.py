@@ -1,0 +1,354 @@
+"""Tokenizers: text to integers 0..size-1 and back. The mask token is not among them; a process adds its own.
+
+Six kinds, all saved as JSON in a model's folder, never pickled:
+
+    characters   one token a character: those found in the corpus, or text8's a-z and space
+    bytes        one token a byte, 256 of them, any file
+    tokens       the `tokenizers` library: any tokenizer.json, GPT-2 or BERT from their vocabulary files, BPE trained here
+    integers     own tokens without a text: decoded as numbers
+    levels       images, music, grids (levels.py)
+
+`unit` says what a token is ("char", "byte", "token", "dim", "note", "cell"); `separator` is the token that ends a document,
+if there is one. `mask` is the model's mask where a published tokenizer has it among its tokens: no text gives it, and it is
+drawn as a mask. `kind` says what a row is ("text", "smiles", "image", "roll", "grid"), `shape` how long it is where that is
+fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values are.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .. import FORMERLY
+from ..errors import InputError
+
+TEXT8 = " abcdefghijklmnopqrstuvwxyz"
+END = "<|endoftext|>"
+CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our entry in it
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to integers and back. `raw`: it reads pieces of a corpus as bytes (one latin-1 character each), not as text."""
+
+    name: str
+    size: int
+    unit: str
+    raw: bool
+    separator: int | None
+    mask: int | None
+    kind: str
+    shape: tuple[int, ...]
+    ordered: bool
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]: ...
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]: ...
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str: ...
+
+    def describe(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def save(self, folder: str | Path) -> None: ...
+
+
+class _Base:
+    name: str
+    size: int
+    unit: str = "token"
+    raw: bool = False
+    separator: int | None = None
+    mask: int | None = None
+    kind: str = "text"
+    shape: tuple[int, ...] = ()
+    ordered: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that defines it, as JSON."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        return self.name
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of its definition: equal exactly if the same text gives the same integers."""
+        return _fingerprint(self.to_dict())
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` into `folder`."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
+        (Path(folder) / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        raise NotImplementedError
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        """The tokens of `text`. `of` names the text in an error."""
+        return self.encode_pieces([text], of)[0].tolist()
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        """The text of `tokens` (integers, an array or a tensor); anything that is not a token is drawn as `mask`."""
+        parts, run = [], []
+        for token in tokens.tolist() if hasattr(tokens, "tolist") else tokens:  # pyright: ignore[reportAttributeAccessIssue]
+            if 0 <= token < self.size and token != self.mask:
+                run.append(token)
+                continue
+            parts += [self._decode(run), mask]
+            run = []
+        return "".join([*parts, self._decode(run)])
+
+    def _decode(self, tokens: list[int]) -> str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<tokenizer {self.name} ({self.size:,}): {self.describe()}>"
+
+
+class Characters(_Base):
+    """One token a character, numbered in code-point order.
+
+    kind, shape: of rows that each hold one text of at most so many characters, filled up with line ends.
+
+    >>> Characters("ba ").encode("a b"), Characters(TEXT8).describe()
+    ([1, 0, 2], 'a-z and space')
+    """
+
+    name, unit = "characters", "char"
+
+    def __init__(self, alphabet: Iterable[str], kind: str = "text", shape: Sequence[int] = ()):
+        self.alphabet, self.kind, self.shape = "".join(sorted(set(alphabet))), kind, tuple(shape)
+        self.size = len(self.alphabet)
+        self._table = np.full(max(map(ord, self.alphabet), default=0) + 2, self.size, np.uint32)  # the last: any other
+        self._table[[ord(c) for c in self.alphabet]] = np.arange(self.size)
+        joint = [c for c in "\n " if c in self.alphabet]
+        self.separator = self.alphabet.index(joint[0]) if joint else None
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [self._encode(piece, f"in {of} is not in the vocabulary") for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        return self._encode(text, f"at position {{:,}} of {of} is not in the model's vocabulary").tolist()
+
+    def _encode(self, text: str, complaint: str) -> np.ndarray:
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        tokens = self._table[np.minimum(points, len(self._table) - 1)]
+        bad = int(np.argmax(tokens == self.size)) if len(tokens) else 0
+        if len(tokens) and tokens[bad] == self.size:  # positions count from 0, as Python's own messages do
+            symbol = text[bad] if text[bad].isprintable() else text[bad].encode("unicode_escape").decode("ascii")
+            raise InputError(f"'{symbol}' {complaint.format(bad)} ({self.describe()})")
+        return tokens
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        text = super().decode(tokens, mask)
+        return text.rstrip("\n") if self.shape and len(text) > 1 else text
+
+    def _decode(self, tokens: list[int]) -> str:
+        return "".join(self.alphabet[t] for t in tokens)
+
+    def describe(self) -> str:
+        return _alphabet(self.alphabet)
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = {"zellige": "characters", "alphabet": self.alphabet}
+        return plain | ({"kind": self.kind, "shape": [*self.shape]} if self.shape else {})
+
+
+class Bytes(_Base):
+    """One token a byte: any file, any language, no error."""
+
+    name, unit, raw, size = "bytes", "byte", True, 256
+
+    def __init__(self):
+        self.separator: int | None = ord("\n")
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [np.frombuffer(piece.encode("latin-1"), np.uint8) for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        return list(text.encode("utf-8", "surrogateescape"))
+
+    def _decode(self, tokens: list[int]) -> str:
+        return bytes(tokens).decode("utf-8", "replace")
+
+    def describe(self) -> str:
+        return "any byte"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"zellige": "bytes"}
+
+
+class Integers(_Base):
+    """Own tokens without a text behind them: decoded as numbers with a space between."""
+
+    name = "integers"
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        return [np.array(self.encode(piece, of), np.uint32) for piece in pieces]
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        tokens = []
+        for word in text.split():
+            if not word.isdecimal() or int(word) >= self.size:
+                raise InputError(f"'{word}' in {of} is not in the model's vocabulary ({self.describe()})")
+            tokens.append(int(word))
+        return tokens
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
+        return " ".join(str(t) if 0 <= t < self.size else mask for t in values)
+
+    def describe(self) -> str:
+        return f"integers 0 to {self.size - 1:,}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"zellige": "integers", "size": self.size}
+
+
+class Tokens(_Base):
+    """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares.
+
+    size: of a published model whose table has rows that no token uses, how many rows there are.
+    mask: the model's mask, where it is among the tokens.
+    """
+
+    def __init__(self, inner: Any, name: str, size: int | None = None, mask: int | None = None):
+        self.inner, self.name, self.mask = inner, name, mask
+        inner.no_padding()
+        inner.no_truncation()
+        self.known = 1 + max(inner.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.size = self.known if size is None else size
+        known = (END, "[SEP]", "</s>", "<eos>", "<|end_of_text|>")
+        self.separator = next((i for i in map(inner.token_to_id, known) if i is not None), None)
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
+        found = [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+        if self.mask is not None and any((ids == self.mask).any() for ids in found):
+            sign = self.inner.id_to_token(self.mask)
+            raise InputError(
+                f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with --mask-token"
+            )
+        return found
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
+        return super().decode([t if t < self.known else -1 for t in values], mask)
+
+    def _decode(self, tokens: list[int]) -> str:
+        return self.inner.decode(tokens, skip_special_tokens=False) if tokens else ""
+
+    def describe(self) -> str:
+        return f"{self.size:,} tokens"
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = json.loads(self.inner.to_str()) | {"zellige": "tokens", "name": self.name}
+        more = {"rows": self.size if self.size != self.known else None, "mask": self.mask}
+        return plain | {name: value for name, value in more.items() if value is not None}
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` as the library has it, and the `tokenizer_config.json` that transformers reads."""
+        plain = json.loads(self.inner.to_str())
+        beside = {key: value for key, value in self.to_dict().items() if key not in plain and key != "zellige"}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: beside}
+        if self.separator is not None:
+            config["eos_token"] = self.inner.id_to_token(self.separator)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for file, content in (("tokenizer.json", plain), (CONFIG, config)):
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            (Path(folder) / file).write_text(text + "\n", encoding="utf-8")
+
+    @property
+    def fingerprint(self) -> str:
+        definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
+        return _fingerprint({key: value for key, value in definition.items() if key not in ("rows", "mask")})
+
+
+def _fingerprint(definition: dict[str, Any]) -> str:
+    """sha256 of a definition, its kind under the name that it has always been hashed with (runs keep fingerprints)."""
+    definition = {FORMERLY if key == OURS else key: value for key, value in definition.items()}
+    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()
+
+
+def load(folder: str | Path) -> Tokenizer:
+    """The tokenizer that `save` wrote into `folder`; a plain `tokenizer.json` of the Hugging Face hub will do as well."""
+    path = Path(folder)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        kind = data.pop(OURS, None) or data.pop(FORMERLY, "tokens")
+        if kind == "characters":
+            return Characters(data["alphabet"], data.get("kind", "text"), data.get("shape", ()))
+        if kind == "bytes":
+            return Bytes()
+        if kind == "integers":
+            return Integers(int(data["size"]))
+        if kind == "levels":
+            from .levels import Levels
+
+            return Levels(**data)
+        from tokenizers import Tokenizer as Inner
+
+        within = {key: data.pop(key) for key in ("name", "rows", "mask") if key in data}  # as it once was
+        beside = within or _beside(path)
+        name = beside.get("name") or path.resolve().parent.name
+        return Tokens(Inner.from_str(json.dumps(data)), name, beside.get("rows"), beside.get("mask"))
+    except FileNotFoundError:
+        raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
+    except Exception as problem:  # the library raises a bare Exception for a wrong definition
+        raise InputError(f"'{path}' is not a tokenizer ({problem}); give a tokenizer.json") from None
+
+
+def _beside(path: Path) -> dict[str, Any]:
+    """What the config beside a tokenizer.json says of it that the library has no place for: its name, its rows."""
+    try:
+        entries = json.loads((path.parent / CONFIG).read_text(encoding="utf-8"))
+        found = entries[OURS if OURS in entries else FORMERLY]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def require_same(trained: Tokenizer, given: Tokenizer) -> None:
+    """InputError unless the two give the same integers (an evaluation, or a resumed run, on other data)."""
+    if trained.fingerprint == given.fingerprint:
+        return
+    if not trained.shape and not given.shape:
+        raise InputError(
+            f"the run was trained with '{trained.name}' ({trained.size:,}), this data has '{given.name}' "
+            f"({given.size:,}); use --data.tokenizer {trained.name}"
+        )
+    image = trained.kind == given.kind == "image"
+    use = f"use --data.size {trained.shape[0]} --data.levels {trained.size}" if image else "give data of that form"
+    raise InputError(f"the run was trained on {trained.describe()}, this data has {given.describe()}; {use}")
+
+
+def _alphabet(symbols: str) -> str:
+    """The sorted `symbols` in words: 'a-z and space', or their number when that gets long."""
+    names = {" ": "space", "\n": "newline", "\t": "tab"}
+    runs: list[str] = []
+    for c in symbols:
+        if runs and ord(c) == ord(runs[-1][-1]) + 1 and c.isalnum() and runs[-1].isalnum():
+            runs[-1] += c
+        elif c not in names:
+            runs.append(c)
+    words = [r if len(r) < 3 else f"{r[0]}-{r[-1]}" for r in runs] + [w for c, w in names.items() if c in symbols]
+    if len(words) > 8 or not all(w.isprintable() for w in words):
+        return f"{len(symbols):,} characters"
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

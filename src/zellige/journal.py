@@ -1,0 +1,141 @@
+"""What a run writes beside its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import InputError
+from .files import write_file
+
+COLUMNS = (
+    "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
+    "validation", "validation_low", "validation_high",
+)  # fmt: skip
+
+
+class Journal:
+    """The rows of metrics.csv, and the same numbers for TensorBoard and Weights & Biases.
+
+    A run that goes on from `step` drops what was written after it, so that the curve is that of an unbroken run.
+    """
+
+    def __init__(self, folder: Path, step: int, *, tensorboard: bool = False, wandb: str = "", config: Any = None):
+        self.path = folder / "metrics.csv"
+        kept = _until(self.path, step) if step else []
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([COLUMNS, *kept])
+        write_file(self.path, text.getvalue())
+        self.file = self.path.open("a", encoding="utf-8", newline="")
+        self.events = self.run = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.events = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+        if wandb:
+            self.run = _wandb(wandb, folder, config, resume=step > 0)
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """One row; what is absent or None stays blank."""
+        step = values["step"]
+        line = [_cell(values.get(name)) for name in COLUMNS]
+        csv.writer(self.file, lineterminator="\n").writerow(line)
+        self.file.flush()
+        numbers = {n: v for n, v in values.items() if isinstance(v, (int, float)) and n != "step"}
+        if self.events is not None:
+            for name, value in numbers.items():
+                self.events.add_scalar(name, value, step)
+        if self.run is not None:
+            self.run.log(numbers, step=step)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk, which has been told of
+            self.file.close()
+        if self.events is not None:
+            self.events.close()
+        if self.run is not None:
+            self.run.finish()
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else repr(value) if isinstance(value, float) else value
+
+
+def _until(path: Path, step: int) -> list[list[str]]:
+    """The rows up to a step; the last one may have been cut off in writing."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if len(row) == len(COLUMNS) and row[0].isdigit()]
+    return [row for row in rows if int(row[0]) <= step]
+
+
+def require_wandb() -> None:
+    """InputError where Weights & Biases is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec("wandb") is None:
+        raise InputError("--train.wandb needs 'wandb'; pip install wandb")
+
+
+def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
+    import importlib
+
+    wandb = importlib.import_module("wandb")
+    kept = folder / "wandb-id.txt"
+    name = kept.read_text(encoding="utf-8").strip() if resume and kept.is_file() else wandb.util.generate_id()
+    write_file(kept, name + "\n")
+    return wandb.init(project=project, id=name, name=folder.name, dir=str(folder), config=config, resume="allow")
+
+
+def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    """samples/step-000500.jsonl: an object a line."""
+    (folder / "samples").mkdir(exist_ok=True)
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    write_file(folder / "samples" / f"step-{step:06d}.jsonl", "".join(lines))
+
+
+@contextlib.contextmanager
+def quiet(log: Path | None) -> Iterator[None]:
+    """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
+    handler = logging.FileHandler(log, encoding="utf-8") if log else logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    names = ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero", "torch")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = lambda message, category, *place: handler.handle(
+                logging.makeLogRecord({"name": category.__name__, "msg": str(message)})
+            )
+            yield
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before):
+            logger.handlers, logger.propagate = handlers, propagate
+        handler.close()
+
+
+def log(folder: Path, text: str) -> None:
+    """A line in the run's log.txt; nothing depends on it, so a full disk does not matter here."""
+    with contextlib.suppress(OSError), (folder / "log.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} zellige: {text}\n")
+
+
+def command() -> str | None:
+    """The command line that this is, if it is one of Zellige's."""
+    import shlex
+
+    name = Path(sys.argv[0]).name
+    if name == "zellige" or (name == "__main__.py" and Path(sys.argv[0]).parent.name == "zellige"):
+        return shlex.join(["zellige", *sys.argv[1:]])
+    return None

@@ -1,0 +1,81 @@
+"""The systems, one paper a file. METHODS is the only table of their names."""
+
+from typing import Any
+
+from torch import nn
+
+from ..errors import InputError, unknown
+from ..method import Method
+from ..nn.transformer import Net
+from .ar import AR
+from .bd3lm import BD3LM
+from .csm import CSM
+from .d3pm import D3PM
+from .genmd4 import GenMD4
+from .md4 import MD4
+from .mdlm import MDLM
+from .radd import RADD
+from .sedd import SEDD
+from .tauldr import TauLDR
+from .udlm import UDLM
+
+METHODS: dict[str, type[Method]] = {
+    "d3pm": D3PM,
+    "csm": CSM,
+    "tauldr": TauLDR,
+    "sedd": SEDD,
+    "radd": RADD,
+    "mdlm": MDLM,
+    "md4": MD4,
+    "genmd4": GenMD4,
+    "udlm": UDLM,
+    "bd3lm": BD3LM,
+    "ar": AR,
+}
+
+
+def find(method: str | type[Method]) -> type[Method]:
+    """The class of a method, by name or as it is. Raises InputError for an unknown name."""
+    if isinstance(method, str):
+        if method not in METHODS:
+            raise unknown("method", method, METHODS, "zellige list methods")
+        return METHODS[method]
+    return method
+
+
+def build(
+    method: str | type[Method],
+    vocabulary: int,
+    net: Net | nn.Module | None = None,
+    config: Any = None,
+    length: int | None = None,
+    ordered: bool = False,
+) -> Method:
+    """A method with a fresh network.
+
+    Args:
+        method: a name in METHODS, or an own class.
+        vocabulary: V, the number of data tokens.
+        net: the transformer's sizes, or an own network with `features` and `head`.
+        config: the method's own Config.
+        length: L; net.length where `net` is a Net.
+        ordered: whether the tokens are levels of something, such as pixels or pitches.
+
+    Raises:
+        InputError: a choice that needs ordered tokens, where they are not.
+    """
+    cls = find(method)
+    config = cls.Config() if config is None else config
+    if not ordered and (choice := cls.needs_order(config)):
+        raise InputError(
+            f"{choice} needs ordered tokens, such as pixels or pitches; these are not, use uniform or absorbing"
+        )
+    if not isinstance(net, nn.Module):
+        net = net or Net()
+        length = length or net.length
+        net = cls.build_network(net, vocabulary, config)
+    if length is None:
+        raise ValueError("an own network does not say its length; give length=")
+    made = cls(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
+    made.ordered = ordered
+    return made

@@ -1,0 +1,111 @@
+"""The sizes of a transformer, and one of its blocks: attention and MLP, each a residual branch behind a layer norm."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zellige.errors import InputError
+from zellige.nn.attention import Sight, attend
+from zellige.nn.convolution import ShortConv
+from zellige.nn.embedding import Modulation, add, modulate, rotate
+
+
+@dataclass(frozen=True)
+class Net:
+    """The size of a network.
+
+    `conv` is the kernel of a short depthwise convolution in each block (odd; 0 = none, as in published checkpoints; on a
+    grid, over the grid): a small model learns far sooner with it. `condition` is the width of the time embedding.
+    `checkpoint` recomputes each block in the backward pass, which trades a third more work for memory. `grid` says that
+    the positions are not a line but an image (height, width), music (steps, voices) or the like, the last axis running
+    fastest: rotary positions are then axial, and each place has an embedding of its own, since in a grid it matters
+    where a cell is.
+
+    `constant` is for published time-free checkpoints: they have the adaptive layer norms all the same, which are fed sigma = 0
+    for ever. What these then say is one vector for all positions, which goes into the layer norms and the residual sums, so
+    it costs nothing. `classes` is how many classes a network can be told (`condition`), beside none.
+    """
+
+    layers: int = 6
+    hidden: int = 256
+    heads: int = 8
+    length: int = 256
+    conv: int = 0
+    dropout: float = 0.0
+    condition: int = 128
+    checkpoint: bool = False
+    grid: tuple[int, ...] = ()
+    constant: bool = False
+    classes: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "length", "condition"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--net.{name} is {getattr(self, name)}; it must be a whole number of 1 or more")
+        if self.hidden % (2 * self.heads):
+            raise InputError(
+                f"--net.hidden {self.hidden} does not split into --net.heads {self.heads} of an even width; "
+                f"try --net.hidden {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
+            )
+        if self.conv < 0 or (self.conv and self.conv % 2 == 0):
+            raise InputError(f"--net.conv is {self.conv}; it must be an odd number, or 0 for no convolution")
+        if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
+            shape = " x ".join(map(str, self.grid))
+            raise InputError(
+                f"--net.grid is {shape}, which is {math.prod(self.grid):,} places, and --net.length {self.length:,}; "
+                "they must be as many"
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
+        if self.classes < 0:
+            raise InputError(f"--net.classes is {self.classes}; it must be a whole number, or 0 for none")
+
+
+class Block(nn.Module):
+    """Attention and MLP, each a residual branch behind a layer norm; before them, if asked for, a short convolution.
+
+    The convolution is a branch of its own, on the residual stream itself, and starts large and random, so that from the
+    first step a position knows its neighbours and their order. That breaks the plateau on which a small model otherwise
+    sits. On a-z prose (hidden 128, 4 blocks, kernel 7, 400 steps at rate 4e-3) it gives 2.95 bits per character, against
+    2.96 behind a layer norm of its own, 3.76 when it starts at zero, 3.84 inside the attention branch, 3.94 without.
+    """
+
+    def __init__(self, net: Net, adaptive: bool, bias: bool):
+        super().__init__()
+        D = net.hidden
+        self.heads, self.dropout = net.heads, net.dropout
+        self.conv = ShortConv(D, net.conv, net.grid) if net.conv else None
+        self.norm1 = nn.LayerNorm(D, bias=bias)
+        self.qkv = nn.Linear(D, 3 * D, bias=False)
+        self.out = nn.Linear(D, D, bias=False)
+        self.norm2 = nn.LayerNorm(D, bias=bias)
+        self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
+        self.modulation = Modulation(net.condition, D, 6) if adaptive else None
+
+    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None):
+        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered places first."""
+        B, L, D = x.shape
+        qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
+        cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
+        q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)
+        q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
+        if past is not None:
+            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
+        return self.out(attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)), k, v
+
+    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`, with all keys and values."""
+        shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
+        if self.conv is not None:
+            x = x + self.conv(x, seen, None if past is None else past[2])
+        y, k, v = self.attention(modulate(self.norm1, x, shift1, scale1), rotary, seen, past)
+        x = add(x, gate1, F.dropout(y, self.dropout, self.training))
+        h = modulate(self.norm2, x, shift2, scale2)
+        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
+
+    def forward(self, x, rotary, time, seen, past=None) -> Tensor:
+        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache."""
+        return self.remember(x, rotary, time, seen, past)[0]

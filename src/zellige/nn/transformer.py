@@ -1,0 +1,268 @@
+"""A transformer that reads a sequence of states and returns, per position, one logit per state: bidirectional, or in blocks.
+
+The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
+positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time or a
+class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
+but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.published`).
+
+`features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
+positions that are read.
+
+With `block` > 0 the sequence is cut into blocks, and a position sees its own and those before (`attention.py` says whom
+exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained (BD3-LM,
+Arriola et al. 2025), and it can remember what it has read (`cache.py`). Its weights are those of a network without blocks.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from zellige.errors import InputError
+from zellige.nn.attention import sight
+from zellige.nn.block import Block, Net
+from zellige.nn.cache import Cache
+from zellige.nn.embedding import Modulation, TimeEmbedding, axial_table, both, modulate, rotary_at, rotary_table
+
+__all__ = ["Block", "DiT", "Net"]
+
+
+class DiT(nn.Module):
+    """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`.
+
+    `states` is K, the mask included. With `time` the network is told the time of each row or position. `bias` gives
+    the layer norms a bias (RADD's checkpoints have one). `outputs` is what the head gives where that is not K logits.
+    `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network.
+    Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        states: int,
+        time: bool = False,
+        bias: bool = False,
+        outputs: int | None = None,
+        block: int = 0,
+        ends: bool = True,
+    ):
+        super().__init__()
+        if block < 0:
+            raise InputError(f"block is {block}; it must be 1 or more, or 0 for none")
+        if block and net.grid:
+            shape = " x ".join(map(str, net.grid))
+            raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
+        if time and net.constant:
+            raise InputError(
+                "--net.constant is for a method that tells its network no time; this one does: leave it out"
+            )
+        if block and net.classes:
+            raise InputError("a network of blocks takes no --net.classes; use a method without blocks, such as mdlm")
+        self.net, self.states, self.time_conditioned, self.block = net, states, time, block
+        D = net.hidden
+        adaptive = time or net.constant or net.classes > 0
+        self.embedding = nn.Embedding(states, D)
+        self.time = TimeEmbedding(net.condition) if time or net.constant else None
+        self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
+        self.blocks = nn.ModuleList(Block(net, adaptive, bias) for _ in range(net.layers))
+        self.norm = nn.LayerNorm(D, bias=bias) if ends else None
+        self.modulation = Modulation(net.condition, D, 2) if ends and adaptive else None
+        self.head = nn.Linear(D, outputs or states) if ends else None
+        width = D // net.heads
+        rotary = axial_table(net.grid, width) if net.grid else rotary_table(net.length, width)
+        self.places = nn.Parameter(torch.empty(net.length, D)) if net.grid else None
+        self.register_buffer("rotary", rotary, persistent=False)
+        self.initialise()
+
+    def initialise(self) -> None:
+        """Head and adaLN start at zero, so that the first prediction is uniform. The branches add variance 1 in all; the
+        convolutions multiply it by e^4 at most, however many there are."""
+        for name, p in self.named_parameters():
+            if name.endswith("conv.weight"):
+                nn.init.normal_(p, std=2 / math.sqrt(len(p) * self.net.layers))
+            elif p.ndim == 2 and not name.startswith("head") and "modulation" not in name:
+                last = name.endswith(("out.weight", "mlp.2.weight"))  # of a residual branch
+                std = 1.0 if name.startswith(("embedding", "places")) else p.shape[1] ** -0.5
+                nn.init.normal_(p, std=std / math.sqrt(2 * self.net.layers) if last else std)
+            elif not name.endswith("weight"):
+                nn.init.zeros_(p)
+        if self.head is not None:
+            nn.init.zeros_(self.head.weight)
+
+    def features(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        condition: Tensor | None = None,
+        clean: Tensor | None = None,
+        clean_time: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """The hidden states (B, L, D) that `head` reads.
+
+        x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
+        (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
+        (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
+
+        For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
+        `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
+        """
+        self._check(x, time, segments, condition, clean, cache)
+        B = len(x)
+        clean = clean if x.shape[1] > self.block else None  # in a single block nothing stands before
+        streams = 1 if clean is None else 2
+        seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
+        if clean is not None:
+            x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
+        c = self.told(x, time, condition)
+        h, rotary = self._embed(x), self._rotary(x, cache)
+        for i, block in enumerate(self.blocks):
+            past = None if cache is None else cache.layer(i)
+            if self.net.checkpoint and torch.is_grad_enabled():
+                h = checkpoint(block, h, rotary, c, seen, past, use_reentrant=False)
+            else:
+                h = block(h, rotary, c, seen, past)
+        return self._end(h[:B], c)
+
+    def advance(
+        self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:
+        """Read clean tokens x (B, n), whole blocks, after what the cache holds (None: nothing): their hidden states
+        (B, n, D) and a cache that holds them too.
+
+        In a first call rows may differ in length: valid (B, n) bool is then False at the places that a shorter row
+        begins with, whole blocks of them too, and what stands there means nothing.
+        """
+        self._check(x, time, None, None, None, cache)
+        self._check_whole(x, cache, valid)
+        segments = None if valid is None else valid.long()
+        seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
+        c = self.told(x, time)
+        h, rotary = self._embed(x), self._rotary(x, cache, valid)
+        able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
+        made = []
+        for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            past = None if cache is None else cache.layer(i)
+            before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
+            tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
+            h, k, v = block.remember(h, rotary, c, seen, past)
+            made.append((k, v, tail))
+        place = able.sum(-1) + (0 if cache is None else cache.place)
+        able = able if cache is None else torch.cat((cache.valid, able), 1)
+        keys, values, tails = zip(*made)
+        return self._end(h, c), Cache(keys, values, tails, able, place)
+
+    def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
+        """The cache of `advance` alone."""
+        return self.advance(cache, x, time, valid)[1]
+
+    def _embed(self, x: Tensor) -> Tensor:
+        return self.embedding(x) if self.places is None else self.embedding(x) + self.places
+
+    def _rotary(self, x: Tensor, cache: Cache | None, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """cos and sin of the positions of x, (L, W / 2) or (B, L, W / 2): a row counts from its first valid place."""
+        L = x.shape[1]
+        if cache is None and valid is None:
+            cos, sin = self.rotary[:, :L]
+            return cos, sin
+        first = cache.place if cache is not None else -(~valid).sum(-1)  # pyright: ignore
+        position = first[:, None] + torch.arange(L, device=x.device)
+        cos, sin = rotary_at(position.clamp_min(0), self.net.hidden // self.net.heads)
+        return cos, sin
+
+    def _end(self, h: Tensor, c: tuple) -> Tensor:
+        if self.norm is None:
+            return h
+        if self.modulation is None:
+            return self.norm(h)
+        embedded, where = c
+        return modulate(self.norm, h, *self.modulation(embedded, None if where is None else where[: len(h)]))
+
+    def _check(self, x, time, segments, condition, clean, cache) -> None:
+        """InputError for what does not fit this network."""
+        rows, length = x.shape
+        if cache is None and length > self.net.length:
+            raise InputError(f"the input has {length} positions; the network was built for {self.net.length}")
+        if self.net.grid and (length < self.net.length or segments is not None):
+            shape = " x ".join(map(str, self.net.grid))
+            raise InputError(
+                f"a network on a grid of {shape} takes all its {self.net.length:,} places, without segments"
+            )
+        if (time is None) == self.time_conditioned:
+            raise InputError(
+                "this network is conditioned on the time; give it one"
+                if self.time_conditioned
+                else "this network is time-free; build it with time=True to give it one"
+            )
+        if condition is not None and self.classes is None:
+            raise InputError("this network has no classes; give no condition")
+        if clean is None and cache is None:
+            return
+        if not self.block:
+            raise InputError("this network has no blocks, so it reads nothing beside x; build it with block=16 or so")
+        if clean is not None and clean.shape != x.shape:
+            raise InputError(
+                f"the clean tokens are {tuple(clean.shape)}, the noisy ones {tuple(x.shape)}; give as many"
+            )
+        if cache is None:
+            return
+        if clean is not None or segments is not None:
+            raise InputError("a cache comes without clean tokens and without segments; give one of them")
+        if cache.rows != rows:
+            raise InputError(f"the cache is of {cache.rows} rows and the input of {rows}; use cache.take(rows)")
+
+    def _check_whole(self, x: Tensor, cache: Cache | None, valid: Tensor | None) -> None:
+        """InputError for what a cache cannot hold."""
+        if not self.block:
+            raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
+        lengths = x.new_tensor([x.shape[1]]) if valid is None else valid.sum(-1)
+        if len(cut := lengths[lengths % self.block > 0]):
+            raise InputError(f"{int(cut[0])} tokens are not whole blocks of {self.block}; give whole ones")
+        if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
+            raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
+
+    def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> tuple:
+        """What `Modulation` takes for x (B, L): () where nothing is modulated, one vector where the same holds for all."""
+        if self.time is None and self.classes is None:
+            return ()
+        if self.classes is None:
+            return (self.time(self._never(x)), None) if time is None else self.embed_time(time)  # pyright: ignore
+        if condition is None:
+            condition = x.new_full((len(x),), -1)
+        table = self.classes.weight
+        if condition.shape != (len(x),) or condition.min() < -1 or condition.max() >= len(table):
+            raise InputError(
+                f"condition must say a class of 0 to {len(table) - 2} for each of {len(x)} rows, or -1 for none"
+            )
+        c = F.silu(table[condition % len(table)])  # -1 is the last row: no class
+        rows = torch.arange(len(x), device=x.device)[:, None]
+        if time is None:
+            return (c if self.time is None else c + self.time(self._never(x))), rows
+        embedded, where = self.embed_time(time)
+        if where.shape[-1] == 1:
+            return c + embedded, rows
+        return (c[:, None] + embedded[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
+
+    def _never(self, x: Tensor) -> Tensor:
+        """The time that a network is told which is not told any: sigma = 0."""
+        return torch.zeros((), device=x.device)
+
+    def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor]:
+        """The embeddings (U, condition) of the distinct times, and which of them each row or position has."""
+        if time.ndim == 2:
+            distinct, where = time.unique(return_inverse=True)
+        else:  # one per row: few enough, and `unique` would wait for the device
+            distinct = time.reshape(-1)
+            where = torch.arange(len(distinct), device=time.device)[:, None]
+        assert self.time is not None
+        return self.time(distinct), where
+
+    def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
+        """Logits (B, L, K) at every position: for small K and for tests."""
+        assert self.head is not None
+        return self.head(self.features(x, time, **kwargs))

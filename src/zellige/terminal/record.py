@@ -1,0 +1,55 @@
+"""A result as JSON: the same keys from every command."""
+
+import json
+import math
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from zellige import __version__
+
+
+def record(
+    command: str | None,
+    arguments: Any,
+    result: Any,
+    *,
+    interval: dict | None = None,
+    unit: str | None = None,
+    kind: str | None = None,
+    protocol: dict | None = None,
+    seed: int | None = None,
+    seconds: float | None = None,
+) -> dict[str, Any]:
+    """A result as every command writes it with --json: the same keys, in the same order."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("torch", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:  # a build of one's own
+            continue
+    return {
+        "zellige": __version__, "command": command, "arguments": arguments, "result": result, "interval": interval,
+        "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions, "seconds": seconds,
+    }  # fmt: skip
+
+
+def dumps(value: Any) -> str:
+    """Strict JSON, unrounded, an entry a line but lists of numbers on one; a number that is not finite becomes null."""
+    return _write(value, "\n")
+
+
+def _write(value: Any, line: str) -> str:
+    inner = line + " "
+    if isinstance(value, dict) and value:
+        entries = (f"{json.dumps(str(k), ensure_ascii=False)}: {_write(v, inner)}" for k, v in value.items())
+        return "{" + ",".join(inner + entry for entry in entries) + line + "}"
+    if isinstance(value, (list, tuple)):
+        parts = [_write(v, inner) for v in value]
+        if any(isinstance(v, (dict, list, tuple)) for v in value):
+            return "[" + ",".join(inner + part for part in parts) + line + "]"
+        return "[" + ", ".join(parts) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "null"
+    known = value is None or isinstance(value, (bool, int, float, str, dict))
+    return json.dumps(value if known else str(value), ensure_ascii=False)

@@ -1,0 +1,319 @@
+"""Training: `train` makes a run folder, fills it, and goes on where it was stopped, with the same numbers as never stopping.
+
+    run = train("mdlm", data=Data("pydocs"), net=Net(layers=4, hidden=128), train=Train(steps=2300), run="runs/first")
+    run.validation                          # ≤ 2.190 ± 0.021 bits/char (95%)
+
+A run folder holds config.json (enough to rebuild the model and to run again), metrics.csv, checkpoints/ (step-000500, ...,
+and the pointers last and best), samples/, log.txt and TensorBoard events. This module checks the input, prepares the
+folder and reports; the loop is in `fit`, which imports Lightning and is imported only when training starts.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from . import checkpoint as checkpoints
+from . import files, journal, plan
+from ._module import callable_module
+from .config import Config, Train, from_json, to_json
+from .data import Data, prepare
+from .errors import InputError
+from .generate import mix
+from .method import Method
+from .methods import build, find
+from .nn.transformer import Net
+from .result import Result
+from .signals import Quit, Signals, Stopped
+from .terminal import count, counted, duration, path, rate, scaled, size
+
+__all__ = ["Progress", "Run", "Silent", "Stopped", "describe", "train"]
+
+OURS = ("config.json", "metrics.csv", "log.txt", "report.html", "wandb-id.txt", "checkpoints", "samples")
+
+
+class Progress(Protocol):
+    """Who is told how it goes (`terminal.Training` draws it)."""
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Work of `total` steps begins, `done` of them already behind."""
+
+    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
+        """After a step: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
+
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+        """The validation bound at a step, and one of the samples."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self) -> None:
+        """Training is over."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def start(self, total: int, done: int = 0) -> None: ...
+    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None: ...
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: where everything is.
+        validation: the best validation bound, at `best_step`, of `validations`.
+        seconds, tokens: of training, over all sessions; `tokens_per_second` of this one, at its end.
+        peak: bytes of GPU memory at most, 0 on the CPU.
+    """
+
+    folder: Path
+    config: Config
+    validation: Result | None
+    best_step: int
+    validations: int
+    steps: int
+    seconds: float
+    tokens: int
+    tokens_per_second: float | None = None
+    peak: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> checkpoints.Model:
+        """The best model of the run."""
+        return checkpoints.load(self.folder)
+
+
+def describe(run: Run) -> list[str]:
+    """The lines with which `zellige train` ends."""
+    speed = f"   {rate(run.tokens_per_second)}" if run.tokens_per_second else ""
+    peak = f"   peak {size(run.peak)}" if run.peak else ""
+    lines = [
+        f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
+    ]
+    if run.validation is not None:
+        lines.append(
+            f"  validation {run.validation}   best of {count(run.validations)}, at step {count(run.best_step)}"
+        )
+    lines.append(f"  {path(run.folder)}   checkpoints: last, best   metrics.csv")
+    return lines
+
+
+def train(
+    method: str | type[Method] = "mdlm",
+    *,
+    data: Data | str | None = None,
+    net: Net | nn.Module | None = None,
+    train: Train | None = None,
+    options: Any = None,
+    run: str | os.PathLike | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Run:
+    """Train a method, or go on with a run.
+
+    Args:
+        method: a name of `zellige list methods`, or an own class.
+        data: which corpus; a name will do.
+        net: the transformer's sizes, or an own network with `features` and `head` (and, if it is not 256, a `length`).
+        options: the method's own Config.
+        run: the folder; runs/METHOD by default.
+        resume: go on with the run in that folder. What is not given is the run's own; of what is given, only steps, rate,
+            clip, precision and what is written when may differ from it.
+        overwrite: replace the run in that folder.
+        progress: who is told how it goes; nobody by default.
+
+    Raises:
+        InputError: the input is wrong, and nothing was written; or the disk is full, and the last checkpoint is intact.
+        Stopped: Ctrl-C or SIGTERM; the last step is saved. A SystemExit: uncaught it ends the process with 130 or 143.
+        guard.Diverged: the loss is not finite.
+    """
+    rank = int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
+    progress = Silent() if rank or progress is None else progress
+    name = method if isinstance(method, str) else getattr(method, "name", method.__name__)
+    method = find(method)
+    folder = Path(run) if run is not None else Path("runs") / name
+    data = Data(data) if isinstance(data, str) else data
+    saved, about = _saved(folder, method, name, resume, overwrite, rank)
+    config = plan.choose(saved, name, method, data, net, train, options, folder)
+    config = plan.shaped(config, (about.get("data") or {}).get("shape"))
+    changes = plan.changed(saved, config) if saved else {}
+    devices = plan.devices(config)
+    plan.split_batch(config.train, devices)
+    if config.train.wandb:
+        journal.require_wandb()
+    corpus = prepare(config.data, plan.length(config), progress=getattr(progress, "reading", None))
+    config = plan.shaped(config, corpus.tokenizer.shape)
+    plan.same_corpus(about, corpus)
+    last = files.follow(folder / "checkpoints" / "last") if resume else None
+    step = checkpoints.step_of(last) if last else 0
+    if saved and last and step >= config.train.steps and _settled(last):
+        return _finished(folder, config, last, about)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(config.train.seed, 0))
+        network = net if isinstance(net, nn.Module) else config.net
+        tokens = corpus.tokenizer
+        fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
+    if last:  # what does not fit, or is truncated, is said before anything starts
+        checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        files.header(last / "training.safetensors")
+    elif config.train.start:
+        plan.begin(fresh, config, corpus)
+    about = plan.about_run(about, corpus, fresh, changes, step)
+    if not rank:
+        if overwrite:
+            _clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_config(folder, config, about)
+        progress.note(plan.heading(config, corpus, about, devices, folder))
+        if said := plan.ending(config, fresh.block):
+            progress.note(said)
+        if resume:
+            progress.note(plan.resumed(step, config, len(corpus.train), changes))
+        journal.log(
+            folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}"
+        )
+    return _run(fresh, corpus, config, about, folder, last, step, devices, rank, progress)
+
+
+def _run(method, corpus, config, about, folder, last, step, devices, rank, progress) -> Run:
+    again = f"zellige train {config.method} --run {path(folder)} --resume"
+    with journal.quiet(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
+        from . import fit
+        from .guard import Diverged, Guard
+
+        model = checkpoints.Model(method, corpus.tokenizer, config, about)
+        guard = Guard(folder, method, corpus, config, model, progress, signals, step, again)
+        learner = fit.Learner(method, config, corpus.train, step, devices, config.train.strategy == "fsdp")
+        method.train()
+        writer = fit.Writer(corpus.tokenizer, config, about)
+        try:
+            fit.fit(guard, learner, writer, last, devices)
+        except Quit:
+            _leave(progress, folder, again, signals, rank)
+        except Exception as problem:
+            if signals.asked and guard.saved == guard.step:  # e.g. the same signal has ended a process that reads data
+                _leave(progress, folder, again, signals, rank)
+            if not isinstance(problem, (Diverged, InputError)) and files.follow(folder / "checkpoints" / "last"):
+                progress.note(f"saved at step {count(guard.saved)}; go on: {again}")
+            raise
+        finally:
+            guard.close()
+        if signals.asked or guard.step < config.train.steps:
+            _leave(progress, folder, again, signals, rank)
+    if rank:
+        raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
+    return _result(folder, config, about, {
+        "best": guard.best, "validations": guard.validations, "step": guard.step, "seconds": guard.elapsed(),
+        "tokens": guard.tokens,
+    }, guard.speed(), guard.peak)  # fmt: skip
+
+
+def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank: int) -> None:
+    """Say what is on the disk and end, with the signal's code; another process than the first one ends with 0."""
+    if rank and not signals.quit:
+        raise SystemExit(0)
+    last = files.follow(folder / "checkpoints" / "last")
+    step = checkpoints.step_of(last) if last else None
+    if signals.quit:
+        safe = f"step {count(step)} is safe on disk" if step is not None else "nothing is on disk yet"
+        progress.note(f"quit without saving; {safe}")
+    else:
+        progress.note(f"stopped and saved at step {count(step or 0)}")
+    if step is not None:
+        progress.note(f"  go on: {again}")
+    raise Stopped(signals.asked or 15, step, saved=not signals.quit)
+
+
+# ---------------------------------------------------------------------------------------------------- the folder
+def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool, rank: int):
+    """The config of the run that is in the folder, and what is known about it; (None, {}) where a new one begins."""
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite are both given; one continues the run, the other replaces it")
+    there = (folder / "config.json").is_file()
+    if resume:
+        if not there:
+            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop --resume to start one")
+        plain = checkpoints.read_config(folder)
+        if plain["method"] != name:
+            raise InputError(
+                f"--resume with method {name}, but the run has {plain['method']}; name that one, or use a new --run"
+            )
+        return from_json(plain, method=method, source=files.shown(folder / "config.json")), plain.get("about") or {}
+    if rank or not folder.exists():  # the first process has made the folder before it starts the others
+        return None, {}
+    if not folder.is_dir():
+        raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
+    if there and not overwrite:
+        last = files.follow(folder / "checkpoints" / "last")
+        at = f" at step {checkpoints.step_of(last):,}" if last else ""
+        raise InputError(
+            f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
+        )
+    if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
+        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
+    return None, {}
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run has written, and nothing else."""
+    judged = (
+        "evaluate-*.json",
+        "suite-*.json",
+        "steps-*.json",
+        "pairs-*.json",
+        "probe-*.json",
+        "generate-*",
+        "generate.jsonl",
+    )
+    written = [file for pattern in ("events.out.tfevents.*", *judged) for file in folder.glob(pattern)]
+    for there in [*(folder / name for name in OURS), *written]:
+        if there.exists() or there.is_symlink():
+            files.remove(there)
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "training.json").read_text(encoding="utf-8"))["run"]
+
+
+def _settled(last: Path) -> bool:
+    state = _state(last)
+    return state["settled"] == state["step"]
+
+
+def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
+    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False) + "\n"
+    with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
+        files.write_file(folder / "config.json", text)
+
+
+def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
+    """Nothing is left to do, but perhaps to tidy up."""
+    state = _state(last)
+    checkpoints.tidy(folder / "checkpoints", state["step"], state["best"])
+    checkpoints.prune(folder / "checkpoints", config.train.keep)
+    return _result(folder, config, about, state)
+
+
+def _result(folder, config, about, state, speed=None, peak=0) -> Run:
+    best = state["best"]
+    return Run(
+        folder=folder, config=config, validation=Result.from_dict(best["result"]) if best else None,
+        best_step=best["step"] if best else 0, validations=state["validations"], steps=state["step"],
+        seconds=state["seconds"], tokens=state["tokens"], tokens_per_second=speed, peak=peak, about=about,
+    )  # fmt: skip
+
+
+callable_module(__name__)
