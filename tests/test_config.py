@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zellige import METHODS, Config, Data, InputError, Net, Train
-from zellige.config import FORMAT, from_json, to_json
+from zellige.config import FORMAT, LATER, RENAMED, from_json, to_json
 from zellige.methods.mdlm import MDLM
 
 
@@ -72,11 +72,12 @@ def test_about_is_beside_the_config():
         ("train.stepz", 1, "'config.json' has an unknown entry 'train.stepz'; did you mean 'train.steps'?"),
         ("net.layer", 1, "'config.json' has an unknown entry 'net.layer'; did you mean 'net.layers'?"),
         ("netz", {}, "'config.json' has an unknown entry 'netz'; did you mean 'net'?"),
-        ("net", 3, "'config.json' has 3 as 'net'; it must be an object"),
+        ("net", 3, "'config.json': net is 3; it must be an object"),
         ("data.path", 3, "'config.json': data.path is 3; it must be a text"),
         ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
                                "install a newer Zellige"),
         ("format", "x", "'config.json' has format 'x'; it must be a whole number of 1 or more"),
+        ("method", ["mdlm"], "'config.json': method is ['mdlm']; it must be a text"),
         ("method", "focal", "'focal' is not a method of Zellige; hand its class over, e.g. load(path, method=Focal)"),
     ],
 )  # fmt: skip
@@ -94,6 +95,29 @@ def test_other_json():
     del missing["train"]
     with pytest.raises(InputError, match="has no entry 'train'"):
         from_json(missing)
+
+
+@pytest.mark.parametrize("section", ["options", "data", "net", "train"])
+def test_an_entry_that_is_missing_is_named(section):
+    for entry in plain()[section]:
+        missing = plain()
+        del missing[section][entry]
+        with pytest.raises(InputError) as caught:
+            from_json(missing)
+        wanted = f"'config.json' has no entry '{section}.{entry}'; copy it again from where it was trained"
+        assert str(caught.value) == wanted
+
+
+def test_what_earlier_versions_wrote(monkeypatch):
+    """An entry that came later has the value that files without it mean, and an entry's earlier name is read."""
+    monkeypatch.setitem(LATER, "net.classes", 3)
+    monkeypatch.setitem(RENAMED, "train.batch_size", "train.batch")
+    earlier = plain()
+    del earlier["net"]["classes"]
+    earlier["train"]["batch_size"] = earlier["train"].pop("batch")
+    now = from_json(earlier)
+    assert (now.net.classes, now.train.batch) == (3, example().train.batch)
+    assert from_json(plain()) == example()
 
 
 @pytest.mark.parametrize(
@@ -146,3 +170,7 @@ def test_own_method_with_a_choice_between_dataclasses():
         back = from_json(json.loads(json.dumps(to_json(config))), method=Own)
         assert back == config
         assert type(back.options.shape) is type(shape)
+        inner = to_json(config)["options"]["shape"]
+        del inner["slope"]
+        with pytest.raises(InputError, match=r"has no entry 'options\.shape\.slope'"):
+            from_json(to_json(config) | {"options": {"shape": inner}}, method=Own)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from . import __version__, hub, published, weights
-from .config import FORMAT, Config, check_format, from_json, to_json
+from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
 from .errors import InputError, nearest
 from .files import (
@@ -42,6 +42,7 @@ from .files import (
 )
 from .method import Method
 from .methods import METHODS, build
+from .schema import read_json
 
 __all__ = ["Model", "load", "save", "write_folder"]
 
@@ -313,11 +314,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"'{shown(path)}' is not JSON; copy it again from where it was trained") from None
-    if not isinstance(plain, dict) or "format" not in plain:
+    plain = read_json(path, dict, AGAIN)
+    if "format" not in plain:
         raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
     return plain
 

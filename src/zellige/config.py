@@ -7,20 +7,18 @@ the method's name is the tag that says which class its options are.
 
 import dataclasses
 import math
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
-
-import cattrs
-from cattrs.errors import AttributeValidationNote, IterableValidationNote
+from typing import Any, Literal, get_args, get_type_hints
 
 from . import FORMERLY, __version__
 from .data import Data
 from .errors import InputError, nearest
 from .methods import find
 from .nn.transformer import Net
+from .schema import CONVERTER, either, quoted, structure
 
+AGAIN = "copy it again from where it was trained"
 FORMAT = 1  # of config.json and of model folders; raised when an older Zellige could not read them
 
 
@@ -106,7 +104,7 @@ class Train:
         for name in ("decay", "precision", "device", "strategy"):
             choices = get_args(get_type_hints(Train)[name])
             if getattr(self, name) not in choices:
-                raise InputError(f"--train.{name} is '{getattr(self, name)}'; it must be {_either(choices)}")
+                raise InputError(f"--train.{name} is '{getattr(self, name)}'; it must be {either(choices)}")
 
 
 @dataclass(frozen=True)
@@ -130,86 +128,27 @@ class Config:
 
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"--train.{name} is {_said(value)}; it must be a whole number of {least} or more")
+        raise InputError(f"--train.{name} is {quoted(value)}; it must be a whole number of {least} or more")
     if value < least:
         raise InputError(f"--train.{name} is {value}; it must be {least} or more")
 
 
 def _real(name: str, value: Any, holds: Any, range: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"--train.{name} is {_said(value)}; it must be a number {range}")
+        raise InputError(f"--train.{name} is {quoted(value)}; it must be a number {range}")
     if not holds(value):
         raise InputError(f"--train.{name} is {value:g}; it must be {range}")
 
 
-def _said(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) else str(value)
-
-
-def _either(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:-1]) + f" or {names[-1]}"
-
-
 # ---------------------------------------------------------------------------------------------------- JSON
-def _is_union_of_dataclasses(kind: Any) -> bool:
-    if get_origin(kind) not in (Union, types.UnionType):
-        return False
-    return sum(dataclasses.is_dataclass(a) for a in get_args(kind)) > 1
-
-
-class _Wrong(TypeError):
-    """`is 'twelve'; it must be a whole number`, said of an entry that is not known yet."""
-
-
-def _strict(kind: type, *also: type):
-    def structure(value: Any, _: Any) -> Any:
-        if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, *also)):
-            raise _Wrong(f"is {_said(value)}; it must be {_NAMES[kind]}")
-        return kind(value)
-
-    return structure
-
-
-_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in _NAMES:
-        converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
-
-    @converter.register_structure_hook_factory(_is_union_of_dataclasses)
-    def structure(kind: Any) -> Any:
-        classes: dict[str, Any] = {
-            c.__name__: c for c in get_args(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)
-        }
-
-        def read(value: Any, _: Any) -> Any:
-            if not isinstance(value, Mapping):
-                return value
-            if value.get("kind") not in classes:
-                raise _Wrong(f"is of kind {_said(value.get('kind'))}; it must be {_either(tuple(classes))}")
-            return converter.structure({k: v for k, v in value.items() if k != "kind"}, classes[value["kind"]])
-
-        return read
-
-    @converter.register_unstructure_hook_factory(_is_union_of_dataclasses)
-    def unstructure(kind: Any) -> Any:
-        def write(value: Any) -> Any:
-            plain = converter.unstructure(value, type(value))
-            return {"kind": type(value).__name__, **plain} if dataclasses.is_dataclass(value) else plain
-
-        return write
-
-    return converter
-
-
-_CONVERTER = _converter()
+# What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
+LATER: dict[str, Any] = {}  # an entry that came later -> the value that files without it mean
+RENAMED: dict[str, str] = {}  # an entry's earlier name -> its name, where the class has the second and not the first
 
 
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
-    section = lambda value: _CONVERTER.unstructure(value, type(value))  # noqa: E731
+    section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
     plain = {
         "format": FORMAT,
         "zellige": __version__,
@@ -239,18 +178,18 @@ def from_json(plain: Mapping[str, Any], *, method: type | None = None, source: s
     check_format(plain["format"], source)
     names = [f.name for f in dataclasses.fields(Config)]
     _known(plain, ["format", "zellige", FORMERLY, "about", *names], "", source)
-    options = _options(plain["method"], method)
+    options = _options(_section(plain["method"], str, "method", source), method)
     kinds = {"options": options, "data": Data, "net": Net, "train": Train, "run": str, "network": str, "method": str}
     missing = [name for name in names if name not in plain]
     if missing:
-        raise InputError(f"'{source}' has no entry '{missing[0]}'; copy it again from where it was trained")
+        raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")
     return Config(**{name: _section(plain[name], kinds[name], name, source) for name in names})
 
 
 def check_format(number: Any, source: str) -> None:
     """Refuse what a newer Zellige wrote."""
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InputError(f"'{source}' has format {_said(number)}; it must be a whole number of 1 or more")
+        raise InputError(f"'{source}' has format {quoted(number)}; it must be a whole number of 1 or more")
     if number > FORMAT:
         version = ".".join(__version__.split(".")[:2])
         raise InputError(
@@ -274,32 +213,25 @@ def _known(plain: Mapping[str, Any], names: list[str], prefix: str, source: str)
     for key in plain:
         if key not in names:
             near = nearest(key, names)
-            hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {_either(tuple(names))}"
+            hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
             raise InputError(f"'{source}' has an unknown entry '{prefix}{key}'; {hint}")
 
 
+def _current(value: Any, kind: Any, name: str) -> Any:
+    """A section as this version writes it: entries under their names of today, those that came later as they were meant."""
+    if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
+        return value
+    names = {f"{name}.{f.name}" for f in dataclasses.fields(kind)}
+    entries = {f"{name}.{key}": entry for key, entry in value.items()}
+    for before, now in RENAMED.items():
+        if before in entries and before not in names and now in names:
+            entries.setdefault(now, entries.pop(before))
+    entries = {entry: meant for entry, meant in LATER.items() if entry in names} | entries
+    return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
+
+
 def _section(value: Any, kind: Any, name: str, source: str) -> Any:
-    if dataclasses.is_dataclass(kind):
-        if not isinstance(value, Mapping):
-            raise InputError(f"'{source}' has {_said(value)} as '{name}'; it must be an object")
+    value = _current(value, kind, name)
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
         _known(value, [f.name for f in dataclasses.fields(kind)], f"{name}.", source)
-    try:
-        return _CONVERTER.structure(value, kind)  # pyright: ignore[reportArgumentType]
-    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError) as problem:
-        where, leaf = _leaf(problem, name)
-        if isinstance(leaf, InputError):
-            raise leaf from None
-        said = str(leaf) if isinstance(leaf, _Wrong) else f"does not fit ({leaf}); write it as zellige train does"
-        raise InputError(f"'{source}': {where} {said}") from None
-
-
-def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
-    """The first cause in cattrs' tree of errors, and the entry that it stands at."""
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-        for note in getattr(problem, "__notes__", []):
-            if isinstance(note, AttributeValidationNote):
-                where += f".{note.name}"
-            elif isinstance(note, IterableValidationNote):
-                where += f"[{note.index}]"
-    return where, problem
+    return structure(value, kind, f"'{source}'", name, AGAIN)

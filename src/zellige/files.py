@@ -22,15 +22,9 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
+from .schema import shown
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system says that there is no room
-
-
-def shown(path: str | os.PathLike) -> str:
-    """A path in an error: relative inside the working folder, else as given."""
-    with contextlib.suppress(ValueError, OSError):
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    return str(path)
 
 
 # ---------------------------------------------------------------------------------------------------- whole folders

@@ -1,0 +1,230 @@
+"""What is read from files: as text, as JSON, and as the types that it must have; one line for each way in which it can fail.
+
+`read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is coerced,
+and no entry of a dataclass is missing or left over.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+import cattrs
+from cattrs.errors import AttributeValidationNote, IterableValidationNote
+from cattrs.gen import make_dict_structure_fn
+
+from .errors import InputError
+
+AGAIN = "copy it again from where it was written"
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+_REASONS = {
+    errno.ENOENT: "is not there",
+    errno.EACCES: "may not be accessed (permission denied)",
+    errno.EPERM: "may not be accessed (operation not permitted)",
+    errno.EISDIR: "is a folder, not a file",
+    errno.ENOTDIR: "lies below something that is no folder",
+    errno.ELOOP: "is a link that leads in a circle",
+    errno.ENAMETOOLONG: "is longer than a path may be",
+    errno.EROFS: "is on a file system that is read-only",
+    errno.EIO: "cannot be read (input/output error)",
+    errno.ESTALE: "cannot be read (stale file handle)",
+}
+
+
+# ---------------------------------------------------------------------------------------------------- files
+def shown(path: str | os.PathLike) -> str:
+    """A path in an error: relative inside the working folder, else as given; of a very long one both ends."""
+    text = str(path)
+    with contextlib.suppress(ValueError, OSError, RuntimeError):  # RuntimeError: links in a circle
+        text = str(Path(path).resolve().relative_to(Path.cwd()))
+    return text if len(text) <= 300 else f"{text[:100]}...{text[-100:]}"
+
+
+def explain(problem: OSError, instead: str = "give another path") -> InputError | None:
+    """One line for an OSError that a path brings; None where the problem is none of its path."""
+    reason = _REASONS.get(problem.errno or 0)
+    name = problem.filename
+    if reason is None or name is None or isinstance(name, int):
+        return None
+    return InputError(f"'{shown(os.fsdecode(name))}' {reason}; {instead}")
+
+
+@contextlib.contextmanager
+def accessible(instead: str = "give another path"):
+    """An OSError that a path brings is, within the block, an InputError."""
+    try:
+        yield
+    except OSError as problem:
+        wrong = explain(problem, instead)
+        if wrong is None:
+            raise
+        raise wrong from problem
+
+
+def read_text(path: str | Path, instead: str = AGAIN) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        InputError: missing, a folder, not to be accessed, not UTF-8; `instead` says what would be right.
+    """
+    try:
+        with accessible(instead):
+            return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"'{shown(path)}' is not UTF-8 text; {instead}") from None
+    except ValueError as problem:  # a null character in the path
+        raise InputError(f"'{shown(path)}' is no path ({problem}); {instead}") from None
+
+
+def parse(text: str, source: str, instead: str = AGAIN) -> Any:
+    """The JSON in a text; `source` is what to call it in an error, quoted."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InputError(f"{source} is nested too deep; {instead}") from None
+    except ValueError:
+        raise InputError(f"{source} is not JSON; {instead}") from None
+
+
+def read_json(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> Any:
+    """The JSON of a file, as `kind`.
+
+    Raises:
+        InputError: as `read_text`; not JSON, nested too deep, or an entry of another type, which is named.
+    """
+    source = f"'{shown(path)}'"
+    return structure(parse(read_text(path, instead), source, instead), kind, source, instead=instead)
+
+
+# ---------------------------------------------------------------------------------------------------- types
+class Wrong(TypeError):
+    """`is 'twelve'; it must be a whole number`, said of an entry whose place is not known yet."""
+
+
+class Missing(KeyError):
+    """An entry of a dataclass is not there."""
+
+
+def quoted(value: Any) -> str:
+    """A value in an error: a text in quotes, and of anything long its beginning."""
+    text = f"'{value}'" if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
+def either(names: tuple[str, ...]) -> str:
+    """`a, b or c`"""
+    return ", ".join(names[:-1]) + f" or {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def structure(value: Any, kind: Any, source: str, name: str = "", instead: str = AGAIN) -> Any:
+    """JSON's plain data as `kind`.
+
+    Args:
+        source: what to call the file in an error, quoted.
+        name: the entry of the file that the value stands in, "" for the whole.
+
+    Raises:
+        InputError: the first entry that does not fit, by its place; or what a dataclass itself refuses.
+    """
+    try:
+        return CONVERTER.structure(value, kind)
+    except RecursionError:
+        raise InputError(f"{source} is nested too deep; {instead}") from None
+    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError, OverflowError) as problem:
+        where, leaf = _leaf(problem, name)
+        if isinstance(leaf, InputError):
+            raise leaf from None
+        if isinstance(leaf, Missing):
+            entry = f"{where}.{leaf.args[0]}".removeprefix(".")
+            raise InputError(f"{source} has no entry '{entry}'; {instead}") from None
+        reason = str(leaf) if isinstance(leaf, Wrong) else f"does not fit ({quoted(str(leaf))[1:-1]})"
+        end = "" if "; " in reason else f"; {instead}"
+        raise InputError(f"{source}: {where or 'all of it'} {reason}{end}") from None
+
+
+def _leaf(problem: BaseException, where: str) -> tuple[str, BaseException]:
+    """The first cause in cattrs' tree of errors, and the entry that it stands at."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+        for note in getattr(problem, "__notes__", []):
+            if isinstance(note, AttributeValidationNote):
+                where = f"{where}.{note.name}".removeprefix(".")
+            elif isinstance(note, IterableValidationNote):
+                where += f"[{note.index}]"
+    return where, problem
+
+
+def _strict(kind: type, *also: type):
+    def read(value: Any, _: Any) -> Any:
+        if isinstance(value, bool) != (kind is bool) or not isinstance(value, (kind, *also)):
+            raise Wrong(f"is {quoted(value)}; it must be {_NAMES[kind]}")
+        return kind(value)
+
+    return read
+
+
+def _object(kind: Any, read: Any):
+    """A reader that says so where the value is no JSON object."""
+
+    def checked(value: Any, _: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Wrong(f"is {quoted(value)}; it must be an object")
+        if dataclasses.is_dataclass(kind):
+            absent = [f.name for f in dataclasses.fields(kind) if f.init and f.name not in value]
+            if absent:
+                raise Missing(absent[0])
+        return read(value, kind)
+
+    return checked
+
+
+def _is_union_of_dataclasses(kind: Any) -> bool:
+    if get_origin(kind) not in (Union, types.UnionType):
+        return False
+    return sum(dataclasses.is_dataclass(a) for a in get_args(kind)) > 1
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in _NAMES:
+        converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
+    converter.register_structure_hook_func(
+        lambda kind: kind is dict, lambda value, _: _object(dict, lambda v, _: dict(v))(value, dict)
+    )
+
+    @converter.register_structure_hook_factory(dataclasses.is_dataclass)
+    def dataclass(kind: Any) -> Any:
+        return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True))
+
+    @converter.register_structure_hook_factory(_is_union_of_dataclasses)
+    def union(kind: Any) -> Any:
+        classes: dict[str, Any] = {
+            c.__name__: c for c in get_args(kind) if isinstance(c, type) and dataclasses.is_dataclass(c)
+        }
+
+        def read(value: Any, _: Any) -> Any:
+            if not isinstance(value, Mapping):
+                return value
+            if value.get("kind") not in classes:
+                raise Wrong(f"is of kind {quoted(value.get('kind'))}; it must be {either(tuple(classes))}")
+            return converter.structure({k: v for k, v in value.items() if k != "kind"}, classes[value["kind"]])
+
+        return read
+
+    @converter.register_unstructure_hook_factory(_is_union_of_dataclasses)
+    def unstructure(kind: Any) -> Any:
+        def write(value: Any) -> Any:
+            plain = converter.unstructure(value, type(value))
+            return {"kind": type(value).__name__, **plain} if dataclasses.is_dataclass(value) else plain
+
+        return write
+
+    return converter
+
+
+CONVERTER = _converter()
