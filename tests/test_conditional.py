@@ -104,7 +104,7 @@ def test_the_bound_is_one_of_the_law_that_fills(name, choices):
 
 @pytest.mark.parametrize("name", ["mdlm", "radd", "sedd", "md4"])
 def test_in_continuous_time_too(name):
-    """For a network that sees no time against first_hitting, whose law is exact; else against many small steps."""
+    """For a network that sees no time against first_hitting, the same law but for the ends; else against many small steps."""
     method, x = enumerated(name), exact.states(V, L)
     found = exact.expectation(masked(method, GIVEN), x, exact.parts(2))
     free = not method.time_conditioned

@@ -1,4 +1,4 @@
-"""First hitting: no error, exact times; thinning where each token has its own alpha."""
+"""First hitting: no error with the exact network, exact times; thinning where each token has its own alpha."""
 
 import pytest
 import torch

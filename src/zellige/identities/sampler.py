@@ -25,9 +25,9 @@ from ..samplers import (
     run,
 )
 from ..samplers.sampler import start_law
-from ..schedule import LinearSigma, Tabulated
+from ..schedule import CLEAN, PRIOR, LinearSigma, Tabulated
 from .bound import grid
-from .check import L, Largest, Row, above, data_law, discrete, ends, near, one_alpha, own, truth_of
+from .check import L, Largest, Row, above, data_law, discrete, end_at, ends, near, one_alpha, own, truth_of
 
 SAMPLER = "sampler"
 GIVEN = torch.tensor([1, -1])
@@ -176,6 +176,31 @@ _exact("sampler.first_hitting", "first_hitting  law = the data's", FirstHitting(
 _exact("sampler.any_order", "any_order  law = the data's", AnyOrder())
 _exact("sampler.fixed_order", "fixed_order  law = the data's", *map(FixedOrder, ("forward", "backward", "1,0")))
 _exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Confidence, ("margin", "entropy")))
+
+
+@own("sampler.any_order-law")
+@torch.no_grad()
+def _(method: Method):
+    """Of a network that is not exact, with a jump of 0.1 at each end of time: whose law one token at a time has."""
+    one_by_one = (FirstHitting(), AnyOrder())
+    if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
+        return
+    worst, mixed = Largest(), Largest()
+    orders = torch.stack([exact.sample_law(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(0)
+    together = exact.sample_law(AnyOrder(per_step=L), method, 1)
+    mixture = lambda w: (1 - w) * orders + w * together  # noqa: E731
+    for sampler in one_by_one:
+        worst.see(exact.sample_law(sampler, method, L), orders, sampler.name)
+    yield worst.row(SAMPLER, "any_order = first_hitting = mean over orders")
+    for steps in (1, 2, 4, 8):
+        inside = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        times = torch.cat((inside.new_tensor([PRIOR]), inside, inside.new_tensor([CLEAN])))
+        w = method.process.schedule.alpha(times).diff(dim=0).square().sum()  # P(both positions in one step)
+        mixed.see(exact.sample_law(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps")
+    yield mixed.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
+    away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
+    where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
+    yield above(SAMPLER, "first_hitting = p(x) with jumps at the ends", away, 1e-3, "≥ 1e-03", where)
 
 
 @own("sampler.first_hitting-drawn")

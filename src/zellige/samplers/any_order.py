@@ -5,8 +5,14 @@ A network for masked tokens that is not told the time is an any-order autoregres
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
 Drawing the positions uniformly, one a step, is a draw from that law: no error at any length. It is also the law of
-`first_hitting`, and of `ancestral` with infinitely many steps. Several tokens in one step are drawn independently given the
-rest, which has an error as a coarse grid has. For absorbing noise with one alpha for all tokens, and every prediction.
+`first_hitting`, and of `ancestral` with infinitely many steps where alpha runs from exactly 1 to exactly 0. The model whose bound
+is printed has a jump at each end of time, in which several tokens may be drawn at once (see `first_hitting` for how likely that
+is): its law p mixes this one, o, with draws at once; for two positions, drawn together with the law d,
+
+    p = (1 - w) o + w d,   w = alpha_1^2 + (1 - alpha_0)^2;   in T steps w = sum over them of (alpha_s - alpha_t)^2
+
+Several tokens in one step are drawn independently given the rest, which has an error as a coarse grid has. For absorbing noise
+with one alpha for all tokens, and every prediction.
 """
 
 from typing import ClassVar
@@ -31,7 +37,7 @@ class AnyOrder(Sampler):
     """
 
     name: ClassVar[str] = "any_order"
-    error: ClassVar[str] = "none at any number"
+    error: ClassVar[str] = "none for the law of all orders"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"

@@ -4,8 +4,9 @@
 
 The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
 keys and values are the context (`State.context`) of the blocks that follow. The law is the product of the inner sampler's laws,
-so with `first_hitting` inside it is the model's own, and its error is that of the inner sampler. Given tokens are read in the
-same way, so a prompt costs one network call, however long the text; a call about a block costs what a block costs.
+and its error is that of the inner sampler (`first_hitting` says what becomes of the jumps at the ends of time, which each block
+has). Given tokens are read in the same way, so a prompt costs one network call, however long the text; a call about a block
+costs what a block costs.
 
 **Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
 that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own length
