@@ -14,3 +14,12 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"no shared files at {SHARED}: set ZELLIGE_SHARED")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """No test goes out, and each sees what a machine without a network sees."""
+    from zellige.data import remote
+
+    monkeypatch.setattr(remote, "_silent", {})
+    monkeypatch.setattr(remote, "_ask", lambda address: "Name or service not known")

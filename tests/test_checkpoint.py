@@ -233,9 +233,9 @@ def test_hub_errors(monkeypatch):
         monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
 
     monkeypatch.chdir("/")
-    answer(errors.LocalEntryNotFoundError("no connection."))
+    answer(errors.LocalEntryNotFoundError("nothing in the cache."))
     assert fails("nobody/nothing") == (
-        "no folder at 'nobody/nothing', and the Hugging Face hub cannot be reached (no connection); "
+        "no folder at 'nobody/nothing', and the Hugging Face hub cannot be reached (Name or service not known); "
         "check the connection, or give a folder"
     )
     answer(errors.HFValidationError("x"))

@@ -116,7 +116,6 @@ def tree(folder: Path) -> dict[str, str]:
 def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for extra in ("datasets", "mido", "transformers", "mauve"):  # as where they are not installed
         monkeypatch.setitem(sys.modules, extra, None)
     return place

@@ -157,16 +157,11 @@ def test_our_tokenizer_and_theirs_are_one(gpt2, inner):
     assert not judge.inner.same(Characters(ALPHABET))
 
 
-def unreachable(*_, **__):
-    raise OSError("no network")
-
-
 def test_no_judge_is_one_line(tmp_path, monkeypatch):
     pytest.importorskip("transformers", reason="the extra 'eval' is not installed")
     (tmp_path / "judge").mkdir()
     with pytest.raises(InputError, match=r"no judge at '.*jugde'; nearest in that folder: 'judge'$"):
         Judge(tmp_path / "jugde")
-    monkeypatch.setattr("zellige.causal.urllib.request.urlopen", unreachable)
     with pytest.raises(InputError, match=r"no judge 'no-such/model' on this machine, and none on the Hugging Face hub"):
         Judge("no-such/model")
     (tmp_path / "judge" / "config.json").write_text('{"model_type": "bert", "vocab_size": 5}')

@@ -14,6 +14,7 @@ import pytest
 import zellige
 from zellige.cli import main, pages
 from zellige.cli.commands import MODES
+from zellige.data import DATASETS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -100,6 +101,13 @@ def test_every_requirement_is_pinned():
     names = {_normal(re.split(r"[\[<>=!~ ]", requirement)[0]) for requirement in wanted}
     assert names <= pins().keys()
     assert pins()["torch"] == "2.13.0"
+
+
+def test_data_that_needs_nothing_comes_with_the_base():
+    """scikit-learn holds the digits, with which the README trains on images."""
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert DATASETS["digits"].needs == "nothing"
+    assert "scikit-learn" in {_normal(re.split(r"[<>=]", requirement)[0]) for requirement in required}
 
 
 def test_the_tests_run_on_the_pinned_versions():

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .batch import Batch
+from .data import remote
 from .errors import InputError, nearest
 
 ROWS = 256  # whose logits are float64 at one time
@@ -150,6 +151,8 @@ def _on_the_hub(name: str) -> bool:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or not _NAME.fullmatch(name) or Path(name).is_dir():
+        return False
+    if remote.silence(constants.ENDPOINT):
         return False
     try:
         with urllib.request.urlopen(f"{constants.ENDPOINT}/{name}/resolve/main/config.json", timeout=10):

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from . import __version__, hub, published, weights
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
+from .data import remote
 from .errors import InputError, nearest
 from .files import (
     FULL,
@@ -372,10 +373,12 @@ def _download(name: str, **how: Any) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
+    silence = ""
     try:
-        folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"], **how))
-        if not any(folder.glob("*.safetensors")):  # an older one
-            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
+        with remote.hub() as silence:
+            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"], **how))
+            if not any(folder.glob("*.safetensors")):  # an older one
+                folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
         return folder
     except GatedRepoError:
         raise InputError(
@@ -389,6 +392,6 @@ def _download(name: str, **how: Any) -> Path:
         if isinstance(problem, OSError) and problem.errno in FULL:
             raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
         raise InputError(
-            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({hub.first_line(problem)}); "
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({silence or hub.first_line(problem)}); "
             "check the connection, or give a folder"
         ) from problem

@@ -11,6 +11,7 @@ from typing import Any
 
 from .checkpoint import identity
 from .data import texts as sets
+from .data.remote import Unreachable
 from .errors import InputError, unknown
 from .evaluate import GROUP, evaluate_rows
 from .generate import load
@@ -114,7 +115,7 @@ def judge(
     Likelihood(model.method, estimator)  # what is wrong for every set is said once
     if root is not None and not Path(root).expanduser().is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
-    rows = []
+    rows, silent = [], []
     for name in only or SUITES[suite]:
         if begin:
             begin(name)
@@ -125,8 +126,13 @@ def judge(
             )  # fmt: skip
         except InputError as reason:
             rows.append(Row(name, reason=str(reason)))
+            silent += [reason.reason] if isinstance(reason, Unreachable) else []
         else:
             rows.append(Row(name, result))
+    if len(rows) == len(silent) > 1:
+        raise InputError(
+            f"none of the sets is on this machine or within reach ({silent[0]}); give a folder of them by --data.path"
+        )
     if all(row.result is None for row in rows):
         same = {row.reason for row in rows}
         first = (

@@ -135,10 +135,8 @@ def hub(data: "Data") -> Raw:
 
 def digits(data: "Data", fetch: Fetch) -> Raw:
     """scikit-learn's 1,797 digits of 8 x 8, levels 0 to 16, in the order of the writers."""
-    try:
-        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError("--data.name digits needs 'scikit-learn'; pip install scikit-learn") from None
+    from sklearn.datasets import load_digits
+
     images = load_digits()["images"]  # pyright: ignore
     return Raw({"all": images.astype(np.uint8)}, 17)
 

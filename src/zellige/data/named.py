@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, nearest
+from . import remote
 from .tokenizer import END, TEXT8, Bytes, Characters, Tokenizer, Tokens, load
 
+NAMES = ("characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096")
 _GPT2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
 GPT2_FILES = {  # file -> (address, sha256)
     "encoder.json": (_GPT2 + "encoder.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
@@ -49,13 +51,23 @@ def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
                 f"'{spec}' is not a tokenizer ({problem}); give vocabulary files or a tokenizer.json"
             ) from None
         return load(path)
-    try:
-        return Tokens(Inner.from_pretrained(spec), spec)
-    except Exception as problem:
-        reason = str(problem).splitlines()[0][:120]
+    near = nearest(spec, NAMES)
+    near = None if near and spec.endswith(f"/{near}") else near
+    if path.parent.is_dir() and (path.suffix or path.parent != Path(".")):  # meant as a path
+        near = near or nearest(path.name, (p.name for p in path.parent.iterdir()))
         raise InputError(
-            f"no tokenizer '{spec}' ({reason}); use characters, bytes, bpe:4096, gpt2, a tokenizer.json or a hub id"
-        ) from None
+            f"no tokenizer at '{spec}'; " + (f"did you mean '{near}'?" if near else "there is no such file")
+        )
+    with remote.hub() as silence:
+        try:
+            return Tokens(Inner.from_pretrained(spec), spec)
+        except Exception as problem:
+            said = (str(problem).splitlines() or [type(problem).__name__])[0][:120].rstrip(" .")
+            hint = f"did you mean '{near}'?" if near else "use characters, bytes, bpe:4096, gpt2 or a tokenizer.json"
+            if silence:
+                where = f"on this machine, and the Hugging Face hub cannot be reached ({silence})"
+                raise remote.Unreachable(f"no tokenizer '{spec}' {where}; {hint}", silence) from None
+            raise InputError(f"no tokenizer '{spec}' ({said}); {hint}") from None
 
 
 def _special(wrapped: Any, token: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from . import reading, sources
+from . import reading, remote, sources
 from .reading import Format, Piece
 from .sources import DATASETS, SPLITS, Source
 
@@ -188,14 +188,18 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
         getattr(datasets, "disable_progress_bars", lambda: None)()
     name, configuration, names = hub
-    try:
-        return {
-            split: datasets.load_dataset(name, configuration, split=remote, cache_dir=str(cache / "hub"))
-            for split, remote in names.items()
-        }
-    except Exception as problem:
-        reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
-        raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by --data.path") from None
+    with remote.hub() as silence:
+        try:
+            return {
+                split: datasets.load_dataset(name, configuration, split=published, cache_dir=str(cache / "hub"))
+                for split, published in names.items()
+            }
+        except Exception as problem:
+            if silence:
+                sentence = f"'{name}' is not on this machine, and the Hugging Face hub cannot be reached ({silence})"
+                raise remote.Unreachable(f"{sentence}; give local copies by --data.path", silence) from None
+            reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
+            raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by --data.path") from None
 
 
 def _from_hub(source: Opened, form: Format, cache: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InputError
+from . import remote
 
 SPLITS = ("train", "validation", "test")
 
@@ -130,7 +131,7 @@ DATASETS: dict[str, Source] = {
         hub=("ccdv/arxiv-summarization", "document", _ALL), fields=("article",),
     ),
     "digits": Source(
-        "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "scikit-learn",
+        "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "nothing",
         validation=0.1, test=0.1, shaped=True,
     ),
     "mnist": Source(
@@ -221,6 +222,8 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
     kind, _, wanted = (checksum or "").rpartition(":")
     digest = hashlib.new(kind or "sha256")
     aside = target.with_name(f".{target.name}.{os.getpid()}")
+    if reason := remote.silence(address):
+        raise remote.Unreachable(f"cannot download '{address}' ({reason}); give a local copy by --data.path", reason)
     try:
         with urllib.request.urlopen(address, timeout=60) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
