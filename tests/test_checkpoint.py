@@ -3,14 +3,15 @@ import math
 import os
 import pickle
 import resource
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 import torch
 
-from zellige import Config, Data, InputError, Net, Train, files, load
-from zellige.checkpoint import Model, prune, tidy
+from zellige import Config, Data, InputError, Net, Train, checkpoint, files, load
+from zellige.checkpoint import Model, best, link, newest, prune, steps
 from zellige.config import FORMAT
 from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
@@ -252,40 +253,129 @@ def test_from_the_hub(saved, monkeypatch):
 
 
 # ---------------------------------------------------------------------------------------------------- a run's folders
-def test_which_checkpoint_of_a_run(tmp_path):
-    run, points = tmp_path / "run", tmp_path / "run" / "checkpoints"
+def checkpoints(folder: Path, *at: int, best: int | None = None) -> Path:
+    """A run's checkpoints; the last one records the best."""
+    points = folder / "checkpoints"
     points.mkdir(parents=True)
-    assert "holds no checkpoint yet; continue it with --resume" in fails(run)
-    for step in (3, 6, 9):
+    for step in at:
         one = model()
         one.about["step"] = step
         one.save(points / f"step-{step:06d}")
-    files.point(points / "last", "step-000009")
+        record = {"run": {"best": None if best is None else {"step": best}}}
+        (points / f"step-{step:06d}" / "training.json").write_text(json.dumps(record))
+    return points
+
+
+def test_which_checkpoint_of_a_run(tmp_path):
+    run = tmp_path / "run"
+    points = checkpoints(run)
+    assert "holds no checkpoint yet; continue it with --resume" in fails(run)
+    points.rmdir()
+    checkpoints(run, 3, 6, 9)
     assert load(run).about["step"] == 9
-    files.point(points / "best", "step-000003")
+    (points / "step-000009" / "training.json").write_text('{"run": {"best": {"step": 3}}}')
     assert load(run).about["step"] == 3
     assert load(run, checkpoint="last").about["step"] == 9
     assert load(run, checkpoint="step-000006").about["step"] == 6
     assert load(points / "last").about["step"] == 9
+    assert load(points / "best").about["step"] == 3
     assert "has no checkpoint 'frist', only best, last, step-000003" in fails(run, checkpoint="frist")
     assert "is not a run" in fails(points / "step-000006", checkpoint="last")
+    link(points)
+    assert {name: os.readlink(points / name) for name in ("last", "best")} == {
+        "last": "step-000009",
+        "best": "step-000003",
+    }
     prune(points, 1)
     assert sorted(p.name for p in points.iterdir()) == ["best", "last", "step-000003", "step-000009"]
-    tidy(points, 5, {"step": 3})
-    assert sorted(p.name for p in points.iterdir() if p.is_dir()) == ["best", "step-000003"]
 
 
-def test_pointer_without_symbolic_links(tmp_path, monkeypatch):
+def test_what_a_copy_leaves_where_the_links_were(tmp_path):
+    """Nothing, dangling links, small files, folders, empty ones: the last and the best are what they were."""
+    points = checkpoints(tmp_path / "run", 3, 6, 9, best=6)
+
+    def leave(kind: str) -> None:
+        for name, wrong in (("last", "step-000003"), ("best", "step-000004")):
+            place = points / name
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            place.unlink(missing_ok=True)
+            if kind == "link":
+                place.symlink_to(wrong)
+            elif kind == "file":
+                place.write_text(wrong)
+            elif kind == "folder":
+                shutil.copytree(points / "step-000003", place)
+            elif kind == "empty folder":
+                place.mkdir()
+
+    for kind in ("nothing", "link", "file", "folder", "empty folder"):
+        leave(kind)
+        assert load(tmp_path / "run").about["step"] == 6, kind
+        assert load(tmp_path / "run", checkpoint="last").about["step"] == 9, kind
+        assert load(points / "last").about["step"] == 9, kind
+        assert load(points / "best").about["step"] == 6, kind
+        before = sorted(p.name for p in points.iterdir() if not p.is_symlink() and not p.is_file())
+        link(points)
+        assert sorted(p.name for p in points.iterdir() if not p.is_symlink()) == before, kind
+    for step in (3, 6, 9):
+        shutil.rmtree(points / f"step-{step:06d}")
+    leave("nothing")
+    model().save(points / "last")  # all that somebody has copied
+    assert load(tmp_path / "run").about["step"] == 12
+
+
+def test_only_folders_of_our_names_are_checkpoints(tmp_path):
+    points = checkpoints(tmp_path / "run", 3, 60, 1_234_567, best=60)
+    others = ["step-000060-backup", "step-60", "step-", "step-00060", "Step-000090", "step-000070.old", "last.bak"]
+    for name in others:
+        (points / name).mkdir()
+    (points / "step-000099").write_text("a file")
+    (points / "step-000050").symlink_to("step-000003")
+    assert [p.name for p in steps(points)] == ["step-000003", "step-000050", "step-000060", "step-1234567"]
+    assert newest(points) == points / "step-1234567"
+    prune(points, 1)
+    there = {p.name for p in points.iterdir()}
+    assert there == {*others, "step-000099", "step-000050", "step-000060", "step-1234567"}
+
+
+@pytest.mark.parametrize("state", ["", "[", "[]", '{"run": 3}', '{"run": {"best": {"step": "x"}}}', "[" * 9999])
+def test_a_record_that_cannot_be_read_leaves_the_link(state, tmp_path):
+    points = checkpoints(tmp_path / "run", 3, 6)
+    (points / "step-000006" / "training.json").write_text(state)
+    assert best(points) is None
+    (points / "best").symlink_to("step-000003")
+    assert best(points) == points / "step-000003"
+
+
+def test_pruned_while_it_is_read(tmp_path, monkeypatch):
+    """A training beside us removes the checkpoint that is being read: the next one is read instead."""
+    points = checkpoints(tmp_path / "run", 3)
+    plain, read = checkpoint.load_tokenizer, []
+
+    def slow(folder):
+        if not read:
+            checkpoints(tmp_path / "other", 6)
+            (tmp_path / "other/checkpoints/step-000006").rename(points / "step-000006")
+            prune(points, 1)
+        read.append(folder.name)
+        return plain(folder)
+
+    monkeypatch.setattr(checkpoint, "load_tokenizer", slow)
+    assert load(tmp_path / "run").about["step"] == 6
+    assert read == ["step-000003", "step-000006"]
+
+
+def test_systems_without_symbolic_links(tmp_path, monkeypatch):
     def refuse(*args, **kw):
         raise OSError(1, "a privilege is missing")
 
     monkeypatch.setattr(Path, "symlink_to", refuse)
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        files.point(tmp_path / "last", name)
-        assert (tmp_path / "last").is_file()
-        assert files.follow(tmp_path / "last") == tmp_path / name
-    assert files.follow(tmp_path / "none") is None
+    points = checkpoints(tmp_path / "run", 3, 6, best=3)
+    link(points)
+    assert sorted(p.name for p in points.iterdir()) == ["step-000003", "step-000006"]
+    assert load(points / "best").about["step"] == 3
+    assert files.follow(points / "none") is None
 
 
 # ---------------------------------------------------------------------------------------------------- writing

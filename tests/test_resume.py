@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -204,7 +205,7 @@ def assert_same(folder: Path, reference: Path) -> None:
     """Everything that the run says is bit for bit what the unbroken one says."""
     assert curve(folder) == curve(reference)
     assert len(curve(folder)) == STEPS
-    a, b = (files.follow(f / "checkpoints" / "last") for f in (folder, reference))
+    a, b = (checkpoint.newest(f / "checkpoints") for f in (folder, reference))
     assert a is not None
     assert b is not None
     assert a.name == b.name == f"step-{STEPS:06d}"
@@ -212,7 +213,7 @@ def assert_same(folder: Path, reference: Path) -> None:
         (x, _), (y, _) = files.load_tensors(a / name), files.load_tensors(b / name)
         assert x.keys() == y.keys()
         assert all(torch.equal(x[k], y[k]) for k in x), name
-    best = [files.follow(f / "checkpoints" / "best") for f in (folder, reference)]
+    best = [checkpoint.best(f / "checkpoints") for f in (folder, reference)]
     assert None not in best
     assert len({f.name for f in best if f}) == 1
     written = sorted(p.name for p in (reference / "samples").iterdir())
@@ -237,7 +238,7 @@ def reference(server, tmp_path_factory):
 
 
 def saved_step(folder: Path) -> int:
-    last = files.follow(folder / "checkpoints" / "last")
+    last = checkpoint.newest(folder / "checkpoints")
     return int(last.name.removeprefix("step-")) if last else 0
 
 
@@ -254,6 +255,71 @@ def check(server, reference, folder: Path, moment: Moment, ends: str, resumed: i
     assert_same(folder, reference(world))
 
 
+# ---------------------------------------------------------------------------------------------------- copies
+def follow_links(a: Path, b: Path) -> None:
+    shutil.copytree(a, b)  # as cp -rL, or an object store, has it
+
+
+def without_links(a: Path, b: Path) -> None:  # rsync -r --no-links
+    links = {p for p in a.rglob("*") if p.is_symlink()}
+    shutil.copytree(a, b, ignore=lambda folder, names: [n for n in names if Path(folder, n) in links])
+
+
+def links_as_files(a: Path, b: Path) -> None:  # git where core.symlinks is false, some archives
+    without_links(a, b)
+    for link in (p for p in a.rglob("*") if p.is_symlink()):
+        (b / link.relative_to(a)).write_text(os.readlink(link))
+
+
+def archived(kind: str, a: Path, b: Path) -> None:
+    shutil.unpack_archive(shutil.make_archive(str(b.parent / "archive"), kind, a), b)
+
+
+def zipped(a: Path, b: Path) -> None:
+    subprocess.run(["zip", "-qr", str(b.parent / "archive.zip"), "."], cwd=a, check=True)
+    shutil.unpack_archive(b.parent / "archive.zip", b)
+
+
+COPIES = {
+    "cp -r": lambda a, b: subprocess.run(["cp", "-r", str(a), str(b)], check=True),
+    "cp -rL": lambda a, b: subprocess.run(["cp", "-rL", str(a), str(b)], check=True),
+    "copytree": follow_links,
+    "without links": without_links,
+    "links as files": links_as_files,
+    "zip": zipped,
+    "make_archive zip": lambda a, b: archived("zip", a, b),
+    "make_archive tar": lambda a, b: archived("gztar", a, b),
+    "dangling": lambda a, b: (without_links(a, b), (b / "checkpoints" / "last").symlink_to("step-000999")),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_goes_on_bit_for_bit(way, server, stopped, reference, tmp_path):
+    """However people copy a run, and whatever that makes of its links."""
+    if way == "zip" and not shutil.which("zip"):
+        pytest.skip("no zip here")
+    folder = tmp_path / "run"
+    COPIES[way](stopped, folder)
+    before = {p.name for p in (folder / "checkpoints").iterdir()}
+    assert {"step-000004", "step-000005"} <= before
+    (folder / "checkpoints" / "step-000004-backup").mkdir()
+    for name in ("last", "best"):
+        assert checkpoint.load(folder, method=Fragile, checkpoint=name).about["step"] == {"last": 5, "best": 4}[name]
+    again = run(server, folder, resume=True)
+    assert again[0]["end"] == "finished", again
+    assert any(n.startswith(f"resumed at step 5 of {STEPS}") for n in again[0]["notes"])
+    assert (folder / "checkpoints" / "step-000004-backup").is_dir()
+    assert_same(folder, reference(1))
+
+
+@pytest.fixture(scope="module")
+def stopped(server, tmp_path_factory):
+    """A run that was stopped at step 5."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    assert run(server, folder, Moment("loss", 9, TERM))[0]["end"] == "exit 143"
+    return folder
+
+
 # A step has two parts, so its parts are the calls 2 step - 1 and 2 step of `loss`. Validation: steps 4 and 8; saved: steps 3,
 # 4 (best), 6, ... A validation asks `terms` twice; tensors are written twice a checkpoint.
 ALONE = {
@@ -262,7 +328,8 @@ ALONE = {
     "killed in validation": (Moment("terms", 1, KILL), "killed", 3),
     "killed while saving": (Moment("write", 5, KILL), "killed", 4),
     "killed while saving the first": (Moment("write", 1, KILL), "killed", 0),
-    "killed before last points to it": (Moment("point", 4, KILL), "killed", 4),
+    "killed before last links to it": (Moment("point", 4, KILL), "killed", 6),
+    "killed before best links to it": (Moment("point", 3, KILL), "killed", 4),
     "SIGTERM within an accumulation": (Moment("loss", 9, TERM), "exit 143", 5),
     "SIGTERM in the last part": (Moment("loss", 10, TERM), "exit 143", 5),
     "SIGTERM in validation": (Moment("terms", 1, TERM), "exit 143", 4),
@@ -343,7 +410,7 @@ def test_two_processes_have_the_gradient_of_one(server, tmp_path):
     moments = {}
     for name, how in ways.items():
         run(server, tmp_path / name, steps=1, warmup=0, clip=0.0, dropout=0.0, validate_rows=2, samples=0, **how)
-        last = files.follow(tmp_path / name / "checkpoints" / "last")
+        last = checkpoint.newest(tmp_path / name / "checkpoints")
         assert last is not None
         saved, _ = files.load_tensors(last / "training.safetensors")
         moments[name] = {

@@ -5,6 +5,7 @@ import json
 import math
 import operator
 import resource
+import shutil
 import sys
 import types
 from dataclasses import replace
@@ -15,6 +16,7 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train, files, load
+from zellige.checkpoint import newest
 from zellige.ema import EMA
 from zellige.guard import Diverged
 from zellige.methods import D3PM
@@ -159,7 +161,7 @@ def test_what_is_kept_is_the_average(tmp_path):
     for ema in (0.9, 0.0):
         folder = tmp_path / str(ema)
         go(folder, ema=ema)
-        last = files.follow(folder / "checkpoints" / "last")
+        last = newest(folder / "checkpoints")
         assert last is not None
         average, _ = files.load_tensors(last / "model.safetensors")
         state, _ = files.load_tensors(last / "training.safetensors")
@@ -352,10 +354,10 @@ def test_keeps_the_last_and_the_best(tmp_path):
 
 def test_saves_by_the_minute(tmp_path, monkeypatch):
     saved = []
-    point = files.point
-    monkeypatch.setattr(files, "point", lambda link, name: (saved.append((link.name, name)), point(link, name)))
+    write = files.write_folder
+    monkeypatch.setattr(files, "write_folder", lambda path, fill: (saved.append(path.name), write(path, fill)))
     go(tmp_path / "a", validate_every=0, save_minutes=1e-9)
-    assert [name for link, name in saved if link == "last"] == [f"step-00000{i}" for i in (1, 2, 3, 4)]
+    assert saved == [f"step-00000{i}" for i in (1, 2, 3, 4)]
 
 
 def test_callable_module(tmp_path):
@@ -414,7 +416,7 @@ def test_damaged_checkpoint_is_not_resumed(tmp_path, monkeypatch):
         file.write_bytes(whole[:-9])
         with pytest.raises(InputError) as caught:
             go(Path("a"), resume=True)
-        shown = f"'a/checkpoints/step-000002/{name}'"
+        shown = f"'a/checkpoints/step-000002/{name}'"  # the only one: nothing older could be gone on from
         assert str(caught.value).startswith(f"{shown} is truncated ({len(whole) - 9:,} of {len(whole):,} bytes)")
         file.write_bytes(whole)
     tensors, meta = files.load_tensors(Path("a/checkpoints/last/model.safetensors"))
@@ -424,6 +426,43 @@ def test_damaged_checkpoint_is_not_resumed(tmp_path, monkeypatch):
         InputError, match=r"checkpoint does not fit: 1 key missing \(network\.head\.bias\), 0 unexpected"
     ):
         go(Path("a"), resume=True)
+
+
+def test_a_damaged_checkpoint_is_no_reason_to_go_back(tmp_path, monkeypatch):
+    """It is newer than what could be gone on from: refused in one line that says what to do, and it stays."""
+    monkeypatch.chdir(tmp_path)
+    go(Path("a"), save_every=1, validate_every=0, keep=2)
+    for name in ("model.safetensors", "training.safetensors", "training.json"):
+        file = Path("a/checkpoints/step-000004", name)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-9])
+        message = refused(Path("a"), steps=9, resume=True)
+        assert message.startswith(f"'a/checkpoints/step-000004/{name}' is ")
+        assert message.endswith(", or remove 'a/checkpoints/step-000004' to go on from step 3")
+        file.write_bytes(whole)
+    (Path("a/checkpoints/step-000004") / "training.json").unlink()
+    assert "holds a model but no state of its training" in refused(Path("a"), steps=9, resume=True)
+    shutil.rmtree("a/checkpoints/step-000004")  # as it was told
+    notes = Notes()
+    assert go(Path("a"), steps=6, resume=True, progress=notes).steps == 6
+    assert any(n.startswith("resumed at step 3 of 6") for n in notes.notes)
+
+
+def test_checkpoints_of_other_names_are_not_begun_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    go(Path("a"))
+    points = Path("a/checkpoints")
+    (points / "step-000004").rename(points / "step-000004-backup")
+    (points / "step-000002").rename(points / "mine")
+    assert refused(Path("a"), steps=9, resume=True) == (
+        "'a/checkpoints' holds no checkpoint such as step-000500, only best, last, mine, step-000004-backup; "
+        "rename the newest so, copy the run again, or replace it with --overwrite"
+    )
+    with pytest.raises(InputError, match=r"holds no checkpoint such as step-000500, only best, last, mine, step-"):
+        load("a")
+    shutil.copytree(points / "step-000004-backup", points / "step-000004")
+    assert go(Path("a"), steps=6, resume=True).steps == 6
+    assert {"mine", "step-000004-backup"} <= {p.name for p in points.iterdir()}
 
 
 # ---------------------------------------------------------------------------------------------------- wrong input
@@ -588,17 +627,17 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
     assert run.steps == 4
 
 
-@pytest.mark.parametrize("name", ["row", "write_samples", "point"])
+@pytest.mark.parametrize("name", ["row", "write_samples", "write_folder"])
 def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
-    """metrics.csv, samples, the pointers: the same one line, and what was saved before is whole."""
+    """metrics.csv, samples, a checkpoint: the same one line, and what was saved before is whole."""
     from zellige import guard, journal
 
-    place = {"row": journal.Journal, "write_samples": guard, "point": files}[name]
+    place = {"row": journal.Journal, "write_samples": guard, "write_folder": files}[name]
     plain, calls = getattr(place, name), []
 
     def full(*args):
         calls.append(1)
-        if len(calls) == 3 + (name == "point"):  # a best checkpoint has two pointers
+        if len(calls) == 3:
             raise OSError(28, "No space left on device")
         return plain(*args)
 

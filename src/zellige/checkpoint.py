@@ -38,7 +38,6 @@ from .files import (
     save_tensors,
     shown,
     size,
-    sweep,
     write_folder,
 )
 from .method import Method
@@ -48,6 +47,7 @@ from .schema import read_json
 __all__ = ["Model", "load", "save", "write_folder"]
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
+STATE = "training.json"  # of a checkpoint: the numbers of the training
 HUB = "hub"  # of `export`: a folder for the Hugging Face hub
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -202,7 +202,7 @@ def room(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Itera
     """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
     try:
         yield
-    except OSError as problem:
+    except (OSError, InputError) as problem:
         if not is_full(problem):
             raise
         while not path.exists() and path != path.parent:
@@ -213,34 +213,97 @@ def room(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Itera
 
 def intact(checkpoints: Path) -> str:
     """What a full disk has left of a run, and what to do then."""
-    last = follow(checkpoints / "last")
+    last = newest(checkpoints)
     return f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
 
 
 # ---------------------------------------------------------------------------------------------------- a run's checkpoints
+# No pointer says which checkpoint is which: a folder step-000500 is whole or absent (`write_folder`), so the last one is the
+# one with the highest step, and it records which is the best. The links last and best are for people; a copy may lack them.
+_STEP = re.compile(r"step-([0-9]{6,})")
+LAST, BEST = "last", "best"
+
+
+def step_name(step: int) -> str:
+    """`step-000500`, the name of a checkpoint."""
+    return f"step-{step:06d}"
+
+
 def step_of(folder: Path) -> int:
-    """The step of a checkpoint, by its name: `step-000500`."""
+    """The step of a checkpoint, by its name."""
     return int(folder.name.removeprefix("step-"))
 
 
-def prune(folder: Path, keep: int) -> None:
+def steps(checkpoints: Path) -> list[Path]:
+    """A run's checkpoints, the newest last. Folders of other names are not ours: a copy, `step-000060-backup`."""
+    if not checkpoints.is_dir():
+        return []
+    named = ((_STEP.fullmatch(path.name), path) for path in checkpoints.iterdir())
+    return sorted((p for m, p in named if m and p.name == step_name(int(m[1])) and p.is_dir()), key=step_of)
+
+
+def newest(checkpoints: Path) -> Path | None:
+    """The last checkpoint of a run; None where there is none."""
+    return next(reversed(steps(checkpoints)), None)
+
+
+def best(checkpoints: Path) -> Path | None:
+    """The checkpoint with the best validation, as the newest one records it; None where that is not there."""
+    last = newest(checkpoints)
+    if last is None:
+        return None
+    try:
+        record = json.loads((last / STATE).read_text(encoding="utf-8"))["run"]["best"]
+        folder = checkpoints / step_name(record["step"])
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        RecursionError,
+    ):  # nothing is recorded, or it cannot be read: the link is left
+        folder = follow(checkpoints / BEST)
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def named(checkpoints: Path, name: str) -> Path | None:
+    """The checkpoint that "last", "best" or a name of its own means; None where there is no such.
+
+    A folder that a copy has put in a link's place is what is meant where there are no others.
+    """
+    if name in (LAST, BEST) and steps(checkpoints):
+        return newest(checkpoints) if name == LAST else best(checkpoints)
+    return follow(checkpoints / name)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The numbers of the training that a checkpoint holds beside its tensors."""
+    try:
+        return json.loads((folder / STATE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"'{shown(folder)}' holds a model but no state of its training; start a new run with --run"
+        ) from None
+    except ValueError:
+        path = shown(folder / STATE)
+        raise InputError(
+            f"'{path}' is not JSON; copy the checkpoint again, or remove it to resume an earlier one"
+        ) from None
+
+
+def link(checkpoints: Path) -> None:
+    """Let the links `last` and `best` lead where they should, for people; nothing depends on them."""
+    for name, folder in ((LAST, newest(checkpoints)), (BEST, best(checkpoints))):
+        if folder is not None:
+            point(checkpoints / name, folder.name)
+
+
+def prune(checkpoints: Path, keep: int) -> None:
     """Keep the newest of a run's checkpoints, and the best one."""
-    there = sorted((p for p in folder.glob("step-*") if p.is_dir()), key=step_of)
-    pointed = {follow(folder / name) for name in ("last", "best")}
-    for old in there[:-keep]:
-        if old not in pointed:
+    kept_always = best(checkpoints)
+    for old in steps(checkpoints)[:-keep]:
+        if old != kept_always and not old.is_symlink():
             remove(old)
-
-
-def tidy(folder: Path, step: int, best: Mapping[str, Any] | None) -> None:
-    """Repair what an interruption left: halves of checkpoints, later ones than `step`, a pointer that was yet to move."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
-    for newer in folder.glob("step-*"):
-        if step_of(newer) > step:
-            remove(newer)
-    if best is not None and (folder / f"step-{best['step']:06d}").is_dir():
-        point(folder / "best", f"step-{best['step']:06d}")
 
 
 # ---------------------------------------------------------------------------------------------------- reading
@@ -265,7 +328,16 @@ def load(
     Raises:
         InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
     """
-    folder = locate(path, checkpoint)
+    while True:
+        folder = locate(path, checkpoint)
+        try:
+            return _load(folder, path, method, net, device, choices)
+        except (InputError, OSError):
+            if folder.exists():
+                raise  # else a training beside us has pruned it while it was read: look again
+
+
+def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: Any, choices: dict[str, Any]) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
         found = published.read(folder, hub, **choices)
@@ -324,10 +396,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
     folder = Path(path)
+    if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
+        meant = named(folder.parent, folder.name)
+        if meant is not None:
+            return meant
     if folder.is_file():
-        link = follow(folder) if folder.stat().st_size < 256 and folder.suffix == "" else None
-        if link is not None:
-            return link
         if published.is_published(folder):
             return folder
         refuse_pickle(folder)
@@ -342,13 +415,18 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         raise InputError(f"no run or model at '{path}'; {_near(folder)}")
     points = folder / "checkpoints"
     if points.is_dir():
-        names = [checkpoint] if checkpoint else ["best", "last"]
-        found = next((f for f in (follow(points / name) for name in names) if f), None)
+        names = [checkpoint] if checkpoint else [BEST, LAST]
+        found = next((f for f in (named(points, name) for name in names) if f), None)
         if found is None:
-            there = sorted(p.name for p in points.iterdir() if not p.name.startswith("."))
+            short = (name for name in (BEST, LAST) if named(points, name))
+            there = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
             if checkpoint and there:
                 raise InputError(
                     f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(there)}; give one of them"
+                )
+            if there:
+                raise InputError(
+                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; rename one so"
                 )
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
         return found

@@ -28,17 +28,51 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system s
 
 
 # ---------------------------------------------------------------------------------------------------- whole folders
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """A folder, and those above it, made if need be; of the new ones those go again that are empty in the end.
+
+    Raises InputError: it cannot be made.
+    """
+    new = []
+    for path in (folder, *folder.parents):
+        if os.path.exists(path):
+            break
+        new.append(path)
+    try:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as problem:  # ValueError: a null character
+            raise unwritable(folder, problem) from problem
+        yield
+    finally:
+        for path in new:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
 def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
     """Have `write(folder)` fill a folder beside `path`, make sure that it is on the disk, and rename it to `path`.
 
-    Whatever happens, `path` is afterwards the whole new folder or what it was before.
+    Whatever happens, `path` is afterwards the whole new folder or what it was before. A link is followed.
+
+    Raises InputError: the system does not let it be written, or the disk is full (then `is_full`).
     """
-    path = Path(path)
+    path, target = Path(path), Path(os.path.realpath(path))
+    try:
+        with made(target.parent):
+            _write_folder(target, write)
+    except OSError as problem:
+        raise unwritable(path, problem) from problem
+    return path
+
+
+def _write_folder(path: Path, write: Callable[[Path], None]) -> None:
     aside, old = (path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("part", "old"))
     try:
         for folder in (aside, old):
             shutil.rmtree(folder, ignore_errors=True)
-        aside.mkdir(parents=True)
+        aside.mkdir()
         write(aside)
         for inner in [*aside.rglob("*"), aside]:
             sync(inner)
@@ -52,17 +86,19 @@ def write_folder(path: str | Path, write: Callable[[Path], None]) -> Path:
             old.rename(path)
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    return path
 
 
 def sweep(folder: Path) -> None:
     """Remove what an interrupted `write_folder` or `point` left in `folder`; put back what it had moved away."""
-    for left in folder.glob(".*.*.old"):
-        name = folder / left.name[1:].rsplit(".", 2)[0]
-        if not name.exists():
-            left.rename(name)
-    for left in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
-        remove(left)
+    for left in folder.iterdir():
+        ours = _ASIDE.fullmatch(left.name)
+        if ours and ours[2] == "old" and not (folder / ours[1]).exists():
+            left.rename(folder / ours[1])
+        elif ours:
+            remove(left)
+
+
+_ASIDE = re.compile(r"\.(.+)\.[0-9]+\.(part|old)")
 
 
 def remove(path: Path) -> None:
@@ -74,18 +110,52 @@ def remove(path: Path) -> None:
     shutil.rmtree(path)
 
 
-def write_file(path: str | Path, text: str) -> None:
-    """Write a text file aside, make sure that it is on the disk, and rename it."""
+def write_file(path: str | Path, content: str | bytes) -> None:
+    """Write a file aside, make sure that it is on the disk, and rename it: it is whole, or what it was before.
+
+    A link is followed; what is no file (/dev/stdout, a pipe) is written to.
+
+    Raises InputError: the system does not let it be written, or the disk is full (then `is_full`).
+    """
     path = Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    data = content.encode("utf-8", errors="backslashreplace") if isinstance(content, str) else content
     try:
-        aside.write_text(text, encoding="utf-8")
-        sync(aside)
+        if str(path).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file() and not path.is_dir()):
+            path.write_bytes(data)
+        else:
+            _write_file(Path(os.path.realpath(path)), data)
+    except OSError as problem:
+        raise unwritable(path, problem) from problem
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if path.exists() and not os.access(path, os.W_OK):  # a rename would not ask
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    aside = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, aside)
         aside.replace(path)
-        sync(path.parent)
+        with contextlib.suppress(OSError):  # it is there
+            sync(path.parent)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise
+
+
+def unwritable(path: str | Path, problem: Exception) -> InputError:
+    """The sentence for what the system does not let one write."""
+    if is_full(problem):
+        return InputError(f"no space left while writing '{shown(path)}'; free space and run it again")
+    reason = getattr(problem, "strerror", None) or problem
+    return InputError(f"cannot write '{shown(path)}' ({reason}); choose another place")
 
 
 def sync(path: Path) -> None:
@@ -100,33 +170,41 @@ def sync(path: Path) -> None:
 
 
 def point(link: Path, name: str) -> None:
-    """Make `link` point to its neighbour `name`, at once: a relative symbolic link, or where there are none a small file."""
+    """Make the relative symbolic link `link` lead to its neighbour `name`, where the system has such links.
+
+    Nothing may depend on it; what is no pointer (a folder that a copy has put there) stays as it is.
+    """
     aside = link.with_name(f".{link.name}.{os.getpid()}.part")
-    aside.unlink(missing_ok=True)
-    try:
+    if link.is_dir() and not link.is_symlink():
+        return
+    if link.is_symlink() and os.readlink(link) == name:
+        return
+    with contextlib.suppress(OSError, NotImplementedError):
+        aside.unlink(missing_ok=True)
         aside.symlink_to(name, target_is_directory=True)
-    except (OSError, NotImplementedError) as problem:
-        if isinstance(problem, OSError) and problem.errno in FULL:
-            raise
-        aside.write_text(name, encoding="utf-8")
-    aside.replace(link)
-    sync(link.parent)
+        aside.replace(link)
 
 
 def follow(link: Path) -> Path | None:
-    """The folder that `point` made `link` point to; None where there is none."""
+    """The folder that a pointer leads to: a symbolic link, a small file with a name in it, or the folder itself; else None."""
     if link.is_file():
-        target = link.parent / link.read_text(encoding="utf-8").strip()
-    elif link.is_symlink():
-        target = link.parent / os.readlink(link)
-    else:
-        return link if link.is_dir() else None  # a copy of a run may hold a folder in the link's place
-    return target if target.is_dir() else None
+        try:
+            with link.open(encoding="utf-8") as file:
+                name = file.read(256).strip()
+        except (OSError, ValueError):
+            return None
+        return link.parent / name if _NAME.fullmatch(name) and (link.parent / name).is_dir() else None
+    if link.is_symlink():
+        link = link.parent / os.readlink(link)
+    return link if link.is_dir() else None
+
+
+_NAME = re.compile(r"[\w.-]*\w[\w.-]*")  # of a neighbour, not a path
 
 
 def is_full(problem: BaseException) -> bool:
-    """Whether an error says that the disk is full."""
-    return isinstance(problem, OSError) and problem.errno in FULL
+    """Whether an error, or what caused it, says that the disk is full."""
+    return any(isinstance(p, OSError) and p.errno in FULL for p in (problem, problem.__cause__))
 
 
 def size(n: float) -> str:

@@ -21,9 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from . import files
-from .checkpoint import intact, nbytes, room, write_model
+from .checkpoint import intact, nbytes, read_state, room, write_model
 from .config import Config
-from .errors import InputError
 from .guard import Guard
 from .method import Batch, Method
 from .plan import cuda, precision, rate
@@ -137,21 +136,6 @@ class Writer(CheckpointIO):
 
     def remove_checkpoint(self, path: Any) -> None:
         files.remove(Path(path))
-
-
-def read_state(folder: Path) -> dict[str, Any]:
-    """training.json of a checkpoint."""
-    try:
-        return json.loads((folder / "training.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"'{files.shown(folder)}' holds a model but no state of its training; start a new run with --run"
-        ) from None
-    except ValueError:
-        path = files.shown(folder / "training.json")
-        raise InputError(
-            f"'{path}' is not JSON; copy the checkpoint again, or remove it to resume an earlier one"
-        ) from None
 
 
 def shard(method: Method, mesh: Any) -> None:

@@ -11,8 +11,9 @@ import torch
 from lightning import Callback
 from torch import Tensor
 
+from . import checkpoint as checkpoints
 from . import files, kinds
-from .checkpoint import intact, prune, room, tidy, unit
+from .checkpoint import intact, room, unit
 from .config import Config
 from .data import Corpus
 from .ema import EMA
@@ -98,7 +99,9 @@ class Guard(Callback):
         self.zero, self.world = trainer.is_global_zero, trainer.world_size
         self.journal = None
         if self.zero:
-            tidy(self.checkpoints, self.step, self.best)
+            self.checkpoints.mkdir(exist_ok=True)
+            files.sweep(self.checkpoints)
+            checkpoints.link(self.checkpoints)
             self.journal = Journal(
                 self.folder, self.step, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
                 config={"run": self.config.run, "method": self.config.method},
@@ -205,7 +208,7 @@ class Guard(Callback):
                 self.settled = self.step
         stop, minutes = self.agree(trainer)
         if last or better or stop or minutes or (t.save_every and self.step % t.save_every == 0):
-            self.save(trainer, module, better)
+            self.save(trainer, module)
             stop = stop or (self.world == 1 and bool(self.signals.asked))  # it came while saving: no step more
         if stop or last:
             trainer.should_stop = True
@@ -317,8 +320,8 @@ class Guard(Callback):
         self.journal.row(values)
 
     # ------------------------------------------------------------------------------------------------ saving
-    def save(self, trainer: Any, module: Any, better: bool = False) -> None:
-        """A checkpoint of this step: written whole, then `last` (and `best`) point to it, then old ones go."""
+    def save(self, trainer: Any, module: Any) -> None:
+        """A checkpoint of this step: written whole, then old ones go."""
         if not self.zero and not module.sharded:
             self.saved = self.step
             return
@@ -327,13 +330,11 @@ class Guard(Callback):
         if not self.zero:
             self.saved = self.step
             return
-        name = f"step-{self.step:06d}"
-        trainer.strategy.checkpoint_io.save_checkpoint(state, self.checkpoints / name)
-        files.point(self.checkpoints / "last", name)
-        if better:
-            files.point(self.checkpoints / "best", name)
+        folder = self.checkpoints / checkpoints.step_name(self.step)
+        trainer.strategy.checkpoint_io.save_checkpoint(state, folder)
         self.saved, self.saved_at = self.step, time.monotonic()
-        prune(self.checkpoints, self.train.keep)
+        checkpoints.link(self.checkpoints)
+        checkpoints.prune(self.checkpoints, self.train.keep)
 
     def close(self) -> None:
         self.progress.close()
@@ -355,7 +356,7 @@ class Guard(Callback):
             nats, tokens, _ = self.recent[-1]
             loss = f"{self.scale * nats / max(tokens, 1.0):.2f} {self.loss_unit or '(not a bound)'}"
             head += f"; last finite loss {loss} at {step - 1:,}"
-        last = files.follow(self.checkpoints / "last")
+        last = checkpoints.newest(self.checkpoints)
         lines = [head, f"  last good checkpoint: {files.shown(last)} (kept)" if last else "  no checkpoint yet"]
         t, causes = self.train, []
         lower = f"--train.rate {t.rate / 4:.1g}"

@@ -4,10 +4,11 @@
     run.validation                          # ≤ 2.190 ± 0.021 bits/char (95%)
 
 A run folder holds config.json (enough to rebuild the model and to run again), metrics.csv, checkpoints/ (step-000500, ...,
-and the pointers last and best), samples/, log.txt and TensorBoard events. This module checks the input, prepares the
+and for people the links last and best), samples/, log.txt and TensorBoard events. This module checks the input, prepares the
 folder and reports; the loop is in `fit`, which imports Lightning and is imported only when training starts.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import torch
 from torch import nn
 
 from . import checkpoint as checkpoints
-from . import files, journal, plan
+from . import files, journal, lock, plan
 from ._module import callable_module
 from .config import Config, Train, from_json, to_json
 from .data import Data, prepare
@@ -135,7 +136,8 @@ def train(
         progress: who is told how it goes; nobody by default.
 
     Raises:
-        InputError: the input is wrong, and nothing was written; or the disk is full, and the last checkpoint is intact.
+        InputError: the input is wrong, or another process trains there, and nothing was written; or the disk is full, and the
+            last checkpoint is intact.
         Stopped: Ctrl-C or SIGTERM; the last step is saved. A SystemExit: uncaught it ends the process with 130 or 143.
         guard.Diverged: the loss is not finite.
     """
@@ -145,6 +147,15 @@ def train(
     method = find(method)
     folder = Path(run) if run is not None else Path("runs") / name
     data = Data(data) if isinstance(data, str) else data
+    with contextlib.ExitStack() as held:
+        if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
+            held.enter_context(lock.hold(folder, "trained"))
+            if (folder / "checkpoints").is_dir():
+                files.sweep(folder / "checkpoints")
+        return _train(method, name, data, net, train, options, folder, resume, overwrite, progress, rank)
+
+
+def _train(method, name, data, net, train, options, folder, resume, overwrite, progress, rank) -> Run:
     saved, about = _saved(folder, method, name, resume, overwrite, rank)
     config = plan.choose(saved, name, method, data, net, train, options, folder)
     config = plan.shaped(config, (about.get("data") or {}).get("shape"))
@@ -156,7 +167,7 @@ def train(
     corpus = prepare(config.data, plan.length(config), progress=getattr(progress, "reading", None))
     config = plan.shaped(config, corpus.tokenizer.shape)
     plan.same_corpus(about, corpus)
-    last = files.follow(folder / "checkpoints" / "last") if resume else None
+    last = _newest(folder) if resume else None
     step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and _settled(last):
         return _finished(folder, config, last, about)
@@ -167,8 +178,7 @@ def train(
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
     if last:  # what does not fit, or is truncated, is said before anything starts
-        checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
-        files.header(last / "training.safetensors")
+        _whole(last, fresh, config)
     elif config.train.start:
         plan.begin(fresh, config, corpus)
     about = plan.about_run(about, corpus, fresh, changes, step)
@@ -206,7 +216,7 @@ def _run(method, corpus, config, about, folder, last, step, devices, rank, progr
         except Exception as problem:
             if signals.asked and guard.saved == guard.step:  # e.g. the same signal has ended a process that reads data
                 _leave(progress, folder, again, signals, rank)
-            if not isinstance(problem, (Diverged, InputError)) and files.follow(folder / "checkpoints" / "last"):
+            if not isinstance(problem, (Diverged, InputError)) and checkpoints.newest(folder / "checkpoints"):
                 progress.note(f"saved at step {count(guard.saved)}; go on: {again}")
             raise
         finally:
@@ -225,7 +235,7 @@ def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank:
     """Say what is on the disk and end, with the signal's code; another process than the first one ends with 0."""
     if rank and not signals.quit:
         raise SystemExit(0)
-    last = files.follow(folder / "checkpoints" / "last")
+    last = checkpoints.newest(folder / "checkpoints")
     step = checkpoints.step_of(last) if last else None
     if signals.quit:
         safe = f"step {count(step)} is safe on disk" if step is not None else "nothing is on disk yet"
@@ -257,7 +267,7 @@ def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool,
     if not folder.is_dir():
         raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
     if there and not overwrite:
-        last = files.follow(folder / "checkpoints" / "last")
+        last = checkpoints.newest(folder / "checkpoints")
         at = f" at step {checkpoints.step_of(last):,}" if last else ""
         raise InputError(
             f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
@@ -284,12 +294,35 @@ def _clear(folder: Path) -> None:
             files.remove(there)
 
 
-def _state(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "training.json").read_text(encoding="utf-8"))["run"]
+def _newest(folder: Path) -> Path | None:
+    """The checkpoint that a run goes on from; None where there is none yet. InputError where there is something else."""
+    points = folder / "checkpoints"
+    last = checkpoints.newest(points)
+    there = sorted(p.name for p in points.iterdir() if not p.name.startswith(".")) if points.is_dir() else []
+    if last is None and there:
+        raise InputError(
+            f"'{files.shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; "
+            "rename the newest so, copy the run again, or replace it with --overwrite"
+        )
+    return last
+
+
+def _whole(last: Path, fresh: Method, config: Config) -> None:
+    """InputError unless a run can go on from a checkpoint: it says from which other one it could."""
+    try:
+        checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        files.header(last / "training.safetensors")
+        checkpoints.read_state(last)
+    except InputError as problem:
+        before = checkpoints.steps(last.parent)[:-1]
+        if not before:
+            raise
+        step = count(checkpoints.step_of(before[-1]))
+        raise InputError(f"{problem}, or remove '{files.shown(last)}' to go on from step {step}") from problem
 
 
 def _settled(last: Path) -> bool:
-    state = _state(last)
+    state = checkpoints.read_state(last)["run"]
     return state["settled"] == state["step"]
 
 
@@ -301,8 +334,8 @@ def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
 
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
     """Nothing is left to do, but perhaps to tidy up."""
-    state = _state(last)
-    checkpoints.tidy(folder / "checkpoints", state["step"], state["best"])
+    state = checkpoints.read_state(last)["run"]
+    checkpoints.link(folder / "checkpoints")
     checkpoints.prune(folder / "checkpoints", config.train.keep)
     return _result(folder, config, about, state)
 

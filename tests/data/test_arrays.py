@@ -451,10 +451,7 @@ def test_stopped_and_resumed_is_unbroken(tmp_path):
     import shutil
 
     shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
-    from zellige import files
-
     shutil.rmtree(tmp_path / "b" / "checkpoints" / "step-000006")
-    files.point(tmp_path / "b" / "checkpoints" / "last", "step-000003")
     run = zellige.train("mdlm", run=tmp_path / "b", resume=True)
     a, b = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from .. import checkpoint, files, journal, plan
+from .. import checkpoint, files, journal, lock, plan
 from .. import train as trainer
 from .._module import callable_module
 from ..config import Config, Train
@@ -96,10 +96,11 @@ def compare(
     check_folder(folder)
     with terminal.waiting("reading"):
         work = _Work(several, data, net or Net(), train, folder, how, terminal)
-    terminal.say(work.heading())
-    measured = work.go()
-    with terminal.waiting("drawing"):
-        return work.write(measured)
+    with lock.hold(folder, "compared"):
+        terminal.say(work.heading())
+        measured = work.go()
+        with terminal.waiting("drawing"):
+            return work.write(measured)
 
 
 class _Training(Training):
@@ -163,7 +164,6 @@ class _Work:
     # ------------------------------------------------------------------------------------------------ the work
     def go(self) -> dict[str, Any]:
         """Train and measure what is not there yet; what measured.json then holds."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         file = self.folder / "measured.json"
         measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         judge = None
@@ -189,7 +189,7 @@ class _Work:
     def _train(self, each: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
         config, there = self.configs[each.folder], (run / "config.json").is_file()
-        last = files.follow(run / "checkpoints" / "last")
+        last = checkpoint.newest(run / "checkpoints")
         step = checkpoint.step_of(last) if last else 0
         said = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
         self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if said else ''}{said}")

@@ -113,12 +113,16 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"'{shown(folder)}' is a file; give --run a folder")
     if (folder / "config.json").is_file():
         raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another --run")
-    there = [p for p in folder.iterdir() if not p.name.startswith(".")] if folder.is_dir() else []
     if any(
-        p.name not in OWN and not (p.is_dir() and ((p / "config.json").is_file() or not any(p.iterdir())))
-        for p in there
+        p.name not in OWN and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
+        for p in visible(folder)
     ):
         raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another --run")
+
+
+def visible(folder: Path) -> list[Path]:
+    """What is in a folder, but hidden files (such as a lock)."""
+    return [p for p in folder.iterdir() if not p.name.startswith(".")] if folder.is_dir() else []
 
 
 def check_runs(folder: Path, wanted: dict[str, Config]) -> None:

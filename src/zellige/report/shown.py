@@ -17,7 +17,7 @@ STILLS = (0, 0.25, 0.5, 0.75, 1)  # of the way: what is seen in print, and witho
 
 def samples(folder: Path, model: Any, most: int = 4) -> str:
     """What was drawn at the first and at the last validation, side by side."""
-    found = sorted((folder / "samples").glob("step-*.jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
+    found = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
     columns: dict[str, list[dict[str, Any]]] = {}
     for path in dict.fromkeys(found[:1] + found[-1:]):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
