@@ -300,9 +300,10 @@ def test_evaluate(run):
     number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", lines[9])
     half = r"± <?\d+\.\d+"
-    assert re.fullmatch(rf"    {half} over the population of texts, {half} over draws of these texts", lines[10])
+    assert re.fullmatch(rf"    {half} over the population of texts and draws", lines[10])  # too few groups for more
     assert re.fullmatch(rf"    perplexity per sequence, mean {number} per character \(above: corpus\)", lines[11])
-    assert re.fullmatch(r"    \d+ sequences x 2 draws; \d+\.\d% of the variance lies between the texts,", lines[12])
+    assert re.fullmatch(r"    \d+ sequences x 2 draws; the draws' own interval needs 8 degrees of freedom,", lines[12])
+    assert re.fullmatch(r"    and these have [1-7]: more texts or more draws give it", lines[13])
     assert lines[-2:] == [
         "  written   runs/a/evaluate-text-test.json",
         "  again     zellige evaluate --from runs/a/evaluate-text-test.json",
@@ -313,6 +314,22 @@ def test_evaluate(run):
     assert json.loads(Path("r.json").read_text()) == written
     assert written["interval"]["low"] < written["result"]["value"] < written["interval"]["high"]
     assert {"packing", "separators", "time", "draws", "network", "bound", "weights", "seed"} <= set(written["protocol"])
+    assert (written["result"]["between"], written["result"]["over_draws"]["low"]) == (None, None)
+
+
+def test_evaluate_with_draws_enough(run):
+    """The two intervals, and the split, which agree as printed."""
+    _, out, _ = run("evaluate runs/a --draws 64 --json r.json")
+    lines = out.splitlines()
+    number = r"± (<?\d+\.\d+)"
+    over = re.fullmatch(rf"    {number} over the population of texts, {number} over draws of these texts", lines[10])
+    assert over is not None
+    assert re.fullmatch(r"    \d+ sequences x 64 draws; \d+\.\d% of the variance lies between the texts,", lines[12])
+    written = json.loads(Path("r.json").read_text())
+    drawn, split = written["result"]["over_draws"], written["result"]["between"]
+    assert drawn["freedom"] >= 8
+    ends = written["interval"]
+    assert 1 - split == pytest.approx(((drawn["high"] - drawn["low"]) / (ends["high"] - ends["low"])) ** 2)
 
 
 def test_evaluate_again(run):
@@ -339,7 +356,7 @@ def test_evaluate_pairs(run):
     assert found[1] == "pairs.jsonl: 3 pairs, 24 tokens to be said"
     number = r"≤ \d+\.\d+ ± <?\d+\.\d+"
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
-    assert re.fullmatch(r"    of other pairs of the same kind; other draws for these very pairs: ± <?\d\.\d+", found[4])
+    assert found[4] == "    of other pairs of the same kind; too few replicates to say what draws do"
     assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
     assert found[-1] == "  written   runs/a/pairs-pairs.json"
     assert all(len(line) <= 80 for line in found)

@@ -14,12 +14,12 @@ from zellige import METHODS, Batch, InputError, exact
 from zellige.conditional import bound, bound_tokens, greedy, pieces, replicates, split
 from zellige.data.named import train_bpe
 from zellige.data.tokenizer import Bytes, Characters
+from zellige.interval import student
 from zellige.method import Method
 from zellige.methods import build
 from zellige.pairs import Record, judge, read_pairs
 from zellige.prediction import kernel
 from zellige.process import absorbing, uniform
-from zellige.result import student
 from zellige.samplers import Ancestral, FirstHitting
 from zellige.schedule import CLEAN, Linear
 from zellige.share import Share

@@ -13,9 +13,10 @@ from zellige.cli.results import describe
 from zellige.data import prepare
 from zellige.evaluate import _packing, evaluate, evaluate_rows
 from zellige.generate import collect, watch
+from zellige.interval import student
 from zellige.method import Batch
 from zellige.methods import METHODS, build
-from zellige.result import Result, student
+from zellige.result import Result
 from zellige.train import Silent, train
 
 close = torch.testing.assert_close

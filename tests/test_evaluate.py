@@ -11,11 +11,12 @@ import zellige
 from zellige import evaluate as ev
 from zellige.evaluate import evaluate_rows
 from zellige.exact import states
+from zellige.interval import student
 from zellige.maths import stratified
 from zellige.method import Batch
 from zellige.methods import build
 from zellige.nn.table import Table
-from zellige.result import Result, difference, student, summarize
+from zellige.result import Result, difference, summarize
 
 
 class Rows:

@@ -1,4 +1,4 @@
-"""Half-widths of 95% intervals: Student's, and that over the draws of stratified groups."""
+"""Half-widths of 95% intervals: Student's, over the draws of stratified groups, and over texts and draws together."""
 
 import math
 from statistics import NormalDist
@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 LEVEL = 0.95
-OVER_TEXTS = "Student's t over texts"
+FREEDOM = 8  # degrees of freedom from which the draws have an interval: it is then known to a quarter, 1/sqrt(2 * 8)
+OVER_TEXTS = "Student's t over texts; never narrower than over the draws"
 OVER_DRAWS = "Student's t over independent replicates of each group's stratified draws, for these very texts"
 
 
@@ -43,23 +44,44 @@ def student(freedom: int, level: float = LEVEL) -> float:
     return high
 
 
-def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> float:
-    """Half the 95% interval of the sum over texts of the mean over replicates, when only the draws are drawn again.
+def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float, float]:
+    """(half, freedom): half the 95% interval of the sum over texts of the mean over replicates, over the draws alone.
 
     Args:
         table: (N, R), R independent replicates; the texts of a group share the strata of their draws.
         group: (N,) long.
         kind: "exact": nothing is drawn.
+
+    Returns:
+        Welch's degrees of freedom with it; both are infinite where nothing is drawn. With fewer than FREEDOM `half` is
+        infinite: the replicates are too few to tell.
     """
     if kind == "exact":
-        return 0.0
+        return 0.0, math.inf
     sets = table.shape[1]
     if sets == 1:
-        return math.inf
+        return math.inf, 0.0
     sums = torch.zeros(int(group.max()) + 1, sets, dtype=torch.float64).index_add(0, group, table)
     each = sums.var(1) / sets  # the variance of each group's mean over its replicates
     variance = float(each.sum())
-    if not 0 < variance < math.inf:
-        return 0.0 if variance == 0 else math.inf
-    freedom = (sets + 1) / float(((each / variance) ** 2).sum()) - 2  # Welch's: the squares are of estimates
-    return student(max(int(freedom), 1)) * math.sqrt(variance)
+    if variance == 0:
+        return 0.0, math.inf
+    if not variance < math.inf:
+        return math.inf, 0.0
+    freedom = int((sets + 1) / float(((each / variance) ** 2).sum()) - 2)  # Welch's: the squares are of estimates
+    return (student(freedom) * math.sqrt(variance) if freedom >= FREEDOM else math.inf), max(freedom, 1)
+
+
+def over_texts(residuals: Tensor, drawn: float) -> float:
+    """Half the 95% interval of the sum over texts, over other texts and other draws: Student's, a text being one observation.
+
+    The variance of the texts' means holds that of their draws as if these were independent between the texts; stratified
+    ones err against each other, so that it is rather too large. Both questions are about one number and this one
+    includes the other, so that the interval is never narrower than `drawn`, half that over the draws, where it is known.
+
+    Args:
+        residuals: (N,) each text's mean over its draws less what it should be; they sum to zero up to rounding.
+    """
+    N = len(residuals)
+    half = student(N - 1) * math.sqrt(N * float(residuals.var())) if N > 1 else math.inf
+    return max(half, drawn) if drawn < math.inf else half

@@ -8,7 +8,6 @@ A line with choices counts by its right one in the mean, and in two accuracies, 
 """
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from .conditional import BATCH, DRAWS, Conditional
 from .errors import InputError
 from .files import shown
 from .generate import load
-from .result import Result, student, summarize
+from .result import Result, summarize
 from .share import Share
 
 PROTOCOL = "zellige-pairs-1"
@@ -91,7 +90,7 @@ class Judged:
 
     Attributes:
         result: the mean over the right continuations, per token; its interval is that of other pairs of the same kind.
-        drawn: half the 95% interval of the mean over the draws, for these very pairs.
+        drawn: half the 95% interval of the mean over the draws, for these very pairs; infinite where it is not known.
         records: the lines.
         found: the nats of every choice, one line after another.
         accuracy, normalised: the share of lines with choices whose right one has the least nats, and the least nats per
@@ -168,12 +167,9 @@ def judge(
         "pairs": len(records),
     }
     result = summarize(table, tokens, unit, found.kind, draws=found.draws, seed=seed, protocol=said, about=about)
-    within = 0.0 if sets == 1 else float(table.var(1).sum()) / sets  # pairs draw independently of each other
-    drawn = math.inf if sets == 1 and found.kind != "exact" else student(len(records) * (sets - 1)) * math.sqrt(within)
     counts = [_counts(r, found.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
     shares = [Share(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
-    half = 0.0 if within == 0.0 and found.kind == "exact" else drawn / float(tokens.sum()) / result.scale
-    return Judged(result, half, records, found, *shares)
+    return Judged(result, result.draws_half, records, found, *shares)
 
 
 def _counts(record: Record, nats: torch.Tensor) -> tuple[bool, bool]:

@@ -32,12 +32,12 @@ from .data import DATASETS
 from .data.sources import cache_folder, fetch
 from .errors import InputError, unknown
 from .generate import load, mix
+from .interval import student
 from .kinds import of
 from .methods import METHODS, build
 from .nn.classifier import Classifier
 from .regression import bags, linear, standardized
 from .represent import embed_tokens, reading, room
-from .result import student
 from .share import Share
 
 PROTOCOL = "zellige-probe-1"

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
-from .result import student, summarize
+from .interval import student
+from .result import summarize
 from .terminal import pm
 
 ORDERS = (1, 2, 3, 4)  # n of distinct-n

@@ -3,15 +3,16 @@
 With y_i the nats of a text (the mean over its draws) and n_i its units (characters or tokens), the number is the ratio
 sum y / sum n. It is uncertain in two ways, and each has its interval, both Student's:
 
-    population   other texts of the same kind would give another number. A text is one observation; the standard error is that
-                 of the residuals y_i - (y/n) n_i (for texts of one length: that of the mean). The draws are in it too.
+    population   other texts of the same kind would give another number. A text is one observation; the error is that of the
+                 residuals y_i - (y/n) n_i (for texts of one length: that of the mean). The draws are in it too.
     draws        other draws for these very texts would. The draws of a group of texts are stratified together, so that they
                  err together and against each other, and their spread within a group says nothing: s/sqrt(n) would be far too
                  wide. Each group has R independent replicates of its whole stratified set instead; the variance of its mean is
                  that of the R sums, over R. Groups are independent: their variances add, and Welch's rule (1947)
-                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2.
+                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2. Below 8 of them it is not known.
 
-How much of the first is the texts and how much the draws is the analysis of variance of the table texts x replicates.
+The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of the two
+half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so is the split.
 
 The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i), which some
 papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its `lift`).
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, student
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
 from .terminal import dumps, number, pm, record
 
 
@@ -64,12 +65,12 @@ class Result:
         kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as papers
             do), "difference", or "loss" (no likelihood).
         terms: nats a sequence of each term.
-        between: share of the squared half-width that lies between the texts; the rest is the draws'.
         sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
         protocol: everything that was done, by name.
         about: what was evaluated: model, data, split, ...
         document: the same number in nats per document, where rows hold documents; a row is still one observation.
-        draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where there is one replicate.
+        draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where it is not known.
+        freedom: its degrees of freedom; None where nothing is drawn.
         per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
@@ -80,7 +81,6 @@ class Result:
     unit: str
     kind: str = "bound"
     terms: dict[str, float] = field(default_factory=dict)
-    between: float = 1.0
     sequences: int = 0
     draws: int = 1
     units: float = 0.0
@@ -91,6 +91,7 @@ class Result:
     document: "Result | None" = None
     draws_low: float = -math.inf
     draws_high: float = math.inf
+    freedom: int | None = None
     per_sequence: PerSequence | None = None
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
@@ -106,9 +107,16 @@ class Result:
         return (self.draws_high - self.draws_low) / 2
 
     @property
+    def between(self) -> float | None:
+        """Share of the squared `half` that lies between the texts, the rest being the draws'; None where that is not known."""
+        if not self.draws_half <= self.half < math.inf:  # results of before held intervals of two degrees of freedom
+            return None
+        return 1 - (self.draws_half / self.half) ** 2 if self.half else 1.0
+
+    @property
     def floor(self) -> float:
-        """What `half` would come down to with ever more draws of the same texts."""
-        return self.half * math.sqrt(self.between)
+        """What `half` would come down to with ever more draws of the same texts, about; nan where that is not known."""
+        return math.nan if self.between is None else self.half * math.sqrt(self.between)
 
     @property
     def scale(self) -> float:
@@ -155,7 +163,9 @@ class Result:
                 "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
                 "average": "corpus", "per_sequence": each,
             },
-            "over_draws": {"low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS},
+            "over_draws": {
+                "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
+            },
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
@@ -192,10 +202,10 @@ class Result:
             if of is not None:
                 document = cls(of["value"], *_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
-                result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"], result["between"],
+                result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
                 result.get("about", {}), data["seconds"], document, *_ends(drawn or {"low": None, "high": None}),
-                _per_sequence(each) if each else None,
+                (drawn or {}).get("freedom"), _per_sequence(each) if each else None,
             )  # fmt: skip
         except (KeyError, TypeError) as missing:
             raise InputError(
@@ -243,19 +253,18 @@ def summarize(
     """
     table = nats.double().reshape(len(nats), -1)
     sizes = sizes.double()
-    (N, sets), scale = table.shape, math.log(2) if unit.startswith("bits") else 1.0
+    N, scale = len(table), math.log(2) if unit.startswith("bits") else 1.0
     mean, total = table.mean(1), float(sizes.sum())
     value = float(mean.sum()) / total
-    spread = float((mean - value * sizes).square().sum() / (N - 1)) if N > 1 else math.inf  # of one text's mean
-    within = float(table.var(1).mean()) / sets if sets > 1 else 0.0  # of it, what the draws bring
-    between = 1.0 if spread in (0.0, math.inf) else min(max(1 - within / spread, 0.0), 1.0)
-    half = student(N - 1) * math.sqrt(N * spread) / total if N > 1 else math.inf
     group = torch.arange(N) if group is None else group
-    drawn = over_draws(table, group, kind) / total
+    drawn, freedom = over_draws(table, group, kind)
+    half = over_texts(mean - value * sizes, drawn) / total
+    drawn /= total
     perplexed = kind in ("bound", "exact", "estimate") and unit != "nats/document"
     return Result(
-        value / scale, (value - half) / scale, (value + half) / scale, unit, kind, between=between, sequences=N,
-        units=total, draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
+        value / scale, (value - half) / scale, (value + half) / scale, unit, kind, sequences=N, units=total,
+        freedom=int(freedom) if freedom < math.inf else None,
+        draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
         per_sequence=_averaged(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
     )  # fmt: skip
 
@@ -269,8 +278,8 @@ def _averaged(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequ
     value = float(each.mean())
     if not math.isfinite(value):
         return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
-    half = student(N - 1) * float(each.std()) / math.sqrt(N) if N > 1 else math.inf
-    drawn = over_draws(table * (each / sizes)[:, None], group, kind) / N
+    drawn, _ = over_draws(table * (each / sizes)[:, None], group, kind)
+    half, drawn = over_texts(each, drawn) / N, drawn / N
     lift = 0.0 if kind == "exact" else None
     if kind != "exact" and sets > 1:
         lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2

@@ -1,6 +1,7 @@
 """`zellige evaluate RUN --pairs FILE.jsonl`: how likely a text is after another, and which of several is."""
 
 import dataclasses
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ def describe(judged: "Judged") -> list[str]:
         lines.append("    exact for each pair: the interval is that of other pairs of the same kind")
     elif result.draws == 1:
         lines.append("    of other pairs of the same kind; with --draws 2 or more it is known what the draws bring")
+    elif judged.drawn == math.inf:
+        lines.append("    of other pairs of the same kind; too few replicates to say what draws do")
     else:
         half = pm(0, judged.drawn).partition("± ")[2]
         lines.append(f"    of other pairs of the same kind; other draws for these very pairs: ± {half}")

@@ -3,6 +3,7 @@
 import textwrap
 
 from ..evaluate import PROTOCOL
+from ..interval import FREEDOM
 from ..result import Result
 from ..terminal import columns, count, counted, number, percent, pm
 from .commands import of_model
@@ -44,13 +45,18 @@ def describe(result: Result) -> list[str]:
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
-    elif result.draws > 1:
+    elif result.draws == 1:
+        lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
+    elif result.between is None:
+        lines.append(f"{drawn}; the draws' own interval needs {FREEDOM} degrees of freedom,")
+        lines.append(f"    {_freedom(result)}: more texts or more draws give it")
+    else:
         lines.append(f"{drawn}; {percent(result.between)} of the variance lies between the texts,")
         half = pm(0, result.floor).partition("± ")[2]
-        text = f"{percent(1 - result.between)} in the draws: more draws would narrow the interval to ± {half} at best"
+        text = (
+            f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
+        )
         lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
-    else:
-        lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
     said = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
     said += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
     said += [f"{p['weights']} weights"] if "weights" in p else []
@@ -63,6 +69,8 @@ def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
     half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
     lines = [f"    ± {half} over the population of texts, ± {drawn} over draws of these texts"]
+    if result.between is None:
+        lines = [f"    ± {half} over the population of texts and draws"]
     if result.kind == "exact":
         lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
     each = result.per_sequence
@@ -70,3 +78,7 @@ def _both(result: Result) -> list[str]:
         mean = number(each.value, each.half, f"per {result.per}", result.kind)
         lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
     return lines
+
+
+def _freedom(result: Result) -> str:
+    return "and these have fewer" if result.freedom is None else f"and these have {result.freedom}"

@@ -152,12 +152,12 @@ def _row(name: str, result: Any) -> tuple[str, ...]:
     from ..terminal.numbers import SIGN, pm
 
     sign, each = SIGN[result.kind], result.per_sequence
-    drawn = pm(0, result.draws_half).partition("± ")[2]
+    drawn = "-" if result.between is None else f"± {pm(0, result.draws_half).partition('± ')[2]}"
     return (
         name,
         count(result.units),
         f"{sign} {pm(result.value, result.half)}",
         f"{sign} {result.perplexity:.{decimals(result.perplexity, 'per token')}f}",
         f"{sign} {each.value:.{decimals(each.value, 'per token')}f}",
-        str(result.draws) if result.kind == "exact" else f"{result.draws}, ± {drawn}",
+        str(result.draws) if result.kind == "exact" else f"{result.draws}, {drawn}",
     )
