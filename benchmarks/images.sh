@@ -15,7 +15,7 @@ net=(--net.layers 3 --net.hidden 64 --net.heads 4 --net.condition 64 --net.conv 
 budget=(--train.steps 1500 --train.batch 16 --train.rate 3e-3 --train.ema 0.998 --train.device cpu --train.validate-every 0)
 
 declare -A choices=(
-  [d3pm-gaussian]="d3pm --process gaussian --prediction leave-one-out --steps 256" [d3pm-absorbing]="d3pm --steps 256"
+  [d3pm-gaussian]="d3pm --process gaussian --prediction leave-one-out --diffusion-steps 256" [d3pm-absorbing]="d3pm --diffusion-steps 256"
   [tauldr-gaussian]="tauldr --process gaussian --prediction leave-one-out" [tauldr-uniform]="tauldr --process uniform" [md4]=md4
 )
 for run in "${@:-md4 d3pm-absorbing d3pm-gaussian tauldr-gaussian}"; do

@@ -24,9 +24,9 @@ from zellige.methods import build, find
 from zellige.samplers import SAMPLERS, Ancestral, Sampler, run
 
 METHODS = [
-    "d3pm:process=absorbing,steps=64", "d3pm:process=uniform,steps=64",
-    "d3pm:process=gaussian,steps=128", "d3pm:process=band,steps=128",
-    "d3pm:process=middle,steps=64", "d3pm:process=nearest,steps=64,neighbours=1",
+    "d3pm:process=absorbing,diffusion_steps=64", "d3pm:process=uniform,diffusion_steps=64",
+    "d3pm:process=gaussian,diffusion_steps=128", "d3pm:process=band,diffusion_steps=128",
+    "d3pm:process=middle,diffusion_steps=64", "d3pm:process=nearest,diffusion_steps=64,neighbours=1",
     "csm:objective=score-entropy", "csm",
     "tauldr:process=uniform,prediction=leave-one-out", "tauldr:process=absorbing,prediction=leave-one-out",
     "tauldr:process=uniform", "tauldr:process=absorbing", "tauldr:process=gaussian", "tauldr:process=birth-death",

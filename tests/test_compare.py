@@ -336,7 +336,13 @@ def test_a_comparison_on_a_law(tmp_path):
         torch.multinomial(torch.arange(1.0, 17.0), 600, True, generator=torch.Generator().manual_seed(3))
     ]
     net = Net(layers=1, hidden=16, heads=2, length=4, conv=3)
-    done = go(tmp_path / "c", ["mdlm", "d3pm:steps=20", "csm"], data=Data.of(rows, vocabulary=2), net=net, samples=200)
+    done = go(
+        tmp_path / "c",
+        ["mdlm", "d3pm:diffusion_steps=20", "csm"],
+        data=Data.of(rows, vocabulary=2),
+        net=net,
+        samples=200,
+    )
     result = done.plain["result"]
     assert result["judge"]["kind"] == "law"
     counts = torch.bincount(exact.index(rows, 2), minlength=16).double() / 600
@@ -357,10 +363,10 @@ def test_a_comparison_on_a_law(tmp_path):
 
 
 def test_discrete_time_takes_the_nearest_steps(tmp_path):
-    done = go(tmp_path / "c", ["mdlm", "d3pm:steps=9"])
+    done = go(tmp_path / "c", ["mdlm", "d3pm:diffusion_steps=9"])
     row = next(row for row in done.plain["result"]["methods"] if row["method"] == "d3pm")
     assert [q["steps"] for q in row["quality"]] == [3, 3]
-    assert row["variant"] == "steps=9"
+    assert row["variant"] == "diffusion_steps=9"
 
 
 # ---------------------------------------------------------------------------------------------------- what may go wrong
@@ -379,7 +385,10 @@ def test_discrete_time_takes_the_nearest_steps(tmp_path):
             ["mdlm", "sedd:process=unif"],
             "unknown process 'unif'; did you mean 'uniform'? (all: zellige train sedd --help)",
         ),
-        (["mdlm", "d3pm:steps=ten"], "steps is 'ten' in 'd3pm:steps=ten'; it must be a whole number"),
+        (
+            ["mdlm", "d3pm:diffusion_steps=ten"],
+            "diffusion_steps is 'ten' in 'd3pm:diffusion_steps=ten'; it must be a whole number",
+        ),
         (["mdlm", "mdlm:time=yes"], "time is 'yes' in 'mdlm:time=yes'; it must be True or False"),
     ],
 )
@@ -421,7 +430,7 @@ def test_names_of_those_who_take_part():
         ("absorbing", "sedd absorbing", "sedd"),
         ("uniform, geometric", "sedd uniform, geometric", "sedd-uniform-geometric"),
     ]
-    assert of("mdlm:time=True,steps=8").options == MDLM.Config(time=True, steps=8)
+    assert of("mdlm:time=True,diffusion_steps=8").options == MDLM.Config(time=True, diffusion_steps=8)
     assert of((Fragile, "time=True")).options.time
     assert of("sedd:scale-by-sigma=none").options.scale_by_sigma is None
 
@@ -454,7 +463,7 @@ def result(n: int, kind: str = "n-gram", **more):
 @pytest.mark.parametrize("kind", ["n-gram", "law"])
 def test_a_full_table(kind):
     made = result(9, kind)
-    made["methods"][1]["variant"] = "a very long variant, geometric, steps=1000"
+    made["methods"][1]["variant"] = "a very long variant, geometric, diffusion_steps=1000"
     lines = table.lines(made)
     assert max(map(len, lines)) <= 100
     at = lines[1].index("at 95%")

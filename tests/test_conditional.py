@@ -80,10 +80,10 @@ def test_uniform_noise_bounds_another_law():
 @pytest.mark.parametrize(
     ("name", "choices"),
     [
-        ("mdlm", {"steps": 3}),
-        ("d3pm", {"steps": 3}),
-        ("d3pm", {"steps": 3, "process": "absorbing"}),
-        ("udlm", {"steps": 3}),
+        ("mdlm", {"diffusion_steps": 3}),
+        ("d3pm", {"diffusion_steps": 3}),
+        ("d3pm", {"diffusion_steps": 3, "process": "absorbing"}),
+        ("udlm", {"diffusion_steps": 3}),
     ],
     ids=str,
 )

@@ -57,6 +57,31 @@ def test_any_choice_comes_back_exactly(train):
     assert from_json(json.loads(json.dumps(to_json(config)))) == config
 
 
+@dataclass(frozen=True)
+class Former:
+    steps: int = 3
+
+
+class Older(MDLM):
+    name = "older"
+    Config = Former
+
+
+@pytest.mark.parametrize("method", ["mdlm", "md4", "udlm", "d3pm"])
+def test_an_option_under_its_former_name(method):
+    config = replace(example(), method=method, options=METHODS[method].Config(diffusion_steps=64))
+    older = json.loads(json.dumps(to_json(config)))
+    older["options"]["steps"] = older["options"].pop("diffusion_steps")
+    assert from_json(older) == config
+    with pytest.raises(InputError, match=r"unknown entry .options\.steps."):  # which of the two is meant?
+        from_json(older | {"options": older["options"] | {"diffusion_steps": 8}})
+
+
+def test_an_own_option_of_a_former_name_stays():
+    config = replace(example(), method="older", options=Former(steps=5))
+    assert from_json(json.loads(json.dumps(to_json(config))), method=Older) == config
+
+
 def test_about_is_beside_the_config():
     assert plain(step=5)["about"] == {"step": 5}
     assert from_json(plain(step=5)) == example()

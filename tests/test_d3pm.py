@@ -187,7 +187,7 @@ def test_more_steps_of_the_exact_network_come_down_to_the_entropy(process):
     law = data_law()
     gaps = []
     for T in (16, 32, 64):
-        method = D3PM(None, V, (L,), D3PM.Config(process, steps=T))
+        method = D3PM(None, V, (L,), D3PM.Config(process, diffusion_steps=T))
         denoiser = exact.Denoiser(method.process, law, L, method.predicts)
         gaps.append(float((law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum() - exact.entropy(law)))
     assert gaps[0] > gaps[1] > gaps[2] > 0
@@ -246,7 +246,7 @@ def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
     net = Net(layers=1, hidden=16, heads=2, length=6)
     mask = torch.tensor([[True] * 6, [True] * 4 + [False] * 2, [False] * 6])
     batch = Batch(torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(0)), mask)
-    method = methods.build("d3pm", 11, net, D3PM.Config(process, steps=8, auxiliary=0.3)).double()
+    method = methods.build("d3pm", 11, net, D3PM.Config(process, diffusion_steps=8, auxiliary=0.3)).double()
     for p in method.parameters():
         torch.nn.init.normal_(p, std=0.3, generator=torch.Generator().manual_seed(len(p)))
     both = []
@@ -282,7 +282,7 @@ def test_schedules_of_the_paper():
 def test_mutual_information_of_uniform_noise_falls_evenly(K):
     T = 20
     alpha = transitions.table("mutual-information", T, K, False)
-    process = D3PM(None, K, (1,), D3PM.Config("uniform", steps=T)).process
+    process = D3PM(None, K, (1,), D3PM.Config("uniform", diffusion_steps=T)).process
     close(process.schedule.table, alpha)  # pyright: ignore
     information = process.divergence(torch.zeros(T + 1, dtype=torch.long), torch.arange(T + 1, dtype=D) / T)
     close(information / math.log(K), 1 - torch.arange(T + 1, dtype=D) / T, rtol=0, atol=1e-9)
@@ -295,7 +295,7 @@ def test_mutual_information_of_uniform_noise_falls_evenly(K):
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
         ({"prediction": "score"}, "unknown prediction 'score'; all of them: zellige train d3pm --help"),
         ({"last": "video"}, "unknown last 'video'; all of them: zellige train d3pm --help"),
-        ({"steps": 0}, "--steps is 0; it must be 1 or more"),
+        ({"diffusion_steps": 0}, "--diffusion-steps is 0; it must be 1 or more"),
         ({"auxiliary": -0.5}, "--auxiliary is -0.5; it must be 0 or more"),
         ({"head": "logistik"}, "unknown head 'logistik'; did you mean 'logistic'?"),
         ({"head": "logistic"}, "--head logistic has no place for a mask; use --process middle, or --head logits"),

@@ -60,7 +60,7 @@ def place(tmp_path_factory):
         small = "--net.layers 2 --net.hidden 16 --net.heads 2 --net.length 32 --train.steps 2 --train.batch 2 --train.samples 0"
         on = f"--data.name text --data.path notes.txt {small} --train.validate-rows 4 --quiet"
         for method in (
-            "mdlm --run runs/a", "md4 --run timed", "d3pm --run discrete --steps 256", "bd3lm --run blocks --block 8",
+            "mdlm --run runs/a", "md4 --run timed", "d3pm --run discrete --diffusion-steps 256", "bd3lm --run blocks --block 8",
             "ar --run next",
         ):  # fmt: skip
             assert cli.main(shlex.split(f"train {method} {on}")) == 0

@@ -191,7 +191,7 @@ def test_settled_says_how_many_steps_there_are():
     assert frontier.settled(own, Way("first_hitting", 3)) == Way("first_hitting", L)
     ways = frontier.calls(own, frontier.settled(own, Way()), (2, 8))
     assert [way.sampler for way in ways[::2]] == ["ancestral", *frontier.SAMPLERS]
-    discrete = model("d3pm", steps=12)
+    discrete = model("d3pm", diffusion_steps=12)
     assert [way.steps for way in frontier.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [6, 12]
     blocks = model("bd3lm", block=4)
     assert [w.steps for w in frontier.calls(blocks, frontier.settled(blocks, Way()), (16,), ("blockwise",))] == [4]

@@ -23,7 +23,7 @@ TERMS = ("diffusion", "reconstruction", "prior")
 
 def free(schedule="loglinear", length=L, steps=0, seed=0):
     """Time-free: the count-based draws."""
-    return MDLM(table(V + 1, length, seed=seed), V, (length,), MDLM.Config(schedule, steps=steps))
+    return MDLM(table(V + 1, length, seed=seed), V, (length,), MDLM.Config(schedule, diffusion_steps=steps))
 
 
 def free_md4(schedule="linear", eps=0.05, length=L):
@@ -32,7 +32,7 @@ def free_md4(schedule="linear", eps=0.05, length=L):
 
 
 def timed(schedule="linear", steps=0):
-    return MD4(table(V + 1, L, time=True), V, (L,), MD4.Config(schedule, eps=0.05, steps=steps))
+    return MD4(table(V + 1, L, time=True), V, (L,), MD4.Config(schedule, eps=0.05, diffusion_steps=steps))
 
 
 def total(terms):

@@ -196,7 +196,7 @@ class InRow:
 @pytest.mark.parametrize("name", ["mdlm", "md4", "sedd", "udlm", "d3pm"])
 @torch.no_grad()
 def test_the_law_of_samples_is_that_without_padding(name):
-    method = make(name, {"steps": 4} if name == "d3pm" else {}, length=3, layers=1)
+    method = make(name, {"diffusion_steps": 4} if name == "d3pm" else {}, length=3, layers=1)
     law = exact.sample_law(Ancestral(), InRow(method), 2, torch.tensor([-1, -1, 1]))  # pyright: ignore
     K = method.process.K
     short = exact.sample_law(Ancestral(), of_length(method, 2), 2)

@@ -263,7 +263,7 @@ def test_the_integrand_is_that_of_the_diffusion_term(method, tokenizer):
 @pytest.mark.parametrize("process", ["absorbing", "uniform"])
 def test_the_integrand_of_discrete_time_is_that_of_its_steps(tokenizer, process):
     tokens = torch.tensor(tokenizer.encode((TEXT * 2)[:LENGTH]))
-    config = D3PM.Config(process, "mutual-information", steps=6)
+    config = D3PM.Config(process, "mutual-information", diffusion_steps=6)
     method = D3PM(Knows(tokens, tokenizer.size + (process == "absorbing")), tokenizer.size, (LENGTH,), config)
     for points, times in ((16, [1, 2, 3, 4, 5, 6]), (3, [1, 3, 5])):
         t, nats = report.integrand(method, Batch(tokens.repeat(64, 1)), points)

@@ -17,8 +17,10 @@ import torch
 import zellige
 from zellige import Data, InputError, Net, Train, files, load
 from zellige.checkpoint import newest
+from zellige.cli.results import heading as results_heading
 from zellige.ema import EMA
 from zellige.guard import Diverged
+from zellige.hub import card
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
 from zellige.plan import rate
@@ -283,7 +285,12 @@ def test_loss_that_is_no_bound_has_no_unit(tmp_path):
 
 @pytest.mark.parametrize("process", ["uniform", "absorbing"])
 def test_discrete_time_samples_with_a_number_of_steps_that_divides(process, tmp_path):
-    run = go(tmp_path / "run", method="d3pm", options=D3PM.Config(process, steps=16))  # sample_steps is 3
+    notes, options = Notes(), D3PM.Config(process, diffusion_steps=16)
+    run = go(tmp_path / "run", method="d3pm", options=options, progress=notes)  # sample_steps is 3
+    assert notes.notes[0].split(maxsplit=1)[1].startswith("discrete time, T = 16, ")
+    assert "| Time | discrete time, T = 16 |" in card(run.model)
+    result = zellige.evaluate(run.model, data(), limit=4)
+    assert results_heading(result)[0].startswith("d3pm, discrete time, T = 16, ")
     sample = json.loads((run.folder / "samples" / "step-000004.jsonl").read_text().splitlines()[0])
     assert sample["calls"] == 4 if process == "uniform" else sample["calls"] <= 4
     assert {row["unit"] for row in rows(run.folder)} == {""}  # lambda is not 0

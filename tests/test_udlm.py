@@ -115,7 +115,7 @@ def test_the_bound_is_above_the_likelihood(schedule):
 @pytest.mark.parametrize("time", [True, False])
 @torch.no_grad()
 def test_terms_are_draws_of_the_bound(steps, time):
-    method, rows, x_0 = tabled(time=time, steps=steps), 40_000, X_0[5:6]
+    method, rows, x_0 = tabled(time=time, diffusion_steps=steps), 40_000, X_0[5:6]
     batch, generator = Batch(x_0.expand(rows, -1)), torch.Generator().manual_seed(3)
     terms = method.terms(batch, generator)
     if steps:

@@ -105,7 +105,7 @@ class Model(hub.Shared):
 
 
 def identity(model: Any) -> dict[str, Any]:
-    """What a result says of its model: method, parameters, step, which weights (EMA, raw, as published), tokenizer."""
+    """What a result says of its model: method, T, parameters, step, which weights (EMA, raw, as published), tokenizer."""
     about, config = getattr(model, "about", {}), getattr(model, "config", None)
     if "published" in about:
         weights = "EMA" if about["published"].get("weights") == "ema" else "as published"
@@ -113,6 +113,7 @@ def identity(model: Any) -> dict[str, Any]:
         weights = "EMA" if config is None or config.train.ema else "raw"
     return {
         "method": getattr(model.method, "name", type(model.method).__name__),
+        "time": getattr(model.method, "discrete_time", ""),
         "parameters": sum(p.numel() for p in model.method.parameters()),
         "step": about.get("step"),
         "weights": weights,

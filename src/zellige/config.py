@@ -143,7 +143,9 @@ def _real(name: str, value: Any, holds: Any, range: str) -> None:
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 LATER: dict[str, Any] = {}  # an entry that came later -> the value that files without it mean
-RENAMED: dict[str, str] = {}  # an entry's earlier name -> its name, where the class has the second and not the first
+RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
+    "options.steps": "options.diffusion_steps",
+}
 
 
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -224,8 +226,8 @@ def _current(value: Any, kind: Any, name: str) -> Any:
     names = {f"{name}.{f.name}" for f in dataclasses.fields(kind)}
     entries = {f"{name}.{key}": entry for key, entry in value.items()}
     for before, now in RENAMED.items():
-        if before in entries and before not in names and now in names:
-            entries.setdefault(now, entries.pop(before))
+        if before in entries and before not in names and now in names and now not in entries:
+            entries[now] = entries.pop(before)
     entries = {entry: meant for entry, meant in LATER.items() if entry in names} | entries
     return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
 

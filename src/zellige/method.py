@@ -54,7 +54,7 @@ class Method(nn.Module):
         config: the method's own choices.
         process: the noise.
         timed: whether the network takes a time.
-        steps: 0 for continuous time; T for a T-step model on `grid(T)`.
+        steps: 0 for continuous time; T for a T-step model on `grid(T)`. An option for it is called `diffusion_steps`.
     """
 
     name: ClassVar[str]
@@ -315,6 +315,11 @@ class Method(nn.Module):
         return value.index_add(0, rows, self.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
 
     # ---------------------------------------------------------------------------------- T steps
+    @property
+    def discrete_time(self) -> str:
+        """`discrete time, T = 64`, as a person reads it; "" where time is continuous or there is none."""
+        return f"discrete time, T = {self.steps:,}" if self.steps else ""
+
     def grid(self, steps: int) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
 

@@ -213,7 +213,7 @@ def about_run(
 
 
 # ---------------------------------------------------------------------------------------------------- what is said
-def heading(config: Config, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
+def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
     """The three lines with which a run begins: the model, the data, the folder."""
     t, n = config.train, config.net
     kind = "GPU" if cuda(config) else "CPU"
@@ -229,9 +229,12 @@ def heading(config: Config, corpus: Corpus, about: dict[str, Any], devices: int,
             f"train {count(train.tokens_total)}   validation {count(validation.tokens_total)}"
         )
     wide = max(len(config.method), len(config.data.name), 3) + 2
+    model = [
+        method.discrete_time, parameters(about["parameters"]), what, f"length {n.length}", precision(config), where, ema,
+        f"seed {t.seed}",
+    ]  # fmt: skip
     lines = [
-        (config.method, f"{parameters(about['parameters'])}, {what}, length {n.length}, {precision(config)}, {where}, {ema}, "
-                        f"seed {t.seed}"),
+        (config.method, ", ".join(filter(None, model))),
         (config.data.name, rows),
         ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
     ]  # fmt: skip

@@ -187,7 +187,7 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
             _clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(folder, config, about)
-        progress.note(plan.heading(config, corpus, about, devices, folder))
+        progress.note(plan.heading(config, fresh, corpus, about, devices, folder))
         if said := plan.ending(config, fresh.block):
             progress.note(said)
         if resume:

@@ -286,7 +286,7 @@ class Noise:
     embedding: str
 
     def __post_init__(self) -> None:
-        at_least("--steps", self.steps, 1)
+        at_least("--diffusion-steps", self.steps, 1)
 
     def on(self, V: int) -> process.Process:
         """The process of V tokens, on one state more where it is absorbing."""

@@ -395,7 +395,7 @@ def test_remdm_nucleus_step(golden):
 # ---------------------------------------------------------------------------------- parameterization d3pm: D3PM, absorbing
 def d3pm(network, T: int, sigma: Tensor | float) -> D3PM:
     """The published network as a D3PM with alpha_i = 1 - i/T, which is what upstream's loss has (the eps left out)."""
-    return D3PM(Told(network, torch.as_tensor(sigma).flatten()), 53, (24,), D3PM.Config(steps=T))
+    return D3PM(Told(network, torch.as_tensor(sigma).flatten()), 53, (24,), D3PM.Config(diffusion_steps=T))
 
 
 def _with_the_mask(method: D3PM, x_t: Tensor) -> Tensor:

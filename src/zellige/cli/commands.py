@@ -113,9 +113,10 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 
 def of_model(about: dict[str, Any]) -> str:
-    """`mdlm, 92.1M parameters, step 98,000 (EMA)`: which model a result is of (`checkpoint.identity`)."""
-    step = f", step {count(about['step'])}" if about.get("step") is not None else ""
-    return f"{about['method']}, {parameters(about['parameters'])}{step} ({about.get('weights', 'EMA')})"
+    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: which model a result is of (`checkpoint.identity`)."""
+    step = f"step {count(about['step'])}" if about.get("step") is not None else ""
+    said = [about["method"], about.get("time"), parameters(about["parameters"]), step]
+    return f"{', '.join(filter(None, said))} ({about.get('weights', 'EMA')})"
 
 
 # ---------------------------------------------------------------------------------------------------------- evaluate

@@ -131,6 +131,25 @@ def given(argv: Sequence[str]) -> set[str]:
     return {word.partition("=")[0] for word in argv if word.startswith("--")}
 
 
+MEANT = {  # what other programs call an option, or what one word may mean here: our flags, and what each is
+    "--steps": (("--train.steps", "for training steps"), ("--diffusion-steps", "for T")),
+}
+
+
+def _meant(name: str, known: dict[str, Flag]) -> str:
+    """Our flags for what another program calls `name`; "" where none of them is known here."""
+    ours = [(flag, what) for flag, what in MEANT.get(name, ()) if flag in known]
+    return ", ".join(f"{flag} {what}" for flag, what in ours)
+
+
+def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
+    """The flag that is spelt most like `name`, by all of it or by what stands after its section."""
+    ends = [flag.rpartition(".")[2] for flag in known]
+    near = nearest(name, known) or nearest(name.rpartition(".")[2].strip("-"), ends)
+    near = near if near in known else next((flag for flag in known if near and flag.endswith(f".{near}")), None)
+    return f"did you mean '{near}'?" if near else f"see zellige {where} --help"
+
+
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
     """Check names and values; returns what is not an option.
 
@@ -153,12 +172,9 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
             continue
         flag = known.get(name) or known.get("--" + name.removeprefix("--no-"))
         if flag is None:
-            near = nearest(name, known) or nearest(
-                name.rpartition(".")[2].strip("-"), [k.rpartition(".")[2] for k in known]
+            raise InputError(
+                f"unknown option '{name}' for {where}; {_meant(name, known) or _nearest(name, known, where)}"
             )
-            near = near if near in known else next((k for k in known if near and k.endswith(f".{near}")), None)
-            meant = f"did you mean '{near}'?" if near else f"see zellige {where} --help"
-            raise InputError(f"unknown option '{name}' for {where}; {meant}")
         if flag.switch:
             if has_value:
                 raise InputError(f"{name} takes no value; write {flag.name} or --no-{flag.name.removeprefix('--')}")

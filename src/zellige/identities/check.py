@@ -145,7 +145,7 @@ class _Unit(Table):
 def enumerable(cls: type[Method], **changes: Any) -> Method:
     """The method with an enumerable network whose numbers are fixed, and so is what else it learns.
 
-    Discrete time has T = 256 steps unless `steps` says so.
+    Discrete time has T = 256 steps unless `diffusion_steps` says so.
     """
     config = cls.Config(**changes)
     sizes = {"outputs": cls.outputs(V, config), "block": cls.blocks(config)}
@@ -153,8 +153,8 @@ def enumerable(cls: type[Method], **changes: Any) -> Method:
     with torch.no_grad():
         network.logits.copy_(numbers(*network.logits.shape, size=1.5))
     method = methods.build(cls, V, network, config, length=L, ordered=True).double()
-    if discrete(method) and "steps" not in changes:
-        return enumerable(cls, steps=T, **changes)
+    if discrete(method) and "diffusion_steps" not in changes:
+        return enumerable(cls, diffusion_steps=T, **changes)
     with torch.no_grad():
         for parameter in method.process.parameters() if method.process is not None else ():
             parameter += numbers(*parameter.shape).abs()

@@ -75,8 +75,8 @@ class D3PM(Method):
         """absorbing (a mask), uniform, nearest (in an embedding); of ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "auto"
         """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); auto is linear for gaussian and band"""
-        steps: int = 1000
-        """T; samplers may take a number of steps that divides it"""
+        diffusion_steps: int = 1000
+        """T of discrete time; samplers may take a number of steps that divides it"""
         prediction: str = "leave-one-out"
         """the network's softmax is p(x_0 | the other positions), eq. 4: leave-one-out; or p(x_0 | x_t): mean"""
         last: str = "text"
@@ -94,11 +94,13 @@ class D3PM(Method):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        noise = Noise(config.process, config.steps, config.schedule, config.width, config.neighbours, config.embedding)
+        noise = Noise(
+            config.process, config.diffusion_steps, config.schedule, config.width, config.neighbours, config.embedding
+        )
         at_least("--auxiliary", config.auxiliary, 0)
         if config.head == "logistic" and config.process == "absorbing":
             raise InputError("--head logistic has no place for a mask; use --process middle, or --head logits")
-        super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.steps)
+        super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
         self.predicts, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
 
     @classmethod

@@ -27,7 +27,7 @@ class MD4(Masked):
 
     name = "md4"
     choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial")}
-    variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"steps": 4})
+    variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"diffusion_steps": 4})
 
     @dataclass(frozen=True)
     class Config:
@@ -41,14 +41,16 @@ class MD4(Masked):
         """alpha runs from 1 - eps to eps"""
         time: bool = True
         """condition the network on t"""
-        steps: int = 0
-        """0: continuous time; T: the T-step bound"""
+        diffusion_steps: int = 0
+        """T of discrete time, and its T-step bound; 0: continuous time"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
         config = self.checked(config)
-        super().__init__(network, vocabulary, shape, config, _schedule(config), config.time, config.steps, **more)
+        super().__init__(
+            network, vocabulary, shape, config, _schedule(config), config.time, config.diffusion_steps, **more
+        )
 
     @classmethod
     def timed(cls, config: Any) -> bool:

@@ -27,7 +27,7 @@ class MDLM(Masked):
     name = "mdlm"
     tells = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
-    variants = ({}, {"time": True}, {"steps": 4})
+    variants = ({}, {"time": True}, {"diffusion_steps": 4})
 
     @dataclass(frozen=True)
     class Config:
@@ -37,8 +37,8 @@ class MDLM(Masked):
         """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
-        steps: int = 0
-        """0: continuous time; T: the T-step bound"""
+        diffusion_steps: int = 0
+        """T of discrete time, and its T-step bound; 0: continuous time"""
         mask: int | None = None
         """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
 
@@ -51,7 +51,14 @@ class MDLM(Masked):
                 raise InputError(f"--mask is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
             vocabulary, more = vocabulary - 1, more | {"mask": config.mask}
         super().__init__(
-            network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, config.steps, **more
+            network,
+            vocabulary,
+            shape,
+            config,
+            SCHEDULES[config.schedule](),
+            config.time,
+            config.diffusion_steps,
+            **more,
         )
 
     @classmethod

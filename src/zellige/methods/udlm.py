@@ -33,7 +33,7 @@ class UDLM(Method):
     name = "udlm"
     tells = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
-    variants = ({}, {"steps": 4})
+    variants = ({}, {"diffusion_steps": 4})
     predicts = "leave_one_out"
 
     @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class UDLM(Method):
         """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
         time: bool = True
         """condition the network on the total noise sigma"""
-        steps: int = 0
-        """0: continuous time; T: the T-step bound"""
+        diffusion_steps: int = 0
+        """T of discrete time, and its T-step bound; 0: continuous time"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
         process = uniform(vocabulary, SCHEDULES[config.schedule]())
-        super().__init__(network, vocabulary, shape, config, process, config.time, config.steps)
+        super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
 
     @classmethod
     def states(cls, vocabulary, config):
