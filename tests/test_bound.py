@@ -159,7 +159,7 @@ def test_sedd_absorbing():
     logs = 2 * numbers(len(t), V + 1) - 1
     pred = Score(P, logs.exp().scatter(-1, x_t[:, None], 1.0), x_t, t)
     e1 = torch.expm1(P.schedule.sigma(t)[:, 0])
-    entropy = logs[:, :V].exp().sum(-1) - pick(logs, x_0) / e1 + (1 / e1) * ((1 / e1).log() - 1)  # SEDD, appendix
+    entropy = logs[:, :V].exp().sum(-1) - pick(logs, x_0) / e1 + (1 / e1) * ((1 / e1).log() - 1)  # SEDD, eq. 10
     expected = P.schedule.beta(t)[:, 0] * torch.where(x_t == V, entropy, 0.0)
     close(bound.continuous(truth(P, x_0, x_t, t), pred), expected, rtol=1e-9, atol=1e-9)
 
@@ -211,7 +211,7 @@ def test_genmd4():
     pred = subs(P, 3 * numbers(len(t), V + 1), x_t, t)
     mu, one = pred.mu[:, :V], F.one_hot(x_0, V).double()
     rate = -w / t[:, None]  # alpha'_k / (1 - alpha_k)
-    integrand = (pick(mu, x_0).log()[:, None] + 1) * one - mu  # (arXiv 2406.04329, eq. 11)
+    integrand = (pick(mu, x_0).log()[:, None] + 1) * one - mu  # (arXiv 2406.04329, eq. 12)
     expected = (rate * integrand).sum(-1) * (x_t == V)
     expected = torch.where(x_t == V, expected, 0.0)
     close(bound.continuous(truth(P, x_0, x_t, t), pred), expected, rtol=1e-9, atol=1e-9)
@@ -244,7 +244,7 @@ def test_d3pm_absorbing_with_mass_on_the_mask():
 
 # ---------------------------------------------------------------------------------- tauLDR
 def test_tauldr_elbo_differs_by_a_constant():
-    """E_x [ sum_x' Rhat(x, x') - sum_x' R(x, x') log Rhat(x', x) ] (Campbell et al., eq. 5), constants of theta left out."""
+    """E_x [ sum_x' Rhat(x, x') - sum_x' R(x, x') log Rhat(x', x) ] (tauLDR, proposition 2), constants of theta left out."""
     P, X, t = CTMC(generator_matrix(V)), exact.states(V, L), 0.6
     time, R = torch.full(X.shape, t, dtype=D), P.rate(t)
 

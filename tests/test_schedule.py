@@ -160,7 +160,7 @@ def test_weights_in_closed_form():
     torch.testing.assert_close(Linear(0.0).weight(t), Linear(0.3).weight(t))
     torch.testing.assert_close(Polynomial(3.0).weight(t)[:, 0], 3 / t)
     a = math.pi / 2 * (1 - t)
-    torch.testing.assert_close(Cosine(0.0).weight(t)[:, 0], math.pi / 2 * torch.tan(a))  # MD4, table 1
+    torch.testing.assert_close(Cosine(0.0).weight(t)[:, 0], math.pi / 2 * torch.tan(a))  # MD4, table 4
     c, s = torch.cos(math.pi / 2 * t), torch.sin(math.pi / 2 * t)
     torch.testing.assert_close(CosinePower(2.0, 0.0).weight(t)[:, 0], math.pi * c / s)
     sigma = Geometric().sigma(t)

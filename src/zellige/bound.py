@@ -19,15 +19,15 @@ from .process import Process
 
 
 def discrete(target: Prediction, pred: Prediction, s: Tensor | float) -> Tensor:
-    """KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), (*): D3PM eq. 1 and MD4 eq. 3; s = CLEAN gives -log p(x_0 | x_t)."""
+    """KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), (*): D3PM eq. 1, a term of MD4's L_T; s = CLEAN gives -log p(x_0 | x_t)."""
     return maths.kl(kernel(target, s), kernel(pred, s))
 
 
 def continuous(target: Prediction, pred: Prediction) -> Tensor:
     """sum_y R_t(y, x_t) [v - u + u log(u / v)] with u, v the scores of target and prediction, (*), per unit of time.
 
-    The one continuous-time bound: SEDD's score entropy (eq. 5), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE, and
-    tauLDR's ELBO up to a constant. t in the open interval (0, 1).
+    The one continuous-time bound: SEDD's score entropy (eq. 10), MDLM's eq. 10 and MD4's eq. 4, RADD's t-DSE (eq. 2.11), and
+    tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
     """
     into = pred.process.rate_into(pred.x_t, pred.t)
     return (into * maths.score_entropy(score(target), score(pred))).sum(-1)

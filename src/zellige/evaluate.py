@@ -200,7 +200,7 @@ def evaluate(
         estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
             the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
             method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
-        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 5); 0: the model as it is.
+        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3); 0: the model as it is.
         processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
         progress, reading: called with (done, total) while the texts are judged, and while the data is read.
 

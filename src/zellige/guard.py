@@ -348,7 +348,7 @@ class Guard(Callback):
 
     # ------------------------------------------------------------------------------------------------ when it goes wrong
     def diagnose(self, step: int, nats: float, norm: float) -> str:
-        """The block that is printed when the loss or the gradient is not finite (UX.md, section 4)."""
+        """The block that is printed when the loss or the gradient is not finite."""
         what, value = ("loss", nats) if not math.isfinite(nats) else ("gradient", norm)
         value = "NaN" if math.isnan(value) else "infinite"
         head = f"{what} is {value} at step {step:,}"

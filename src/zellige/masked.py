@@ -118,7 +118,7 @@ def of_mean(closed: Form) -> Form:
 class Masked(Method):
     """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
 
-    At a mask the generic bounds become weighted cross-entropies (MDLM eq. 10, MD4 eq. 4):
+    At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
 
         continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
         a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too

@@ -324,7 +324,7 @@ class Method(nn.Module):
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
 
         A jump at an end is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
-        t = 1) are the whole -ELBO (D3PM eq. 1, MD4 eq. 3).
+        t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
         """
         times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         times[0], times[-1] = self.process.start, CLEAN

@@ -87,7 +87,7 @@ class Schedule(nn.Module):
         return -self.alpha(t).log()
 
     def log_snr(self, t: Tensor | float) -> Tensor:
-        """log(alpha / (1 - alpha)) (MD4, section 2); +-inf at CLEAN and PRIOR."""
+        """log(alpha / (1 - alpha)) (MD4, section 3); +-inf at CLEAN and PRIOR."""
         alpha = self.alpha(t)
         return alpha.log() - (-alpha).log1p()
 
@@ -134,7 +134,7 @@ class Linear(Schedule):
 
 
 class Cosine(Schedule):
-    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 1): alpha'(0) = 0 is not where masking starts, t = 1 is."""
+    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 4): alpha'(0) = 0 is not where masking starts, t = 1 is."""
 
     def _shape(self, t):
         return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]
@@ -165,7 +165,7 @@ class CosinePower(Schedule):
 
 
 class Polynomial(Schedule):
-    """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4 table 1; GenMD4 with one exponent for each token).
+    """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
     A token with a larger w keeps longer: near the clean end t^w is small. Seen from the noisy end, where generation starts,
     it appears earlier.
@@ -316,7 +316,7 @@ class LinearSigma(_OfSigma):
 
 
 class Exponential(_OfSigma):
-    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's Gaussian target rate (arXiv 2205.14987).
+    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section 4.1).
 
     `begin` is where on the curve t = 0 lies, as in `Polynomial`: t stands for begin + (1 - begin) t.
     """

@@ -113,7 +113,7 @@ def _(method: Method):
 
 @shared("bound.implicit")
 def _():
-    """SEDD, theorems 3.3 and 3.4: the score entropy that asks for no true score, and the denoising one."""
+    """SEDD, proposition 3.3 and theorem 3.4: the score entropy that asks for no true score, and the denoising one."""
     worst = Largest()
     for (name, P), t in itertools.product(processes().items(), INSIDE):
         x_0, x_t, time, q = pairs(P, t)

@@ -3,15 +3,15 @@ arXiv 2503.09573).
 
 The sequence is cut into blocks x^b of L' tokens, written one after another; each is a diffusion of its own, given those before.
 
-    factorisation    log p(x) = sum_b log p(x^b | x^{<b})                                             (eq. 3)
-    inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 4)
-    bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 5 and 8)
+    factorisation    log p(x) = sum_b log p(x^b | x^{<b})                                             (eq. 4)
+    inside a block   p(x_s^b | x_t^b, x^{<b}) = sum over x^b of q(x_s^b | x_t^b, x^b) p(x^b | x_t^b, x^{<b})    (eq. 5)
+    bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
 In one pass the network reads x_t of all blocks, each with a time of its own, beside x_0: a noisy position sees its own block of
-x_t and the earlier blocks of x_0 (section 3.3). What a block becomes does not depend on how the others were noised, so the blocks
+x_t and the earlier blocks of x_0 (section 3.2). What a block becomes does not depend on how the others were noised, so the blocks
 of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
 
-    clipped          t ~ U[beta, omega] in training: less variance of the gradient than U[0, 1]       (section 5)
+    clipped          t ~ U[beta, omega] in training: less variance of the gradient than U[0, 1]       (section 5.2)
     search           the interval whose loss varies least, over the texts and what is drawn           (section 5.3)
 
 | process | schedule | prediction | objective | sampler |

@@ -3,10 +3,10 @@
 No noise is undone here: the network learns how much likelier the neighbours of a text are than the text itself. N(x) are the
 neighbours of x, one position of it moved along an arrow (`neighbourhood`); the numbers are those of this page:
 
-    concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)           section 3   (1)
+    concrete score   c(x)_y = (p(y) - p(x)) / p(x) = v_y - 1,  y in N(x),  v_y = p(y)/p(x)                       (1)
     grid             c / delta tends to grad log p as the spacing delta of a discretised density goes to 0        (2)
     completeness     the arrows of N join all texts (whichever way they point): c determines p                    (3)
-    CSM              sum_x p(x) sum_{y in N(x)} (c_theta(x)_y - c(x)_y)^2                              section 4   (4)
+    CSM              sum_x p(x) sum_{y in N(x)} (c_theta(x)_y - c(x)_y)^2                                          (4)
                      = E_x sum_{y in N(x)} [ c_theta^2 + 2 c_theta ] - 2 E_y sum_{x : y in N(x)} c_theta(x)_y + const   (5)
     denoising        (4) for p~ = p q, one step of noise q: E_x E_{z ~ q(.|x)} sum_{y in N(z)}
                      (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew         (6)

@@ -2,7 +2,7 @@
 
 Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`transitions` has those of the paper):
 
-    q(x_i | x_{i-1})  a row of Q_i                                                                      (section 3.1)
+    q(x_i | x_{i-1})  a row of Q_i                                                                        (eq. 2)
     q(x_i | x_0)      a row of Q_1 .. Q_i                                                               (eq. 3)
     network           p~(x_0 | x_t) = softmax(logits)                                                   (section 3.3)
     reverse kernel    p(x_s | x_t) ~ sum_{x_0} q(x_s, x_t | x_0) p~(x_0 | x_t)                          (eq. 4)
@@ -17,11 +17,10 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`transitions` has those 
 Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the law of x_0 given the *other*
 positions of x_t belongs, and that is what L_vb makes of it. `prediction = "mean"` is the mixture sum_{x_0} q(x_s | x_t, x_0)
 p~(x_0 | x_t), where p~ is what its name says. At a mask the two agree. Under other noise the second term of eq. 5 pulls a
-LeaveOneOut elsewhere than the first. The published code puts lambda beside *one* step's KL: its lambda is lambda T here.
+LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no mass on it. `docs/core.md` says what lambda weighs.
 
 L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
-p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The mask is never predicted: p~ has no
-mass on it. Schedules are not quite the published ones either (`transitions.Noise`).
+p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler.
 """
 
 from dataclasses import dataclass

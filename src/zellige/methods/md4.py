@@ -1,9 +1,9 @@
 """MD4: Simplified and generalized masked diffusion for discrete data (Shi et al. 2024, arXiv 2406.04329).
 
-    q(x_t | x_0)     absorbing; alpha = (1 - 2 eps) raw + eps, eps = 1e-4, raw linear, cosine or 1 - t^w   (table 1)
-    network          mu = p(x_0 | x_t), zero on the mask, carry-over                                  (section 2)
-    bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ] + reconstruction + prior   (eq. 4)
-    T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)               (eq. 3)
+    q(x_t | x_0)     absorbing; alpha = (1 - 2 eps) raw + eps, eps = 1e-4, raw linear, cosine or 1 - t^w   (table 4)
+    network          mu = p(x_0 | x_t), zero on the mask, carry-over                                  (eq. 3)
+    bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ] + reconstruction + prior   (eq. 5)
+    T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)          (section 3, L_T)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|

@@ -1,9 +1,9 @@
 """MDLM: Simple and effective masked diffusion language models (Sahoo et al. 2024, arXiv 2406.07524).
 
-    q(x_t | x_0)     absorbing, alpha_t by default loglinear: alpha = 1 - (1 - eps) t                 (section 3.1)
+    q(x_t | x_0)     absorbing, alpha_t by default loglinear: alpha = 1 - (1 - eps) t            (eq. 4; appendix E.1)
     network          mu = p(x_0 | x_t) by SUBS: no mass on the mask, what is not masked is carried over (section 3.2.3)
-    bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 10)
-    T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)              (eq. 7 with SUBS)
+    bound            E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu(x_0) ]                    (eq. 11)
+    T steps          (alpha_s - alpha_t)/(1 - alpha_t) sum over the masks of -log mu(x_0)                        (eq. 8)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|

@@ -2,10 +2,10 @@
 arXiv 2406.03736).
 
     score            p_t(y) / p_t(x_t) = alpha/(1 - alpha) p_0(y | the tokens of x_t) at a mask                    (theorem 1)
-    network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear             (section 3)
+    network          c(x_t) = p_0(. | the tokens of x_t), which does not see the time; alpha loglinear            (eq. 3.3)
 
-Four losses, one expectation (theorem 2 and its proof, in this order) when alpha runs from exactly 1 to exactly 0. With the sums
-over the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
+Four losses, one expectation (theorem 2, eq. 3.7, in this order) when alpha runs from exactly 1 to exactly 0. With the sums over
+the masks of x_t, R the rate -alpha'/alpha and v = alpha/(1 - alpha) c
 
     t-DSE            E_t sum R [ sum_y v_y - a log v_{x_0} + a (log a - 1) ],  a = alpha/(1 - alpha)
     t-DCE            E_t sum -alpha'/(1 - alpha) -log c_{x_0}

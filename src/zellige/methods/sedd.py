@@ -1,6 +1,6 @@
 """SEDD: Discrete diffusion modeling by estimating the ratios of the data distribution (Lou et al. 2024, arXiv 2310.16834).
 
-    q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 4.1, 5.1)
+    q(x_t | x_0)     absorbing or uniform, alpha = exp(-sigma), sigma loglinear or geometric         (sections 3.3, 5.1)
     network          the concrete score v_y = p_t(y) / p_t(x_t), v = exp(network), told sigma         (section 3)
     scale_by_sigma   absorbing: v = exp(network) / ((e^sigma - 1) V), so that a network near 0 is near it  (published code)
     bound            E_t sum_y R_t(y, x_t) [ v_y - u_y + u_y log(u_y / v_y) ], u the score given x_0  (theorem 3.6)

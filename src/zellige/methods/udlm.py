@@ -1,12 +1,12 @@
 """UDLM: Simple guidance mechanisms for discrete diffusion models (Schiff et al. 2024, arXiv 2412.10193).
 
-    q(x_t | x_0)     uniform: alpha_t x_0 + (1 - alpha_t) / K, by default loglinear                   (section 4)
+    q(x_t | x_0)     uniform: alpha_t x_0 + (1 - alpha_t) / K, by default loglinear
     network          mu = p(x_0 | the other positions of x_t): it takes the place of x_0 in the posterior; told sigma
-    bound            with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time                 (section 4, the NELBO)
+    bound            with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time
 
         -alpha'/(K alpha) [ K/w(mu)_z - K/w(x_0)_z + sum_y w(x_0)_y/w(x_0)_z log( w(x_0)_y w(mu)_z / (w(x_0)_z w(mu)_y) ) ]
 
-    T steps          KL of the posterior with x_0 and the one with mu                                 (D3PM's, section 2)
+    T steps          KL of the posterior with x_0 and the one with mu                                 (as D3PM's eq. 1)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|

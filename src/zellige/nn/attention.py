@@ -4,7 +4,7 @@ The sequence is cut into blocks of b positions (in packed documents, each docume
 
     one stream      a position sees its own block and those before
     two streams     a noisy position sees the noisy positions of its own block and the clean ones of the blocks before;
-                    the clean ones are one stream          (BD3-LM, Arriola et al. 2025, arXiv 2503.09573, section 3.3)
+                    the clean ones are one stream          (BD3-LM, Arriola et al. 2025, arXiv 2503.09573, section 3.2)
 
 Two streams are twice as many rows, the noisy ones before the clean ones. So both have the same positions, and what is done
 at each position (matrix products, norms) knows nothing of streams.

@@ -10,7 +10,7 @@ those positions. The law is that of the plain kernel; the cost is at most one ca
 the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
 sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning.
 
-**Grids.** `uniform` in t; `cosine`, t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, section 4.2);
+**Grids.** `uniform` in t; `cosine`, t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, eq. 6);
 `log-snr`, even in log(alpha / (1 - alpha)), from t = 1 to t = 0 or, where that end is infinite, to the uniform grid's neighbour
 of it. The last is for uniform noise read as a score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the
 network by about alpha_s / alpha_t, and on a grid even in t that is large in the first steps. In discrete time the grid is a

@@ -1,6 +1,6 @@
 """Metropolis-Hastings: a random walk over the neighbours of a text that keeps the law whose concrete score the network gives.
 
-Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022, section 4), a chain is run instead of noise undone:
+Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a chain is run instead of noise undone:
 
     propose y uniformly among the d(x) texts that an arrow of the neighbourhood leads to from x, or comes from
     accept with min(1, p(y)/p(x) d(x)/d(y))         d(x)/d(y) is the Hastings factor, chance of the way back over the way there

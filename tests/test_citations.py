@@ -1,0 +1,61 @@
+"""Every number of a paper that source and docs cite stands in docs/citations.md beside its file, with the paper it is of."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIST = ROOT / "docs" / "citations.md"
+ONE = r"(?:[A-I](?:\.\d+)*|\d+(?:\.\d+)*)\b"
+KIND = r"eqs?\.|sections?|appendix|appendices|tables?|theorems?|propositions?|algorithms?|figures?"
+CITED = re.compile(rf"\b({KIND}) ({ONE}(?:(?:, | and | to ){ONE})*)", re.I)
+BARE = re.compile(r"(?<![\w.])([A-I]\.\d+(?:\.\d+)*)\b")  # of an appendix: "A.2.1"
+ARXIV = re.compile(r"\b\d{4}\.\d{5}\b")
+KINDS = {"eqs.": "eq.", "appendices": "appendix"}
+
+
+def cited(text: str) -> set[str]:
+    """What a text cites: {"eq. 4", "section 3.2", "appendix A.2.1", ...}."""
+    named = {
+        f"{KINDS.get(kind.lower(), kind.lower().rstrip('s'))} {number}"
+        for kind, numbers in CITED.findall(text)
+        for number in re.findall(ONE, numbers)
+    }
+    return named | {f"appendix {number}" for number in BARE.findall(text)}
+
+
+def sources() -> dict[str, str]:
+    files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files if path != LIST}
+
+
+def rows() -> list[list[str]]:
+    """The cells of the rows of the list."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in LIST.read_text().splitlines() if "|" in line
+    ]
+
+
+def test_what_is_a_citation():
+    text = (
+        "eq. 6 and 8 (A.2.1), sections 3.3, 5.1; Theorem 2, propositions 1 and 3, appendix C, a table of 3, eq. 4 to 6"
+    )
+    found = "eq. 6, eq. 8, appendix A.2.1, section 3.3, section 5.1, theorem 2, proposition 1, proposition 3, appendix C, eq. 4"
+    assert cited(text) == set(found.split(", "))
+
+
+def test_every_citation_is_in_the_list():
+    listed: dict[str, set[str]] = {}
+    for place, _, numbers, *_ in (row for row in rows() if row[0].startswith("`")):
+        listed.setdefault(place.strip("`"), set()).update(number.strip() for number in numbers.split(";"))
+    ours = {path: cited(text) for path, text in sources().items()}
+    assert {
+        path: numbers - listed.get(path, set()) for path, numbers in ours.items() if numbers - listed.get(path, set())
+    } == {}
+    assert all(ours[path] for path in listed)  # and no place that cites nothing
+
+
+def test_every_paper_is_in_the_list():
+    papers = {row[0]: row[1] for row in rows() if len(row) > 1 and ARXIV.search(row[1])}
+    ours = {number for text in sources().values() for number in ARXIV.findall(text)}
+    assert {ARXIV.search(number)[0] for number in papers.values()} == ours  # pyright: ignore[reportOptionalSubscript]
+    assert {row[1] for row in rows() if row[0].startswith("`")} <= set(papers)
