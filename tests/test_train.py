@@ -472,6 +472,90 @@ def test_checkpoints_of_other_names_are_not_begun_over(tmp_path, monkeypatch):
     assert {"mine", "step-000004-backup"} <= {p.name for p in points.iterdir()}
 
 
+# ---------------------------------------------------------------------------------------------------- metrics.csv
+def ruined(path: Path, how: str) -> str:
+    """What somebody, or a disk, has made of metrics.csv."""
+    text = path.read_text()
+    if how == "gone":
+        path.unlink()
+        return ""
+    if how == "garbage":
+        path.write_bytes(b"\x00\xff" * 40)
+    elif how == "a row less":
+        path.write_text(text.replace(text.splitlines(keepends=True)[1], ""))
+    elif how == "another number":
+        path.write_text(text.replace("0.", "1.", 1))
+    return path.read_bytes().decode(errors="replace")
+
+
+@pytest.mark.parametrize("how", ["gone", "garbage", "a row less", "another number"])
+@pytest.mark.parametrize("steps", [4, 6])
+def test_metrics_come_back(how, steps, tmp_path):
+    """Each checkpoint holds the history up to its step; of a finished run too."""
+    folder, notes = tmp_path / "a", Notes()
+    go(folder)
+    before = (folder / "metrics.csv").read_text()
+    there = ruined(folder / "metrics.csv", how)
+    go(folder, resume=True, steps=steps, progress=notes)
+    assert (folder / "metrics.csv").read_text().startswith(before)
+    assert [r["step"] for r in rows(folder)] == [str(i + 1) for i in range(steps)]
+    what = "missing" if how == "gone" else "damaged"
+    kept = "" if how == "gone" else "; what was there is in metrics-damaged.csv"
+    told = [n for n in notes.notes if n.startswith("note: ")]
+    assert told == [f"note: metrics.csv was {what}: restored from the checkpoint of step 4{kept}"]
+    if there:
+        assert (folder / "metrics-damaged.csv").read_bytes().decode(errors="replace") == there
+        go(folder, overwrite=True, steps=1)
+        assert not (folder / "metrics-damaged.csv").exists()
+
+
+@pytest.mark.parametrize("how", ["gone", "garbage", "a row less"])
+def test_metrics_of_checkpoints_that_hold_none(how, tmp_path):
+    """As they were before: what cannot be known is said."""
+    folder, notes = tmp_path / "a", Notes()
+    go(folder)
+    (folder / "checkpoints" / "step-000004" / "metrics.csv").unlink()
+    ruined(folder / "metrics.csv", how)
+    go(folder, resume=True, steps=6, progress=notes)
+    told = [n for n in notes.notes if n.startswith("note: ")]
+    assert (
+        told
+        == {
+            "gone": ["note: metrics.csv was missing: what it said of the steps up to 4 is lost"],
+            "garbage": [
+                "note: metrics.csv was damaged: the rows that can be read stay; what was there is in metrics-damaged.csv"
+            ],
+            "a row less": [],
+        }[how]
+    )
+    assert [r["step"] for r in rows(folder)][-2:] == ["5", "6"]
+
+
+def test_metrics_without_a_checkpoint(tmp_path):
+    folder, notes = tmp_path / "a", Notes()
+    go(folder)
+    before = (folder / "metrics.csv").read_text()
+    shutil.rmtree(folder / "checkpoints")
+    go(folder, resume=True, progress=notes)
+    assert "note: no checkpoint yet, so it begins at step 0; what was there is in metrics-before.csv" in notes.notes
+    assert (folder / "metrics-before.csv").read_text() == before
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "samples", "log.txt", "checkpoints", "config.json"])
+def test_something_in_the_way_of_a_run(name, tmp_path):
+    """One line, or for log.txt, on which nothing depends, nothing."""
+    folder = tmp_path / "a"
+    go(folder, steps=1)
+    what = folder / name
+    shutil.rmtree(what) if what.is_dir() else what.unlink()
+    what.write_text("x") if name in ("samples", "checkpoints") else what.mkdir()
+    if name == "log.txt":
+        assert go(folder, steps=2, resume=True).steps == 2
+        return
+    with pytest.raises(InputError):
+        go(folder, steps=2, resume=True)
+
+
 # ---------------------------------------------------------------------------------------------------- wrong input
 def refused(folder, **how) -> str:
     """The sentence; and nothing was written."""

@@ -1,4 +1,4 @@
-"""Files that survive: folders written aside and renamed, tensors without pickle, states as tensors and JSON.
+"""Files that survive: files and folders written aside and renamed, tensors without pickle, states as tensors and JSON.
 
 A folder is complete or absent, whatever interrupts the writing. Nothing here unpickles: a file that is a pickle is named
 with what it would have run.
@@ -16,34 +16,37 @@ import struct
 import zipfile
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
 from .schema import shown
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system says that there is no room
 
 
 # ---------------------------------------------------------------------------------------------------- whole folders
+def make(folder: Path) -> None:
+    """Make a folder, and those above it, if need be. InputError where the system does not let one."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as problem:  # ValueError: a null character
+        raise unwritable(folder, problem) from problem
+
+
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """A folder, and those above it, made if need be; of the new ones those go again that are empty in the end.
-
-    Raises InputError: it cannot be made.
-    """
+    """A folder for the block: `make`; of the new ones those go again that are empty in the end."""
     new = []
     for path in (folder, *folder.parents):
         if os.path.exists(path):
             break
         new.append(path)
     try:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as problem:  # ValueError: a null character
-            raise unwritable(folder, problem) from problem
+        make(folder)
         yield
     finally:
         for path in new:
@@ -150,6 +153,24 @@ def _write_file(path: Path, data: bytes) -> None:
         raise
 
 
+def writable(path: str | Path) -> None:
+    """InputError where `write_file` could not write, as far as that can be known before there is something to write."""
+    path = Path(path)
+    try:
+        target = Path(os.path.realpath(path))
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return  # a device, a pipe
+        wrong = errno.EISDIR if target.is_dir() else 0 if target.parent.is_dir() else errno.ENOENT
+        refused = (target.exists() and not os.access(target, os.W_OK)) or not os.access(
+            target.parent, os.W_OK | os.X_OK
+        )
+        wrong = wrong or (errno.EACCES if refused else 0)
+        if wrong:
+            raise OSError(wrong, os.strerror(wrong))
+    except (OSError, ValueError) as problem:
+        raise unwritable(path, problem) from problem
+
+
 def unwritable(path: str | Path, problem: Exception) -> InputError:
     """The sentence for what the system does not let one write."""
     if is_full(problem):
@@ -213,7 +234,7 @@ def size(n: float) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- tensors
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+def save_tensors(path: Path, tensors: "Mapping[str, Tensor]", metadata: Mapping[str, str] | None = None) -> None:
     """Write named tensors as safetensors; memory that is shared or strided is written out."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -233,7 +254,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
         raise
 
 
-def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, str]]:
+def load_tensors(path: Path, device: "torch.device | str" = "cpu") -> "tuple[dict[str, Tensor], dict[str, str]]":
     """The named tensors of a safetensors file, and its metadata.
 
     Raises:
@@ -278,11 +299,13 @@ def _truncated(path: Path, have: int, need: int) -> InputError:
 
 
 # ---------------------------------------------------------------------------------------------------- nested states
-def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
+def pack(value: Any, tensors: "dict[str, Tensor]", name: str = "") -> Any:
     """A nest of dicts, lists, tuples, numbers, texts and tensors as JSON; its tensors go into `tensors`, by their place.
 
     What JSON has no word for is an object with one key: {"tensor": place}, {"tuple": [...]}, {"items": [[key, value]]}.
     """
+    from torch import Tensor
+
     below = lambda key: f"{name}.{key}" if name else str(key)  # noqa: E731
     if isinstance(value, Tensor):
         tensors[name] = value
@@ -302,7 +325,7 @@ def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
 _WORDS = {"tensor", "tuple", "items"}
 
 
-def unpack(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
+def unpack(plain: Any, tensors: "Mapping[str, Tensor]") -> Any:
     """What `pack` was given."""
     if isinstance(plain, list):
         return [unpack(v, tensors) for v in plain]

@@ -7,6 +7,7 @@ checkpoint is taken only between two optimizer steps, and holds what is needed t
     model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (checkpoint.py)
     training.safetensors   the weights themselves and the optimizer's moments
     training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
+    metrics.csv            the run's, up to here
 """
 
 import json
@@ -24,6 +25,7 @@ from . import files
 from .checkpoint import intact, nbytes, read_state, room, write_model
 from .config import Config
 from .guard import Guard
+from .journal import METRICS
 from .method import Batch, Method
 from .plan import cuda, precision, rate
 from .signals import worker
@@ -115,10 +117,14 @@ class Writer(CheckpointIO):
         model = {**weights, **average}
         step = checkpoint["run"]["step"]
 
+        metrics = checkpoint["metrics"]
+
         def write(folder: Path) -> None:
             write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
             files.save_tensors(folder / "training.safetensors", tensors)
             (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
+            if metrics:
+                (folder / METRICS).write_text(metrics, encoding="utf-8")
 
         with room(
             Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), lambda: intact(Path(path).parent)

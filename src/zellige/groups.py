@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .errors import InputError
+from .files import make, unwritable
 
 Found = dict[str, Any]  # what a group gives: plain lists of numbers, by name
 
@@ -67,17 +68,21 @@ class Kept:
         self.found[index] = found
         if self.folder is None:
             return
-        if self._file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
-            self._file.write("\n")  # after a line that was cut off
-        self._file.write(json.dumps([index, found]) + "\n")
-        self._file.flush()
+        try:
+            if self._file is None:
+                make(self.folder)
+                self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
+                self._file.write("\n")  # after a line that was cut off
+            self._file.write(json.dumps([index, found]) + "\n")
+            self._file.flush()
+        except OSError as problem:
+            raise unwritable(self.folder, problem) from problem
 
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # a full disk, which has been told of
+                self._file.close()
 
     def remove(self) -> None:
         """The number is made: the files go."""

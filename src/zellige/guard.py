@@ -91,6 +91,8 @@ class Guard(Callback):
             "best": self.best, "window": self.window, "validations": self.validations, "norms": list(self.norms),
         }  # fmt: skip
 
+        checkpoint["metrics"] = "" if self.journal is None else self.journal.text
+
     def on_train_start(self, trainer: Any, module: Any) -> None:
         self.ema = EMA(self.method, self.train.ema)
         if self.loaded is not None:
@@ -99,11 +101,10 @@ class Guard(Callback):
         self.zero, self.world = trainer.is_global_zero, trainer.world_size
         self.journal = None
         if self.zero:
-            self.checkpoints.mkdir(exist_ok=True)
-            files.sweep(self.checkpoints)
+            files.make(self.checkpoints)
             checkpoints.link(self.checkpoints)
             self.journal = Journal(
-                self.folder, self.step, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
+                self.folder, self.step, self.progress.note, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
                 config={"run": self.config.run, "method": self.config.method},
             )  # fmt: skip
         self.every = 10 if module.device.type == "cuda" else 1  # reading numbers off a GPU makes it wait

@@ -5,16 +5,20 @@ import csv
 import io
 import json
 import logging
+import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .checkpoint import step_name
 from .errors import InputError
-from .files import write_file
+from .files import make, write_file
+from .schema import accessible
 
+METRICS = "metrics.csv"
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
     "validation", "validation_low", "validation_high",
@@ -27,13 +31,13 @@ class Journal:
     A run that goes on from `step` drops what was written after it, so that the curve is that of an unbroken run.
     """
 
-    def __init__(self, folder: Path, step: int, *, tensorboard: bool = False, wandb: str = "", config: Any = None):
-        self.path = folder / "metrics.csv"
-        kept = _until(self.path, step) if step else []
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([COLUMNS, *kept])
-        write_file(self.path, text.getvalue())
-        self.file = self.path.open("a", encoding="utf-8", newline="")
+    def __init__(
+        self, folder: Path, step: int, say: Callable[[str], Any], *, tensorboard: bool = False, wandb: str = "",
+        config: Any = None,
+    ):  # fmt: skip
+        self.lines = [history(folder, step, say)]
+        with accessible("change its permissions"):
+            self.file = (folder / METRICS).open("a", encoding="utf-8", newline="")
         self.events = self.run = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter
@@ -45,8 +49,8 @@ class Journal:
     def row(self, values: Mapping[str, Any]) -> None:
         """One row; what is absent or None stays blank."""
         step = values["step"]
-        line = [_cell(values.get(name)) for name in COLUMNS]
-        csv.writer(self.file, lineterminator="\n").writerow(line)
+        self.lines.append(_text([[_cell(values.get(name)) for name in COLUMNS]]))
+        self.file.write(self.lines[-1])
         self.file.flush()
         numbers = {n: v for n, v in values.items() if isinstance(v, (int, float)) and n != "step"}
         if self.events is not None:
@@ -55,11 +59,17 @@ class Journal:
         if self.run is not None:
             self.run.log(numbers, step=step)
 
+    @property
+    def text(self) -> str:
+        """All of metrics.csv."""
+        return "".join(self.lines)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):  # a full disk, which has been told of
             self.file.close()
-        if self.events is not None:
-            self.events.close()
+        with contextlib.suppress(OSError):
+            if self.events is not None:
+                self.events.close()
         if self.run is not None:
             self.run.finish()
 
@@ -68,13 +78,56 @@ def _cell(value: Any) -> Any:
     return "" if value is None else repr(value) if isinstance(value, float) else value
 
 
-def _until(path: Path, step: int) -> list[list[str]]:
+def _text(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def history(folder: Path, step: int, say: Callable[[str], Any]) -> str:
+    """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
+
+    It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
+    name, and is told of, where it is not that with later rows after it.
+    """
+    path, header = folder / METRICS, _text([COLUMNS])
+    with accessible("change its permissions"):
+        there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
+    saved = folder / "checkpoints" / step_name(step) / METRICS
+    restored = f"restored from the checkpoint of step {step:,}"
+    if step and saved.is_file():
+        text = saved.read_text(encoding="utf-8")
+        damaged = there is not None and not there.startswith(text)
+    else:
+        text, damaged = header + _text(_until(there or "", step)), bool(step and there and _unreadable(there))
+        restored = (
+            f"what it said of the steps up to {step:,} is lost" if there is None else "the rows that can be read stay"
+        )
+    if damaged or (there is not None and not step and there != header):
+        name = "metrics-damaged.csv" if damaged else "metrics-before.csv"
+        write_file(folder / name, path.read_bytes())
+        why = f"metrics.csv was damaged: {restored}" if damaged else "no checkpoint yet, so it begins at step 0"
+        say(f"note: {why}; what was there is in {name}")
+    elif step and there is None:
+        say(f"note: metrics.csv was missing: {restored}")
+    if there != text:
+        write_file(path, text)
+    return text
+
+
+def _until(text: str, step: int) -> list[list[str]]:
     """The rows up to a step; the last one may have been cut off in writing."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if len(row) == len(COLUMNS) and row[0].isdigit()]
+    rows = [row for row in csv.reader(text.splitlines()) if len(row) == len(COLUMNS) and _STEP.fullmatch(row[0])]
     return [row for row in rows if int(row[0]) <= step]
+
+
+def _unreadable(text: str) -> bool:
+    """Whether there are lines that are no rows, but for the last one."""
+    first, *lines = text.split("\n")
+    return first + "\n" != _text([COLUMNS]) or len(_until("\n".join(lines[:-1]), 10**18)) < len(lines) - 1
+
+
+_STEP = re.compile("[0-9]{1,18}")
 
 
 def require_wandb() -> None:
@@ -97,7 +150,7 @@ def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
 
 def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
     """samples/step-000500.jsonl: an object a line."""
-    (folder / "samples").mkdir(exist_ok=True)
+    make(folder / "samples")
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     write_file(folder / "samples" / f"step-{step:06d}.jsonl", "".join(lines))
 
@@ -105,7 +158,10 @@ def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) ->
 @contextlib.contextmanager
 def quiet(log: Path | None) -> Iterator[None]:
     """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
-    handler = logging.FileHandler(log, encoding="utf-8") if log else logging.NullHandler()
+    handler: logging.Handler = logging.NullHandler()
+    if log:
+        with contextlib.suppress(OSError):
+            handler = logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
     names = ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero", "torch")
     loggers = [logging.getLogger(name) for name in names]

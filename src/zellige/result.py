@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
+from .files import write_file
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
 from .terminal import dumps, number, pm, record
 
@@ -186,7 +187,7 @@ class Result:
 
     def to_json(self, path: str | Path, command: str | None = "evaluate", arguments: Any = None) -> None:
         """Write the number, its interval and the whole protocol."""
-        Path(path).write_text(dumps(self.to_dict(command, arguments)) + "\n", encoding="utf-8")
+        write_file(path, dumps(self.to_dict(command, arguments)) + "\n")
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Result":

@@ -34,7 +34,10 @@ from .terminal import count, counted, duration, path, rate, scaled, size
 
 __all__ = ["Progress", "Run", "Silent", "Stopped", "describe", "train"]
 
-OURS = ("config.json", "metrics.csv", "log.txt", "report.html", "wandb-id.txt", "checkpoints", "samples")
+OURS = (
+    "config.json", "metrics.csv", "metrics-before.csv", "metrics-damaged.csv", "log.txt", "report.html", "wandb-id.txt",
+    "checkpoints", "samples",
+)  # fmt: skip
 
 
 class Progress(Protocol):
@@ -170,7 +173,7 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
     last = _newest(folder) if resume else None
     step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and _settled(last):
-        return _finished(folder, config, last, about)
+        return _finished(folder, config, last, about, progress)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(config.train.seed, 0))
@@ -332,9 +335,10 @@ def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
         files.write_file(folder / "config.json", text)
 
 
-def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any]) -> Run:
+def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
     """Nothing is left to do, but perhaps to tidy up."""
     state = checkpoints.read_state(last)["run"]
+    journal.history(folder, state["step"], progress.note)
     checkpoints.link(folder / "checkpoints")
     checkpoints.prune(folder / "checkpoints", config.train.keep)
     return _result(folder, config, about, state)

@@ -89,12 +89,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.say("stopped")
         return 143
     except BrokenPipeError:  # the reader of our output has seen enough
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except OSError as error:
+        from ..files import is_full
+        from ..schema import explain
+
+        wrong = explain(error)
+        if is_full(error):
+            wrong = InputError("no space left where the output goes; free space and run it again")
+            _drop_output()
+        terminal.fail(str(wrong) if wrong else _unforeseen(error))
+        return 2 if wrong else 1
     except Exception as error:
         terminal.fail(str(error) if _foreseen(error) else _unforeseen(error))
         return 1
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout goes nowhere, at the end of the process too."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def dispatch(argv: Sequence[str], terminal: Terminal) -> int:

@@ -3,6 +3,7 @@
 Their options are frozen dataclasses; what they do is one call of the Python interface; what remains here is what is printed.
 """
 
+import contextlib
 import dataclasses
 import importlib
 import importlib.util
@@ -36,20 +37,30 @@ def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, be
         if command == "evaluate"
         else record(command, arguments, result, seconds=time.monotonic() - began, **more)
     )
-    text = dumps(plain)
+    put_json(terminal, plain)
+
+
+def put_json(terminal: Terminal, plain: Any) -> None:
+    """What --json asks for, into its file or on stdout."""
     if terminal.json == "-":
-        print(text, file=terminal.out, flush=True)
-    else:
-        writable(terminal.json, "--json").write_text(text + "\n", encoding="utf-8")
+        print(dumps(plain), file=terminal.out, flush=True)
+    elif terminal.json is not None:
+        from ..files import write_file
+
+        write_file(terminal.json, dumps(plain) + "\n")
 
 
 def writable(name: str, flag: str) -> Path:
     """The path of a file to be written; InputError where that cannot be."""
+    from .. import files
+
     file = Path(name)
-    if file.is_dir():
-        raise InputError(f"'{name}' is a folder; {flag} needs the name of a file")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"no folder '{file.parent}' for {flag} {name}; make it first")
+    with contextlib.suppress(OSError):
+        if file.is_dir():
+            raise InputError(f"'{name}' is a folder; {flag} needs the name of a file")
+        if not file.absolute().parent.is_dir():
+            raise InputError(f"no folder '{file.parent}' for {flag} {name}; make it first")
+    files.writable(file)
     return file
 
 
@@ -323,6 +334,8 @@ class Demo:
 def demo(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
     chosen = options.parse(Demo, words, "demo", about="Train a small model here and now, and watch it write.")
+    if terminal.json not in (None, "-"):
+        writable(terminal.json, "--json")
     from ..demo import demo
 
     how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}

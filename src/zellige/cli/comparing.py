@@ -8,9 +8,9 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..terminal import Terminal, dumps, path
+from ..terminal import Terminal, path
 from . import options
-from .commands import own_class, writable
+from .commands import own_class, put_json, writable
 
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -38,10 +38,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     for line in str(done).splitlines():
         terminal.result(line)
     terminal.result(f"  written   {'   '.join(path(done.folder / f'compare.{end}') for end in ('json', 'md', 'svg'))}")
-    if terminal.json == "-":
-        print(dumps(done.plain), file=terminal.out, flush=True)
-    elif terminal.json is not None:
-        writable(terminal.json, "--json").write_text(dumps(done.plain) + "\n", encoding="utf-8")
+    put_json(terminal, done.plain)
     best = done.plain["result"]["methods"][0]["folder"]
     terminal.try_next(
         f"zellige sample {path(done.folder / best)} --watch", f"zellige report {path(done.folder / best)}"

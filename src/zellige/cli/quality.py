@@ -1,6 +1,7 @@
 """`zellige evaluate MODEL --generate`: samples, judged; along temperature and top-p, and against network calls."""
 
 import dataclasses
+import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, dumps, path, record, size
 from . import options
-from .commands import Device, Run, load, writable
+from .commands import Device, Run, load, put_json, writable
 from .drawing import Options
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
             sets.append(frontier.draw(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, told))
             before += chosen.count * (way.steps or 1)
     if folder is not None and ways:  # before they are judged, which may take longer
-        from ..files import write_file
+        from ..files import make, write_file
 
-        folder.mkdir(exist_ok=True)
+        make(folder)
         write_file(folder / f"{NAME}.jsonl", frontier.write(sets))
     points, about = _judged(chosen, judge, sets, real, terminal)
     plain = _record(chosen, model, judge, points, None if about is None else {"name": name} | about, began)
@@ -135,10 +136,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if folder is not None:
         for line in _write(folder, plain, lines, chosen, bool(ways)):
             terminal.result(line)
-    if terminal.json == "-":
-        print(dumps(plain), file=terminal.out, flush=True)
-    elif terminal.json is not None:
-        writable(terminal.json, "--json").write_text(dumps(plain) + "\n", encoding="utf-8")
+    put_json(terminal, plain)
     return 0
 
 
@@ -270,14 +268,14 @@ def _record(
 
 def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Generate, drawn: bool) -> list[str]:
     """The JSON, the table and the figures; the lines that say so."""
-    from ..files import write_file
+    from ..files import make, write_file
     from ..report import frontier as figures
     from .judged import tables
 
     points, real = plain["result"]["points"], plain["result"]["real"]
     judge = Path(plain["protocol"]["judge"]["judge"]).name
     stem = f"{NAME}-{judge}"
-    folder.mkdir(exist_ok=True)
+    make(folder)
     written = [folder / f"{stem}.json"]
     write_file(written[0], dumps(plain) + "\n")
     if len(points) > 1:
@@ -294,7 +292,9 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
         figure = figures.draw(points, real, by, judge)
         if figure is not None:
             written.append(folder / f"{stem}-{by}.svg")
-            figure.savefig(written[-1], metadata={"Date": None})
+            drawn_as = io.StringIO()
+            figure.savefig(drawn_as, format="svg", metadata={"Date": None})
+            write_file(written[-1], drawn_as.getvalue())
     out = [f"  written   {'   '.join(map(path, written))}"]
     if drawn:
         kept = path(folder / f"{NAME}.jsonl")

@@ -75,7 +75,7 @@ class Kind:
         from ..files import write_file
 
         if path.suffix == ".png":
-            path.write_bytes(self.png(rows, given, captions))
+            write_file(path, self.png(rows, given, captions))
         else:
             write_file(path, "".join(self.text(row.tolist()) + "\n" for row in self.rows(rows)))
         return [path]

@@ -3,6 +3,7 @@
 A roll says which pitch sounds at each step, not where a note begins: equal pitches in a row are one held note.
 """
 
+import io
 import math
 from collections.abc import Sequence
 from itertools import groupby
@@ -131,10 +132,14 @@ class Roll(Kind):
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
         if path.suffix != ".mid":
             return super().save(path, rows, given, captions)
+        from ..files import write_file
+
         rows = self.rows(rows)
         files = [path.with_name(f"{path.stem}-{i + 1}.mid") for i in range(len(rows))] if len(rows) > 1 else [path]
         for file, row in zip(files, rows):
-            self.midi(row).save(file)
+            track = io.BytesIO()
+            self.midi(row).save(file=track)
+            write_file(file, track.getvalue())
         return files
 
     def midi(self, row: Any) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
+from ..files import write_file
 from ..kinds import of
 from ..result import Result
 from ..samplers.sampler import admissible
@@ -91,9 +92,7 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
         if len(raw) <= LIMIT or kept <= 1:
             break
     target = Path(out) if out is not None else folder / "report.html"
-    aside = target.with_name(target.name + ".part")
-    aside.write_bytes(raw)
-    os.replace(aside, target)
+    write_file(target, raw)
     return target
 
 
