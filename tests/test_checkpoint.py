@@ -5,6 +5,7 @@ import pickle
 import resource
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_round_trip(method, tmp_path):
     assert (two.config, two.about, two.tokenizer.fingerprint) == (one.config, one.about, one.tokenizer.fingerprint)
     assert not two.method.training
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "SHA256SUMS",
         "config.json",
         "model.safetensors",
         "tokenizer.json",
@@ -123,6 +125,81 @@ def test_own_classes_are_handed_over(tmp_path):
 
 
 # ---------------------------------------------------------------------------------------------------- what is refused
+CHANGED = (
+    "has changed since it was written (SHA256SUMS); copy the folder again, or take it as it is with --no-checksums"
+)
+
+
+def test_checksums_are_those_of_sha256sum(saved):
+    done = subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=saved, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()) == (
+        0,
+        ["config.json: OK", "model.safetensors: OK", "tokenizer.json: OK"],
+    )
+
+
+def test_what_has_changed_is_refused_unless_asked_for(saved, tmp_path, monkeypatch):
+    """Another run's weights of the same shape, another tokenizer, an edited config: each by its name."""
+    monkeypatch.chdir(saved)
+    other = model()
+    torch.nn.init.normal_(next(other.method.parameters()))
+    other.save(tmp_path / "other")
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        before = Path(name).read_bytes()
+        changed = (tmp_path / "other" / name).read_bytes() if name == "model.safetensors" else before + b" "
+        Path(name).write_bytes(changed)
+        assert fails(saved) == f"'{name}' {CHANGED}"
+        assert load(saved, checksums=False).about["step"] == 12
+        Path(name).write_bytes(before)
+    assert same(load(saved).method, model().method)
+
+
+def test_checksums_that_are_damaged(saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    sums = Path("SHA256SUMS")
+    lines = sums.read_text().splitlines(keepends=True)
+    accept = "copy the folder again, or take it as it is with --no-checksums"
+    for damaged, message in (
+        ("".join(lines).replace("  ", " "), f"line 1 of 'SHA256SUMS' is no checksum; {accept}"),
+        ("", f"line 1 of 'SHA256SUMS' is no checksum; {accept}"),
+        ("".join(lines[:1]), f"'SHA256SUMS' does not list 'tokenizer.json'; {accept}"),
+        ("".join([lines[0], *lines]), f"line 2 of 'SHA256SUMS' is no checksum; {accept}"),
+    ):
+        sums.write_text(damaged)
+        assert fails(saved) == message
+    sums.unlink()
+    sums.symlink_to("SHA256SUMS")
+    assert fails(saved) == f"'{saved}/SHA256SUMS' is a link that leads in a circle; {accept}"
+    sums.unlink()
+    assert load(saved).about["step"] == 12  # as a folder of an earlier version
+
+
+@pytest.mark.parametrize(("value", "name"), [(math.nan, "NaN"), (math.inf, "infinity"), (-math.inf, "infinity")])
+def test_weights_that_are_not_finite(value, name, tmp_path):
+    one = model()
+    with torch.no_grad():
+        one.method.get_parameter("network.embedding.weight")[2, 3] = value
+    one.save(tmp_path / "m")
+    assert fails(tmp_path / "m") == (
+        f"the weights are not finite: network.embedding.weight has {name} for 1 of its 96 numbers; "
+        "take an earlier checkpoint, or copy or download it again"
+    )
+
+
+def test_a_buffer_may_be_infinite_but_not_nan(tmp_path):
+    for value, refused in ((-math.inf, False), (math.nan, True)):
+        network = Mine()
+        network.register_buffer("barrier", torch.full((3,), value))
+        one = Model(
+            build(Own, 5, network, length=8), Integers(5), Config("own", Own.Config(), net=TINY, network="Mine")
+        )
+        one.save(tmp_path / "out")
+        if refused:
+            assert "network.barrier has NaN for 3 of its 3 numbers" in fails(tmp_path / "out", method=Own, net=network)
+        else:
+            load(tmp_path / "out", method=Own, net=network)
+
+
 def fails(path, **how) -> str:
     with pytest.raises(InputError) as caught:
         load(path, **how)
@@ -142,7 +219,15 @@ def test_truncated(saved, keep, monkeypatch):
     assert message.endswith(" bytes); copy or download it again")
 
 
-def test_newer_format(saved, monkeypatch):
+@pytest.fixture
+def changed(saved) -> Path:
+    """A folder whose weights are about to be replaced: without checksums, which would say so first."""
+    (saved / "SHA256SUMS").unlink()
+    return saved
+
+
+def test_newer_format(changed, monkeypatch):
+    saved = changed
     monkeypatch.chdir(saved)
     tensors, meta = files.load_tensors(saved / "model.safetensors")
     files.save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
@@ -152,7 +237,8 @@ def test_newer_format(saved, monkeypatch):
     )
 
 
-def test_keys(saved):
+def test_keys(changed):
+    saved = changed
     tensors, meta = files.load_tensors(saved / "model.safetensors")
     rest = {k: v for k, v in tensors.items() if ".mlp.0." not in k}
     files.save_tensors(saved / "model.safetensors", rest, meta)
@@ -167,7 +253,8 @@ def test_keys(saved):
     assert f"checkpoint does not fit: {name} is 2 x 3, the model has 6 x 16" in fails(saved)
 
 
-def test_wrong_files(saved, tmp_path):
+def test_wrong_files(changed, tmp_path):
+    saved = changed
     (saved / "model.safetensors").write_bytes(struct.pack("<Q", 20) + b"not a header at all....")
     assert "is not a safetensors file" in fails(saved)
     (saved / "model.safetensors").unlink()
@@ -261,9 +348,17 @@ def checkpoints(folder: Path, *at: int, best: int | None = None) -> Path:
         one = model()
         one.about["step"] = step
         one.save(points / f"step-{step:06d}")
-        record = {"run": {"best": None if best is None else {"step": best}}}
-        (points / f"step-{step:06d}" / "training.json").write_text(json.dumps(record))
+        state(points / f"step-{step:06d}", best)
     return points
+
+
+def state(folder: Path, best: int | None) -> None:
+    """A checkpoint's training.json, in which the best validation is that of a step."""
+    progress = {"step": 1, "settled": 1, "seconds": 1.0, "tokens": 1, "window": [], "validations": 1, "norms": []}
+    progress["best"] = None if best is None else {"step": best, "value": 1.0, "result": {}}
+    record = {"weights": {}, "optimizer_states": [], "run": progress, "global_step": 1, "epoch": 0}
+    (folder / "training.json").write_text(json.dumps(record))
+    files.write_checksums(folder)
 
 
 def test_which_checkpoint_of_a_run(tmp_path):
@@ -273,7 +368,7 @@ def test_which_checkpoint_of_a_run(tmp_path):
     points.rmdir()
     checkpoints(run, 3, 6, 9)
     assert load(run).about["step"] == 9
-    (points / "step-000009" / "training.json").write_text('{"run": {"best": {"step": 3}}}')
+    state(points / "step-000009", best=3)
     assert load(run).about["step"] == 3
     assert load(run, checkpoint="last").about["step"] == 9
     assert load(run, checkpoint="step-000006").about["step"] == 6
@@ -339,11 +434,16 @@ def test_only_folders_of_our_names_are_checkpoints(tmp_path):
     assert there == {*others, "step-000099", "step-000050", "step-000060", "step-1234567"}
 
 
-@pytest.mark.parametrize("state", ["", "[", "[]", '{"run": 3}', '{"run": {"best": {"step": "x"}}}', "[" * 9999])
-def test_a_record_that_cannot_be_read_leaves_the_link(state, tmp_path):
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"run": 3}', '{"run": {"best": {"step": "x"}}}', "[" * 9999])
+def test_a_record_that_cannot_be_read_leaves_the_link(text, tmp_path):
+    """Without the link it is refused: another checkpoint than the best would give other numbers."""
     points = checkpoints(tmp_path / "run", 3, 6)
-    (points / "step-000006" / "training.json").write_text(state)
-    assert best(points) is None
+    (points / "step-000006" / "training.json").write_text(text)
+    with pytest.raises(InputError, match=r"step-000006/training.json' has changed since it was written"):
+        best(points)
+    (points / "step-000006" / "SHA256SUMS").unlink()
+    with pytest.raises(InputError, match=r"step-000006/training.json'"):
+        best(points)
     (points / "best").symlink_to("step-000003")
     assert best(points) == points / "step-000003"
 

@@ -72,8 +72,16 @@ def place(tmp_path_factory):
         for other in ("sudoku --run grids", "jsb-chorales --data.path chorales.json --data.size 32 --run music"):
             assert cli.main(shlex.split(f"train mdlm {images.replace('digits', other)}")) == 0
     best = (folder / "runs/a/checkpoints").resolve() / "step-000002"
-    for name in ("cut", "keys", "new"):
+    for name in ("cut", "keys", "new", "flipped", "nan"):
         shutil.copytree(best, folder / name)
+    for name in ("keys", "new", "nan"):  # as if it had been written so
+        (folder / name / "SHA256SUMS").unlink()
+    data = bytearray((folder / "flipped" / "model.safetensors").read_bytes())
+    data[-5] ^= 4
+    (folder / "flipped" / "model.safetensors").write_bytes(data)
+    tensors = load_file(folder / "nan" / "model.safetensors")
+    tensors["network.embedding.weight"][0, :3] = torch.nan
+    save_file(tensors, folder / "nan" / "model.safetensors")
     file = folder / "cut" / "model.safetensors"
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     tensors = load_file(folder / "keys" / "model.safetensors")

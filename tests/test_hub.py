@@ -49,6 +49,10 @@ def test_one_format(tmp_path):
     files = {f.name: f.read_bytes() for f in (tmp_path / "saved").iterdir()}
     also = {f.name: f.read_bytes() for f in (tmp_path / "hub").iterdir()}
     weights = files.pop("model.safetensors"), also.pop("model.safetensors")
+    sums = [
+        b"".join(line for line in of.pop("SHA256SUMS").splitlines() if b"model" not in line) for of in (files, also)
+    ]
+    assert sums[0] == sums[1]
     assert len(weights[0]) == len(weights[1])  # their metadata has no fixed order; what is in them is compared below
     assert {name: also[name] for name in files} == files
     assert sorted(also.keys() - files.keys()) == ["README.md"]
@@ -81,6 +85,9 @@ def test_it_is_strict(tmp_path):
     plain = json.loads((folder / "config.json").read_text())
     plain["net"]["layers"] = 2
     (folder / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(InputError, match=r"config.json' has changed since it was written"):
+        Model.from_pretrained(folder)
+    (folder / "SHA256SUMS").unlink()
     with pytest.raises(InputError, match=r"checkpoint does not fit: \d+ keys missing"):
         Model.from_pretrained(folder)
     (tmp_path / "other").mkdir()

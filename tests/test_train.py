@@ -425,7 +425,12 @@ def test_damaged_checkpoint_is_not_resumed(tmp_path, monkeypatch):
             go(Path("a"), resume=True)
         shown = f"'a/checkpoints/step-000002/{name}'"  # the only one: nothing older could be gone on from
         assert str(caught.value).startswith(f"{shown} is truncated ({len(whole) - 9:,} of {len(whole):,} bytes)")
+        file.write_bytes(whole[:-9] + bytes(9))
+        with pytest.raises(InputError) as caught:
+            go(Path("a"), resume=True)
+        assert str(caught.value).startswith(f"{shown} has changed since it was written (SHA256SUMS)")
         file.write_bytes(whole)
+    Path("a/checkpoints/last/SHA256SUMS").unlink()
     tensors, meta = files.load_tensors(Path("a/checkpoints/last/model.safetensors"))
     del tensors["network.head.bias"]
     files.save_tensors(Path("a/checkpoints/last/model.safetensors"), tensors, meta)
@@ -444,7 +449,7 @@ def test_a_damaged_checkpoint_is_no_reason_to_go_back(tmp_path, monkeypatch):
         whole = file.read_bytes()
         file.write_bytes(whole[:-9])
         message = refused(Path("a"), steps=9, resume=True)
-        assert message.startswith(f"'a/checkpoints/step-000004/{name}' is ")
+        assert message.startswith(f"'a/checkpoints/step-000004/{name}' ")
         assert message.endswith(", or remove 'a/checkpoints/step-000004' to go on from step 3")
         file.write_bytes(whole)
     (Path("a/checkpoints/step-000004") / "training.json").unlink()

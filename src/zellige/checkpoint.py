@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,9 @@ from .data import load as load_tokenizer
 from .data import remote
 from .errors import InputError, nearest
 from .files import (
+    CHECKSUMS,
     FULL,
+    check_sums,
     follow,
     header,
     is_full,
@@ -38,15 +40,16 @@ from .files import (
     save_tensors,
     shown,
     size,
+    write_checksums,
     write_folder,
 )
 from .method import Method
 from .methods import METHODS, build
-from .schema import read_json
+from .schema import read_json, structure, unchecked
 
 __all__ = ["Model", "load", "save", "write_folder"]
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
 STATE = "training.json"  # of a checkpoint: the numbers of the training
 HUB = "hub"  # of `export`: a folder for the Hugging Face hub
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -160,6 +163,7 @@ def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = la
     def fill(here: Path) -> None:
         write_model(here, tensors, model.tokenizer, model.config, model.about)
         hub.complete_tokenizer(here, model.method, model.tokenizer)
+        write_checksums(here)
         complete(here)
 
     return _write(folder, tensors, fill)
@@ -254,16 +258,12 @@ def best(checkpoints: Path) -> Path | None:
     if last is None:
         return None
     try:
-        record = json.loads((last / STATE).read_text(encoding="utf-8"))["run"]["best"]
-        folder = checkpoints / step_name(record["step"])
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        RecursionError,
-    ):  # nothing is recorded, or it cannot be read: the link is left
+        record = read_state(last)["run"]["best"]
+        folder = checkpoints / step_name(record["step"]) if record else None
+    except InputError:  # nothing is recorded, or it is damaged: the link is left
         folder = follow(checkpoints / BEST)
+        if folder is None and (last / STATE).is_file():
+            raise
     return folder if folder is not None and folder.is_dir() else None
 
 
@@ -277,19 +277,50 @@ def named(checkpoints: Path, name: str) -> Path | None:
     return follow(checkpoints / name)
 
 
+class Best(TypedDict):
+    """The best validation of a run: its step, and the result as JSON has it."""
+
+    step: int
+    value: float
+    result: dict[str, Any]
+
+
+class Progress(TypedDict):
+    """How far a run is: steps, seconds, tokens, the best validation, and the parts of rows of metrics.csv to come."""
+
+    step: int
+    settled: int
+    seconds: float
+    tokens: int
+    best: Best | None
+    window: list[Any]
+    validations: int
+    norms: list[float]
+
+
+class State(TypedDict):
+    """training.json: the progress, and where in training.safetensors the weights and the optimizer's moments are."""
+
+    weights: dict[str, Any]
+    optimizer_states: list[Any]
+    run: Progress
+    global_step: int
+    epoch: int
+
+
 def read_state(folder: Path) -> dict[str, Any]:
-    """The numbers of the training that a checkpoint holds beside its tensors."""
-    try:
-        return json.loads((folder / STATE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"'{shown(folder)}' holds a model but no state of its training; start a new run with --run"
-        ) from None
-    except ValueError:
-        path = shown(folder / STATE)
-        raise InputError(
-            f"'{path}' is not JSON; copy the checkpoint again, or remove it to resume an earlier one"
-        ) from None
+    """The numbers of the training that a checkpoint holds beside its tensors.
+
+    Raises:
+        InputError: there are none; they have changed since they were written, or an entry is not what it should be.
+    """
+    if not os.path.lexists(folder / STATE):
+        raise InputError(f"'{shown(folder)}' holds a model but no state of its training; start a new run with --run")
+    instead = "copy the checkpoint again, or remove it to resume an earlier one"
+    check_sums(folder, STATE)
+    plain = read_json(folder / STATE, dict, instead)
+    structure(plain, State, f"'{shown(folder / STATE)}'", instead=instead)
+    return plain
 
 
 def link(checkpoints: Path) -> None:
@@ -315,6 +346,7 @@ def load(
     net: nn.Module | None = None,
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
+    checksums: bool = True,
     **choices: Any,
 ) -> Model:
     """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
@@ -324,15 +356,18 @@ def load(
         method: the class, where it is not one of METHODS: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
 
     Raises:
-        InputError: nothing there; a pickle; truncated; written by a newer format; keys that do not fit.
+        InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
+            not fit; weights that are not finite.
     """
     while True:
         folder = locate(path, checkpoint)
         try:
-            return _load(folder, path, method, net, device, choices)
+            with unchecked(not checksums):
+                return _load(folder, path, method, net, device, choices)
         except (InputError, OSError):
             if folder.exists():
                 raise  # else a training beside us has pruned it while it was read: look again
@@ -348,6 +383,7 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
         )
     plain = read_config(folder)
+    check_sums(folder, CONFIG, *TOKENIZER)
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
     config = from_json(plain, method=method, source=shown(folder / CONFIG))
@@ -365,6 +401,7 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
             method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
             tokenizer.ordered,
         )  # fmt: skip
+    check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
     fit(model, tensors, config, take=mine)
     made = Model(model.to(device), tokenizer, config, plain.get("about"))
@@ -455,7 +492,9 @@ def _download(name: str, **how: Any) -> Path:
     silence = ""
     try:
         with remote.hub() as silence:
-            folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt"], **how))
+            folder = Path(
+                snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", CHECKSUMS], **how)
+            )
             if not any(folder.glob("*.safetensors")):  # an older one
                 folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
         return folder

@@ -125,6 +125,7 @@ class Writer(CheckpointIO):
             (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
             if metrics:
                 (folder / METRICS).write_text(metrics, encoding="utf-8")
+            files.write_checksums(folder)
 
         with room(
             Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), lambda: intact(Path(path).parent)

@@ -17,7 +17,7 @@ from .config import Config, Train
 from .data import DATASETS, Corpus, Data, require_same
 from .data import load as load_tokenizer
 from .errors import InputError
-from .files import load_tensors
+from .files import check_sums, load_tensors
 from .method import Method
 from .nn.transformer import Net
 from .terminal import count, counted, parameters, path
@@ -179,6 +179,7 @@ def begin(method: Method, config: Config, corpus: Corpus) -> None:
         found = published.read(folder, config.train.start)
         tokenizer, tensors = found.tokenizer, found.method.state_dict()
     else:
+        check_sums(folder, checkpoint.WEIGHTS, *checkpoint.TOKENIZER)
         tokenizer, tensors = load_tokenizer(folder), load_tensors(folder / checkpoint.WEIGHTS)[0]
     require_same(tokenizer, corpus.tokenizer)
     given = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}

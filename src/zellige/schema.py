@@ -1,26 +1,30 @@
 """What is read from files: as text, as JSON, and as the types that it must have; one line for each way in which it can fail.
 
-`read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is coerced,
-and no entry of a dataclass is missing or left over.
+`read_json(path, kind)` checks the file against a dataclass, a TypedDict or any other annotation, strictly: nothing is coerced
+and no entry is missing. A dataclass has no other entries; a TypedDict is what is needed of an object that may hold more.
 """
 
 import contextlib
 import dataclasses
 import errno
+import hashlib
 import json
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin, is_typeddict
 
 import cattrs
+from cattrs.cols import list_structure_factory
 from cattrs.errors import AttributeValidationNote, IterableValidationNote
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, mapping_structure_factory, typeddicts
 
 from .errors import InputError
 
 AGAIN = "copy it again from where it was written"
+SEAL = "checksum"
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 _REASONS = {
     errno.ENOENT: "is not there",
@@ -55,7 +59,7 @@ def explain(problem: OSError, instead: str = "give another path") -> InputError 
 
 
 @contextlib.contextmanager
-def accessible(instead: str = "give another path"):
+def accessible(instead: str = "give another path") -> Iterator[None]:
     """An OSError that a path brings is, within the block, an InputError."""
     try:
         yield
@@ -77,8 +81,6 @@ def read_text(path: str | Path, instead: str = AGAIN) -> str:
             return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InputError(f"'{shown(path)}' is not UTF-8 text; {instead}") from None
-    except ValueError as problem:  # a null character in the path
-        raise InputError(f"'{shown(path)}' is no path ({problem}); {instead}") from None
 
 
 def parse(text: str, source: str, instead: str = AGAIN) -> Any:
@@ -98,7 +100,49 @@ def read_json(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> Any:
         InputError: as `read_text`; not JSON, nested too deep, or an entry of another type, which is named.
     """
     source = f"'{shown(path)}'"
-    return structure(parse(read_text(path, instead), source, instead), kind, source, instead=instead)
+    return structure(read_plain(path, instead), kind, source, instead=instead)
+
+
+def read_plain(path: str | Path, instead: str = AGAIN) -> Any:
+    """The JSON of a file, whatever it is; its checksum, where it has one, is compared and taken away."""
+    source = f"'{shown(path)}'"
+    return _unsealed(parse(read_text(path, instead), source, instead), source, instead)
+
+
+# ---------------------------------------------------------------------------------------------------- checksums
+checking = ContextVar("checking", default=True)
+
+
+@contextlib.contextmanager
+def unchecked(skip: bool = True) -> Iterator[None]:
+    """Within the block no checksum is checked, unless `skip` is False."""
+    before = checking.set(checking.get() and not skip)
+    try:
+        yield
+    finally:
+        checking.reset(before)
+
+
+def digest(value: Any) -> str:
+    """sha256 of JSON's plain data, whatever the order of its entries and its white space."""
+    return "sha256:" + hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with the checksum of what it holds as its last entry; `read_json` compares the two."""
+    content = {name: entry for name, entry in value.items() if name != SEAL}
+    return content | {SEAL: digest(json.loads(json.dumps(content)))}
+
+
+def _unsealed(value: Any, source: str, instead: str) -> Any:
+    """An object without its checksum; one of an earlier version has none."""
+    if not isinstance(value, dict) or SEAL not in value:
+        return value
+    content = {name: entry for name, entry in value.items() if name != SEAL}
+    if checking.get() and value[SEAL] != digest(content):
+        accept = f"or take it as it is with --no-checksums, or without its entry '{SEAL}'"
+        raise InputError(f"{source} has changed since it was written ({SEAL}); {instead}, {accept}")
+    return content
 
 
 # ---------------------------------------------------------------------------------------------------- types
@@ -169,15 +213,17 @@ def _strict(kind: type, *also: type):
 
 
 def _object(kind: Any, read: Any):
-    """A reader that says so where the value is no JSON object."""
+    """A reader that says so where the value is no JSON object, or where an entry is missing."""
+    needed = list(getattr(kind, "__required_keys__", ()))
+    if dataclasses.is_dataclass(kind):
+        needed = [f.name for f in dataclasses.fields(kind) if f.init]
 
     def checked(value: Any, _: Any) -> Any:
         if not isinstance(value, Mapping):
             raise Wrong(f"is {quoted(value)}; it must be an object")
-        if dataclasses.is_dataclass(kind):
-            absent = [f.name for f in dataclasses.fields(kind) if f.init and f.name not in value]
-            if absent:
-                raise Missing(absent[0])
+        for name in needed:
+            if name not in value:
+                raise Missing(name)
         return read(value, kind)
 
     return checked
@@ -193,13 +239,29 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in _NAMES:
         converter.register_structure_hook(kind, _strict(kind, int) if kind is float else _strict(kind))
-    converter.register_structure_hook_func(
-        lambda kind: kind is dict, lambda value, _: _object(dict, lambda v, _: dict(v))(value, dict)
-    )
+
+    @converter.register_structure_hook_factory(lambda kind: dict in (kind, get_origin(kind)))
+    def mapping(kind: Any) -> Any:
+        return _object(kind, mapping_structure_factory(kind, converter))
+
+    @converter.register_structure_hook_factory(lambda kind: list in (kind, get_origin(kind)))
+    def several(kind: Any) -> Any:
+        read = list_structure_factory(kind, converter)
+
+        def checked(value: Any, _: Any) -> Any:
+            if not isinstance(value, list):
+                raise Wrong(f"is {quoted(value)}; it must be a list")
+            return read(value, kind)
+
+        return checked
 
     @converter.register_structure_hook_factory(dataclasses.is_dataclass)
     def dataclass(kind: Any) -> Any:
         return _object(kind, make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True))
+
+    @converter.register_structure_hook_factory(is_typeddict)
+    def entries(kind: Any) -> Any:
+        return _object(kind, typeddicts.make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=False))
 
     @converter.register_structure_hook_factory(_is_union_of_dataclasses)
     def union(kind: Any) -> Any:

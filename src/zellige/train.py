@@ -313,6 +313,7 @@ def _newest(folder: Path) -> Path | None:
 def _whole(last: Path, fresh: Method, config: Config) -> None:
     """InputError unless a run can go on from a checkpoint: it says from which other one it could."""
     try:
+        files.check_sums(last)
         checkpoints.fit(fresh, files.load_tensors(last / checkpoints.WEIGHTS)[0], config)
         files.header(last / "training.safetensors")
         checkpoints.read_state(last)

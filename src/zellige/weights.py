@@ -4,6 +4,7 @@ A network that is about to be given its weights needs no random ones: at 170 mil
 a safetensors file are a view of the file itself, so a model that takes them costs no memory until it reads them.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,6 +47,25 @@ def check(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -
             raise InputError(f"checkpoint does not fit: {name} is {have}, the model has {need}; {what}")
 
 
+def check_finite(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """InputError if a weight is NaN or infinite, or a buffer NaN; one pass over the numbers, in no memory of its own."""
+    buffers = {name for name, _ in module.named_buffers()}
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
+            continue
+        low, high = (float(x) for x in (tensor if tensor.itemsize > 1 else tensor.float()).aminmax())
+        if math.isfinite(low) and math.isfinite(high):
+            continue
+        nan = int(tensor.isnan().sum())
+        wrong = nan or (0 if name in buffers else int(tensor.isinf().sum()))
+        if wrong:
+            where = f"{wrong:,} of its {tensor.numel():,} numbers" if tensor.numel() > 1 else "its number"
+            raise InputError(
+                f"the weights are not finite: {name} has {'NaN' if nan else 'infinity'} for {where}; "
+                "take an earlier checkpoint, or copy or download it again"
+            )
+
+
 def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: bool = False) -> None:
     """Put tensors into a module, all or none.
 
@@ -54,10 +74,11 @@ def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: boo
             A module that is not there yet (on the device "meta") has them in the type that they have.
 
     Raises:
-        InputError: one is missing, left over or of another shape.
+        InputError: one is missing, left over, of another shape or not finite.
     """
     own = module.state_dict()
     check(own, tensors, what)
+    check_finite(module, tensors)
     copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
     if copies and not any(tensor.is_meta for tensor in own.values()):
         module.load_state_dict(dict(tensors))

@@ -35,11 +35,12 @@ class Everywhere:
     json: str | None = None
     quiet: bool = False
     color: str = "auto"
+    checksums: bool = True
 
 
 def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
     """Take the options of every command out of the command line, wherever they stand in it."""
-    json, quiet, color, rest = None, False, "auto", []
+    json, quiet, color, checksums, rest = None, False, "auto", True, []
     words = list(argv)
     while words:
         word = words.pop(0)
@@ -59,9 +60,11 @@ def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
                 color = value
         elif word == "--quiet":
             quiet = True
+        elif word == "--no-checksums":
+            checksums = False
         else:
             rest.append(word)
-    return Everywhere(json, quiet, color), rest
+    return Everywhere(json, quiet, color, checksums), rest
 
 
 _COLOR = "auto, always or never"
@@ -75,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options, argv = everywhere(argv)
         alone = int(os.environ.get("LOCAL_RANK") or 0) == 0  # of several processes that train, the first one speaks
         terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
-        with _quiet_libraries(), _terminable():
+        with _quiet_libraries(), _terminable(), _checksums(options.checksums):
             return dispatch(argv, terminal)
     except InputError as error:
         terminal.fail(str(error))
@@ -153,6 +156,15 @@ def _check_list(rest: Sequence[str]) -> None:
             f"unknown list '{rest[0]}'; "
             + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
         )
+
+
+def _checksums(check: bool) -> contextlib.AbstractContextManager[None]:
+    """Where they are not to be checked, a context in which they are not."""
+    if check:
+        return contextlib.nullcontext()
+    from ..schema import unchecked
+
+    return unchecked()
 
 
 @contextlib.contextmanager

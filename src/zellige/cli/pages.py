@@ -17,6 +17,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   export     a model in a published layout
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
+            --no-checksums takes files that have changed since they were written
 New here? zellige demo takes about 4 minutes."""
 
 TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train mdlm --help
