@@ -211,7 +211,7 @@ def test_genmd4():
     pred = subs(P, 3 * numbers(len(t), V + 1), x_t, t)
     mu, one = pred.mu[:, :V], F.one_hot(x_0, V).double()
     rate = -w / t[:, None]  # alpha'_k / (1 - alpha_k)
-    integrand = (pick(mu, x_0).log()[:, None] + 1) * one - mu  # (arXiv 2406.04329, eq. 12)
+    integrand = (pick(mu, x_0).log()[:, None] + 1) * one - mu  # (arXiv 2406.04329, eq. 32)
     expected = (rate * integrand).sum(-1) * (x_t == V)
     expected = torch.where(x_t == V, expected, 0.0)
     close(bound.continuous(truth(P, x_0, x_t, t), pred), expected, rtol=1e-9, atol=1e-9)

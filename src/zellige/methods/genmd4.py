@@ -3,7 +3,7 @@
     q(x_t | x_0)     absorbing, each token at its own pace: alpha_k(t) = 1 - (1 - eps) tau^{w_k}, w_k learnt through softplus
     time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
     network          mu = p(x_0 | x_t) by SUBS, told the time as in MD4
-    bound (eq. 12)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
+    bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
                      + reconstruction: at t = 0, sum over the masks of -log mu_{x_0};  + the jump from the prior, alpha(1) = eps
     gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out; appendix I.2)
                      grad of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), the first factor held fixed

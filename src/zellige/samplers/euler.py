@@ -1,4 +1,4 @@
-"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix D).
+"""Euler sampling: the reverse rate held still for a step (tau-leaping of single jumps; SEDD, eq. 17; RADD, appendix D.3).
 
     p(x_s = y | x_t) = (t - s) Rhat_t(x_t, y),  y != x_t;    p(x_s = x_t | x_t) = 1 - (t - s) sum_y Rhat_t(x_t, y)
 
