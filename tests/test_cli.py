@@ -17,7 +17,7 @@ import tyro
 
 import zellige
 from zellige import cli
-from zellige.cli import options, pages
+from zellige.cli import meanings, options, pages
 from zellige.errors import InputError
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
@@ -188,6 +188,68 @@ def test_wrong_options(words, message):
     with pytest.raises(InputError) as error:
         options.parse(Outer, words.split(), "try", most=1)
     assert str(error.value) == message
+
+
+def forms() -> dict[str, type]:
+    """The dataclass of the options of each command, by what is typed."""
+    from zellige.cli import commands, comparing, drawing, exchange, pairs, probe, quality, steps, suite, training
+
+    made = {f"train {name}": training.form(method) for name, method in zellige.METHODS.items()}
+    places = (commands, drawing, exchange, quality, pairs, probe, steps, suite)
+    for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
+        if dataclasses.is_dataclass(each) and isinstance(each, type):
+            made[name] = each
+    return made | {"compare": comparing.form()}
+
+
+@pytest.fixture(scope="module")
+def switches() -> list[tuple[str, type, options.Flag]]:
+    """Every switch of every command."""
+    return [(name, form, f) for name, form in forms().items() for f in options.flags(form).values() if f.switch]
+
+
+def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
+    """What the check lets pass, tyro reads; in a section: --train.no-tensorboard and --no-train.tensorboard."""
+    names = {flag.name for _, _, flag in switches}
+    assert {
+        "--train.tensorboard",
+        "--train.compile",
+        "--net.checkpoint",
+        "--time",
+        "--resume",
+        "--watch",
+        "--show",
+    } <= names
+    read = {}
+    for name, form, flag in switches:
+        section, dot, leaf = flag.name[2:].rpartition(".")
+        for word, value in (
+            (flag.name, True), (f"--{section}{dot}no-{leaf}", False), (f"--no-{flag.name[2:]}", False),
+        ):  # fmt: skip
+            chosen = options.parse(form, [word], name)
+            at = next((p for p in _parts(chosen) if isinstance(p, flag.owner)), None)
+            read[name, word] = at is not None and getattr(at, flag.field) is value
+    assert [where for where, right in read.items() if not right] == []
+
+
+def _parts(chosen):
+    """A dataclass and all that are in it."""
+    yield chosen
+    for field in dataclasses.fields(chosen):
+        if dataclasses.is_dataclass(inner := getattr(chosen, field.name)):
+            yield from _parts(inner)
+
+
+def test_the_help_shows_how_a_switch_is_turned_off(capsys):
+    assert cli.main(["train", "mdlm", "--help"]) == 0
+    assert "--train.no-tensorboard" in capsys.readouterr().out
+
+
+def test_what_other_programs_call_an_option_is_an_option_of_ours():
+    known = {flag for form in forms().values() for flag in options.flags(form)}
+    ours = {flag for flags in meanings.OURS.values() for flag in flags}
+    assert ours <= known
+    assert not {f"--{name}" for name in meanings.OURS if f"--{name}" in options.flags(forms()["train mdlm"])}
 
 
 @pytest.mark.parametrize("place_of_it", [0, 1, 2, 3])

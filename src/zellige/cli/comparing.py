@@ -18,10 +18,10 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
     about = "Several methods, the same network, data, seed and budget: one table."
     with terminal.waiting("starting"):
-        form = _form()
-    chosen: Any = options.parse(form, words, "compare", about=about, most=10**9)
+        Options = form()
+    chosen: Any = options.parse(Options, words, "compare", about=about, most=10**9)
     if not chosen.run:
-        raise InputError("compare needs a folder; e.g. zellige compare mdlm md4 --run runs/compare")
+        raise InputError("--run is ''; give it a folder, e.g. --run runs/compare")
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
     with terminal.waiting("starting"):
@@ -55,7 +55,7 @@ def _own(word: str) -> Any:
     return own_class(f"{where}.py:{title}"), choices
 
 
-def _form() -> Any:
+def form() -> Any:
     """The options, as a dataclass; torch comes with them."""
     from ..config import Train
     from ..nn import Net
@@ -67,7 +67,7 @@ def _form() -> Any:
         data: Data = field(default_factory=Data)
         net: Net = field(default_factory=Net)
         train: Train = field(default_factory=Train)
-        run: str = ""
+        run: str = "runs/compare"
         """the folder of the comparison; each method's run is in a folder of its own there"""
         calls: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
         """at how many steps of its sampler each method's samples are judged"""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, Union
 
 from ..errors import InputError, nearest
+from .meanings import meaning
 
 T = TypeVar("T")
 
@@ -31,6 +32,12 @@ class Flag:
     @property
     def switch(self) -> bool:
         return self.kind is bool
+
+    @property
+    def off(self) -> str:
+        """A switch's other flag: --no-resume, --train.no-tensorboard."""
+        section, dot, leaf = self.name.removeprefix("--").rpartition(".")
+        return f"--{section}{dot}no-{leaf}"
 
     @property
     def many(self) -> int | None:
@@ -131,17 +138,6 @@ def given(argv: Sequence[str]) -> set[str]:
     return {word.partition("=")[0] for word in argv if word.startswith("--")}
 
 
-MEANT = {  # what other programs call an option, or what one word may mean here: our flags, and what each is
-    "--steps": (("--train.steps", "for training steps"), ("--diffusion-steps", "for T")),
-}
-
-
-def _meant(name: str, known: dict[str, Flag]) -> str:
-    """Our flags for what another program calls `name`; "" where none of them is known here."""
-    ours = [(flag, what) for flag, what in MEANT.get(name, ()) if flag in known]
-    return ", ".join(f"{flag} {what}" for flag, what in ours)
-
-
 def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
     """The flag that is spelt most like `name`, by all of it or by what stands after its section."""
     ends = [flag.rpartition(".")[2] for flag in known]
@@ -150,19 +146,30 @@ def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
     return f"did you mean '{near}'?" if near else f"see zellige {where} --help"
 
 
+def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
+    """The command line with each switch that is turned off as tyro spells it: --no-train.x becomes --train.no-x."""
+    others = {f"--no-{flag.name.removeprefix('--')}": flag.off for flag in known.values() if flag.switch}
+    return [others.get(word.replace("_", "-"), word) if word.startswith("--no-") else word for word in argv]
+
+
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
     """Check names and values; returns what is not an option.
 
     Raises InputError: an unknown option with the nearest one, a missing or an impossible value.
     """
-    rest, words = [], list(argv)
+    rest, words = [], canonical(known, argv)
+    off = {flag.off: flag for flag in known.values() if flag.switch}
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
             if len(word) == 2 and word[0] == "-" and word[1].isalpha() and word != "-h":
-                raise InputError(
-                    f"unknown option '{word}' for {where}; flags are whole words (all: zellige {where} --help)"
+                meant = meaning(word, known)
+                hint = (
+                    f"flags are whole words, {meant}"
+                    if meant
+                    else f"flags are whole words (all: zellige {where} --help)"
                 )
+                raise InputError(f"unknown option '{word}' for {where}; {hint}")
             rest.append(word)
             continue
         name, has_value, value = word.partition("=")
@@ -170,17 +177,15 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
         if name == "--help":
             rest.append(name)
             continue
-        flag = known.get(name) or known.get("--" + name.removeprefix("--no-"))
+        flag = known.get(name) or off.get(name)
         if flag is None:
             raise InputError(
-                f"unknown option '{name}' for {where}; {_meant(name, known) or _nearest(name, known, where)}"
+                f"unknown option '{name}' for {where}; {meaning(name, known) or _nearest(name, known, where)}"
             )
         if flag.switch:
-            if has_value:
-                raise InputError(f"{name} takes no value; write {flag.name} or --no-{flag.name.removeprefix('--')}")
+            if has_value or (words and words[0].lower() in ("true", "false")):
+                raise InputError(f"{name} takes no value; write {flag.name} or {flag.off}")
             continue
-        if not flag.switch and flag.name != name:
-            raise InputError(f"unknown option '{name}' for {where}; did you mean '{flag.name}'?")
         values = [value] if has_value else []
         while (
             not has_value and words and (flag.many is None or len(values) < flag.many) and not words[0].startswith("--")
@@ -203,11 +208,12 @@ def parse(
     """
     import tyro
 
-    rest = check(flags(cls, default), argv, where)
+    known = flags(cls, default)
+    rest, argv = check(known, argv, where), canonical(known, argv)
     extra = [] if {"--help", "-h"} & set(rest) else rest[most:]
     if extra:
         raise InputError(f"'{extra[0]}' is one argument too many for {where}; see zellige {where} --help")
-    kwargs: dict[str, Any] = {"prog": f"zellige {where}", "args": list(argv), "description": about}
+    kwargs: dict[str, Any] = {"prog": f"zellige {where}", "args": argv, "description": about}
     if default is not None:
         kwargs["default"] = default
     if {"--help", "-h"} & set(rest):

@@ -26,8 +26,8 @@ TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train md
   --data.name pydocs     text, text8, ... (zellige list data)
   --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
   --train.steps 10000    --train.batch 32   --train.rate 3e-4
-  --run FOLDER           where everything goes; --resume continues it,
-                         --overwrite starts again
+  --run FOLDER           where everything goes, runs/METHOD if not given;
+                         --resume continues it, --overwrite starts again
 example
   zellige train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
 

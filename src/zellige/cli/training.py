@@ -16,6 +16,35 @@ from . import options
 from .commands import own_class, writable, write_json
 
 
+def form(method: Any) -> Any:
+    """The options of `train METHOD`, as a dataclass."""
+    from ..config import Train
+    from ..nn import Net
+
+    return dataclasses.make_dataclass(
+        "Options",
+        [
+            ("options", Annotated[method.Config, tyro.conf.arg(name="")], field(default=method.Config())),
+            ("data", Data, field(default=Data())),
+            ("net", Net, field(default=Net())),
+            ("train", Train, field(default=Train())),
+            (
+                "run",
+                Annotated[str, tyro.conf.arg(help="the folder where everything goes")],
+                field(default=_folder(method)),
+            ),
+            ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
+            ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
+        ],
+        frozen=True,
+    )
+
+
+def _folder(method: Any) -> str:
+    """Where a run goes if --run does not say it."""
+    return f"runs/{getattr(method, 'name', method.__name__)}"
+
+
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train METHOD`: the rest is flags."""
     name, *words = words
@@ -23,46 +52,30 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError(f"train needs its method first, then the options; e.g. zellige train mdlm {name} ...")
     with terminal.waiting("starting"):
         method = own_class(name)
-        from ..config import Config, Train, from_json
+        from ..config import Config, from_json
         from ..methods import find
-        from ..nn import Net
 
-    cls: Any = find(method)
-    config = cls.Config
+        cls: Any = find(method)
+        Options = form(cls)
     words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
-    form = dataclasses.make_dataclass(
-        "Options",
-        [
-            ("options", Annotated[config, tyro.conf.arg(name="")], field(default=config())),
-            ("data", Data, field(default=Data())),
-            ("net", Net, field(default=Net())),
-            ("train", Train, field(default=Train())),
-            ("run", Annotated[str, tyro.conf.arg(help="the folder where everything goes")], field(default="")),
-            ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
-            ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
-        ],
-        frozen=True,
-    )
     where = f"train {name}"
     given = options.given(words)
     default = None
     if "--resume" in given and "--help" not in given:
-        options.check(options.flags(form), words, where)
-        folder = _value(words, "--run")
-        if not folder:
-            raise InputError(f"--resume needs a run; e.g. zellige train {name} --run runs/mine --resume")
+        options.check(options.flags(Options), words, where)
+        folder = _value(words, "--run") or _folder(cls)
         before = _config(Path(folder), method, from_json)
         if before is not None:
             if before.method != getattr(cls, "name", name):
                 raise InputError(
                     f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
                 )
-            default = form(before.options, before.data, before.net, before.train, folder, True, False)
+            default = Options(before.options, before.data, before.net, before.train, folder, True, False)
     chosen: Any = options.parse(
-        form, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
+        Options, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
     )
     if not chosen.run:
-        raise InputError(f"train needs a folder; e.g. zellige train {name} --run runs/{name}")
+        raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls)}")
     if chosen.resume and chosen.overwrite:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
     if terminal.json not in (None, "-"):
