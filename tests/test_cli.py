@@ -346,6 +346,21 @@ def test_an_own_method_from_a_file(run, place):
     assert code == 2
 
 
+def test_what_to_type_next_after_an_own_method(run):
+    Path("mine.py").write_text(OWN)
+    code, out, err = run(
+        f"train mine.py:Mine --run runs/next --data.name text --data.path notes.txt {SMALL} --train.steps 2"
+    )
+    assert code == 0
+    assert "report.html" in out
+    evaluate, sample = err.splitlines()[-2:]
+    assert evaluate.strip() == "zellige evaluate runs/next --method mine.py:Mine"
+    assert sample.strip() == "zellige sample runs/next --method mine.py:Mine --watch"
+    for line in (f"{evaluate} --limit 4", f"{sample} --steps 2"):
+        assert run(line.strip().removeprefix("zellige "))[0] == 0
+    assert run("train mine.py:Mine --run runs/next --resume --train.steps 3 --quiet")[0] == 0
+
+
 # ----------------------------------------------------------------------------------------------------------- evaluate
 
 
@@ -543,6 +558,15 @@ def test_verify(run):
     assert code == 0
     assert out.splitlines()[-1].startswith("1 of 1 hold")
     assert json.loads(Path("v.json").read_text())["result"]["ok"] is True
+
+
+def test_verify_says_how_far_it_is(run, monkeypatch):
+    from zellige.terminal import progress
+
+    Path("mine.py").write_text(OWN)
+    monkeypatch.setattr(progress.Pace, "due", lambda self, done: done > 0)
+    _, _, err = run("verify mine.py:Mine --only process")
+    assert re.search(r"^verify 1/\d+ checks (mine )?process\.", err, re.M)
 
 
 def test_verify_fails_with_code_1(run, monkeypatch):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from .data import load as load_tokenizer
 from .errors import InputError
 from .files import check_sums, load_tensors
 from .method import Method
+from .methods import METHODS
 from .nn.transformer import Net
 from .terminal import count, counted, parameters, path
 
@@ -214,6 +216,14 @@ def about_run(
 
 
 # ---------------------------------------------------------------------------------------------------- what is said
+def typed(method: type[Method]) -> str:
+    """How a command line names a method: mdlm, or file.py:Class for an own one."""
+    if METHODS.get(method.name) is method:
+        return method.name
+    file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    return f"{path(file)}:{method.__qualname__}" if file else method.__qualname__
+
+
 def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
     """The three lines with which a run begins: the model, the data, the folder."""
     t, n = config.train, config.net

@@ -202,7 +202,7 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
 
 
 def _run(method, corpus, config, about, folder, last, step, devices, rank, progress) -> Run:
-    again = f"zellige train {config.method} --run {path(folder)} --resume"
+    again = f"zellige train {plan.typed(type(method))} --run {path(folder)} --resume"
     with journal.quiet(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
         from . import fit
         from .guard import Diverged, Guard

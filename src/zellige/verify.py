@@ -3,8 +3,8 @@
 By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +15,7 @@ from ._module import callable_module
 from .errors import InputError, unknown
 from .identities import OWN, SHARED, L, Row, V
 from .method import Method
+from .plan import typed
 from .samplers import SAMPLERS, Sampler, find
 from .samplers.sampler import admissible, check
 from .terminal import numbers
@@ -25,13 +26,15 @@ class Report:
     """All rows; `str()` is the table that `zellige verify` prints.
 
     `pairings` is, for each method and sampler, the total variation between the law of 128 steps with the exact network and
-    the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for.
+    the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed` is how a command
+    line names each method.
     """
 
     rows: tuple[Row, ...]
     seconds: float
     pairings: dict[str, dict[str, float | None]]
     notes: tuple[str, ...] = ()
+    typed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[Row]:
@@ -66,7 +69,9 @@ class Report:
         out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
         out += [] if few else ["".join(each[i : i + 7]).strip() for i in range(0, len(each), 7)]
         for row in self.failures:
-            again = f"zellige verify {row.method} --only {row.key}".replace("  ", " ")
+            again = " ".join(
+                ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
+            )
             out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
@@ -143,7 +148,7 @@ def verify(
     *which: str | type[Method],
     only: str | None = None,
     sampler: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> Report:
     """Check the identities of the given methods (of all, if none is given), and those that all methods share.
 
@@ -151,7 +156,7 @@ def verify(
         which: names, or own Method classes.
         only: a key such as "bound.closed-form", or the beginning of one such as "bound".
         sampler: only the checks of this sampler, and its pairing with each method.
-        progress: called with the name of each check before it runs.
+        progress: called before each check, with how many are done, of how many, and its name.
 
     Returns:
         The rows; `failures` is empty if everything holds.
@@ -179,30 +184,37 @@ def _verify(
     keys: list[str],
     only: str | None,
     sampler: str | None,
-    progress: Callable[[str], None] | None,
+    progress: Callable[[int, int, str], None] | None,
 ) -> Report:
     started, rows = perf_counter(), []
-    for key in keys:
-        for cls in classes if key in OWN else [None]:
-            name = cls.name if cls else ""
-            if progress:
-                progress(f"{name} {key}".strip())
-            found = _checked(key, cls) if cls else SHARED[key]()
-            rows += [replace(row, key=key, method=name) for row in found]
-    pairings, notes = {}, []
+    checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
     chosen = {
         key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
     }  # the others are of several steps
-    if chosen and (sampler is not None or (only is None and len(classes) > 1)):
-        for cls in classes:
-            if progress:
-                progress(f"{cls.name} samplers")
-            for said, method in identities.variants(cls, kinds=True):
-                name = f"{cls.name} {said}".strip()
-                pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
-                pairings[name] = {key: value for key, (value, _) in pairs.items()}
-                notes += [note for _, note in pairs.values() if note]
-    return Report(tuple(rows), perf_counter() - started, pairings, tuple(dict.fromkeys(notes)))
+    paired = classes if chosen and (sampler is not None or (only is None and len(classes) > 1)) else []
+    total = len(checks) + len(paired)
+    for done, (key, cls) in enumerate(checks):
+        name = cls.name if cls else ""
+        if progress:
+            progress(done, total, f"{name} {key}".strip())
+        found = _checked(key, cls) if cls else SHARED[key]()
+        rows += [replace(row, key=key, method=name) for row in found]
+    pairings, notes = {}, []
+    for done, cls in enumerate(paired, len(checks)):
+        if progress:
+            progress(done, total, f"{cls.name} samplers")
+        for said, method in identities.variants(cls, kinds=True):
+            name = f"{cls.name} {said}".strip()
+            pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
+            pairings[name] = {key: value for key, (value, _) in pairs.items()}
+            notes += [note for _, note in pairs.values() if note]
+    return Report(
+        tuple(rows),
+        perf_counter() - started,
+        pairings,
+        tuple(dict.fromkeys(notes)),
+        {c.name: typed(c) for c in classes},
+    )
 
 
 callable_module(__name__)

@@ -276,14 +276,15 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen = options.parse(Verify, words, "verify", about="Check the identities by enumeration.", most=10**9)
     if terminal.json not in (None, "-"):
         writable(terminal.json, "--json")
-    doing = ["starting"]
-    with terminal.waiting(doing):
+    with terminal.waiting("starting"):
         from .. import verify as checks
 
         classes = [own_class(name) for name in chosen.methods]
+    with terminal.bar("verify", 1, "checks") as bar:
         report = checks.verify(
-            *classes, only=chosen.only, sampler=chosen.sampler, progress=lambda key: doing.__setitem__(0, key)
-        )
+            *classes, only=chosen.only, sampler=chosen.sampler,
+            progress=lambda done, total, name: bar.update(done, name, total),
+        )  # fmt: skip
     for line in report.lines():
         head, gap, word = line.rpartition("  ")
         if word in ("ok", "FAIL"):

@@ -26,8 +26,10 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         writable(terminal.json, "--json")
     with terminal.waiting("starting"):
         from .. import compare as comparer
+        from ..plan import typed
 
         methods = [_own(word) for word in chosen.methods]
+        own_classes = [method[0] for method in methods if not isinstance(method, str)]
     how: dict[str, Any] = {name: getattr(chosen, name) for name in ("data", "net", "train", "run")}
     how |= {name: getattr(chosen, name) for name in ("calls", "samples", "draws", "limit")}
     try:
@@ -39,10 +41,10 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         terminal.result(line)
     terminal.result(f"  written   {'   '.join(path(done.folder / f'compare.{end}') for end in ('json', 'md', 'svg'))}")
     put_json(terminal, done.plain)
-    best = done.plain["result"]["methods"][0]["folder"]
-    terminal.try_next(
-        f"zellige sample {path(done.folder / best)} --watch", f"zellige report {path(done.folder / best)}"
-    )
+    best = done.plain["result"]["methods"][0]
+    own = next((f" --method {typed(cls)}" for cls in own_classes if cls.name == best["method"]), "")
+    folder = path(done.folder / best["folder"])
+    terminal.try_next(f"zellige sample {folder}{own} --watch", f"zellige report {folder}")
     return 0
 
 

@@ -90,7 +90,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     finally:
         progress.close()
-    _trained(terminal, trainer.describe(done), done.folder)
+    _trained(terminal, trainer.describe(done), done.folder, cls)
     arguments = dataclasses.asdict(Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run))
     v = done.validation
     write_json(
@@ -101,13 +101,17 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _trained(terminal: Terminal, lines: Sequence[str], folder: Path) -> None:
+def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any) -> None:
     """The end of a run: what it came to, its page, what to type next."""
     with terminal.waiting("drawing the report"):
+        from ..checkpoint import load
+        from ..methods import METHODS
+        from ..plan import typed
         from ..report import write
 
+        own = "" if method in METHODS.values() else f" --method {typed(method)}"
         try:
-            page = f"   {write(folder).name}"
+            page = f"   {write(folder, model=load(folder, method=method) if own else None).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(
@@ -116,7 +120,7 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path) -> None:
     for line in lines[:-1]:
         terminal.result(line)
     terminal.result(lines[-1] + page)
-    terminal.try_next(f"zellige evaluate {path(folder)}", f"zellige sample {path(folder)} --watch")
+    terminal.try_next(f"zellige evaluate {path(folder)}{own}", f"zellige sample {path(folder)}{own} --watch")
 
 
 def _value(words: Sequence[str], flag: str) -> str:
