@@ -24,7 +24,7 @@ from zellige.methods import build, find
 from zellige.samplers import SAMPLERS, Ancestral, Sampler, run
 
 METHODS = [
-    "d3pm:process=absorbing,diffusion_steps=64", "d3pm:process=uniform,diffusion_steps=64",
+    "d3pm:process=absorbing,diffusion_steps=64", "d3pm:process=uniform,schedule=mutual-information,diffusion_steps=64",
     "d3pm:process=gaussian,diffusion_steps=128", "d3pm:process=band,diffusion_steps=128",
     "d3pm:process=middle,diffusion_steps=64", "d3pm:process=nearest,diffusion_steps=64,neighbours=1",
     "csm:objective=score-entropy", "csm",

@@ -15,7 +15,7 @@ net=(--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7
 budget=(--train.steps 2000 --train.batch 8 --train.rate 3e-3 --train.ema 0.998 --train.device cpu)
 
 declare -A choices=(
-  [d3pm-absorbing]="d3pm --process absorbing" [d3pm-uniform]="d3pm --process uniform"
+  [d3pm-absorbing]="d3pm --process absorbing" [d3pm-uniform]="d3pm --process uniform --schedule mutual-information"
   [sedd-absorbing]="sedd --process absorbing" [sedd-uniform]="sedd --process uniform"
   [radd]=radd [mdlm]=mdlm [md4]=md4 [genmd4]=genmd4 [udlm]=udlm
 )

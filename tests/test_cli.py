@@ -465,7 +465,8 @@ def test_sample(run):
     assert all(text.startswith("the ") for text in texts)
     first, second = err.splitlines()
     assert re.fullmatch(
-        r"3 samples, 96 tokens, .* s, \d+( to \d+)? network calls each \(16 steps, \d+( to \d+)? idle\)", first
+        r"3 samples, 96 tokens, .* s, \d+( to \d+)? network calls each \(16 steps, \d+( to \d+)? idle, \d+\.\d calls expected\)",
+        first,
     )
     assert re.fullmatch(r"  .* tokens/s", second)
     code, out, err = run('sample runs/a --count 3 --steps 16 --prompt "the " --seed 2 --out x.jsonl --json s.json')

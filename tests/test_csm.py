@@ -11,7 +11,7 @@ from worlds import L, V, data_law, numbers, table
 from zellige import InputError, exact, invariant, verify
 from zellige.method import Batch, NoBound
 from zellige.methods import CSM
-from zellige.neighbourhood import NEIGHBOURHOODS
+from zellige.neighbourhood import NEIGHBOURHOODS, Neighbourhood
 from zellige.nn import Net
 from zellige.prediction import reverse, score
 
@@ -76,6 +76,62 @@ def test_loss_by_loops(objective, name, given):
                 c = float(network[*other, i, text[i]])
                 meant -= c if method.positive else 2 * c
         assert float(row) == pytest.approx(meant)
+
+
+@pytest.mark.parametrize("choices", [{}, {"objective": "score-entropy"}, {"neighbourhood": "star"}], ids=str)
+def test_drawn_neighbours_of_the_first_sum(choices):
+    """Over all draws, the whole sum; given positions are never drawn; a text without an arrow has none."""
+    mask = torch.ones_like(X, dtype=torch.bool)
+    mask[::2, 0] = False
+    whole = csm(neighbours=0, **choices)
+    for k in (1, 2):
+        method = csm(neighbours=0, forward_neighbours=k, **choices)
+        draw = lambda batch, g, m: m.loss(Batch(batch.tokens, mask), g)  # noqa: E731
+        total = sum(p * value for value, p in exact.scripts(lambda g: draw(Batch(X), g, method), len(X)))  # noqa: B023
+        close(torch.as_tensor(total), draw(Batch(X), None, whole))
+    with pytest.raises(InputError, match="--forward-neighbours is -1; it must be 0 or more"):
+        csm(forward_neighbours=-1)
+
+
+# ---------------------------------------------------------------------------------- along a path
+@pytest.mark.parametrize("name", NEIGHBOURHOODS)
+def test_the_ratio_along_any_path_is_that_of_the_law(name):
+    law = data_law(4, 3, seed=2)
+    truth = invariant.Scores(NEIGHBOURHOODS[name](4), law, 3)
+    texts = exact.states(4, 3)
+    x, y = texts[torch.randperm(64, generator=torch.Generator().manual_seed(0))], texts
+    ratio = (law[exact.index(x, 4)] / law[exact.index(y, 4)]).log()
+    for order in itertools.permutations(range(3)):
+        close(invariant.log_ratio(truth, x, y, order), ratio, rtol=0, atol=1e-10)
+    through = y.flip(0)  # a path of two pieces
+    pieces = invariant.log_ratio(truth, through, y) + invariant.log_ratio(truth, x, through)
+    close(pieces, ratio, rtol=0, atol=1e-10)
+    close(invariant.path_law(truth), law)
+
+
+def test_paths_are_the_shortest_walks():
+    paths = {name: NEIGHBOURHOODS[name](5).path(1, 4) for name in NEIGHBOURHOODS}
+    assert paths == {"hamming": [1, 4], "cycle": [1, 0, 4], "grid": [1, 2, 3, 4], "star": [1, 0, 4]}
+    assert all(NEIGHBOURHOODS[name](5).path(2, 2) == [2] for name in NEIGHBOURHOODS)
+    with pytest.raises(InputError, match="no arrows lead from token 0 to 4; use another --neighbourhood"):
+        _Apart(5).path(0, 4)
+
+
+class _Apart(Neighbourhood):
+    """0 and 1 are next to each other, and 2 to 4 by themselves."""
+
+    def of(self, x):
+        return (self._all(x) < 2) & (x[..., None] < 2) & (self._all(x) != x[..., None])
+
+
+def test_scores_of_no_law_depend_on_the_path():
+    method = csm(positive=True)
+    zero = torch.zeros_like(X)
+    ways = [invariant.log_ratio(method, X, zero, order) for order in ((0, 1), (1, 0))]
+    assert float((ways[0] - ways[1]).abs().max()) > 0.01
+    network = method.network.logits[0].detach().reshape(V, V, L, V)
+    close(ways[0][exact.index(torch.tensor([2, 1]), V)], network[0, 0, 0, 2] + network[2, 0, 1, 1])
+    close(ways[1][exact.index(torch.tensor([2, 1]), V)], network[0, 0, 1, 1] + network[0, 1, 0, 2])
 
 
 def test_given_positions_are_never_drawn():
@@ -148,7 +204,7 @@ def test_what_is_no_choice():
 def test_verify_holds():
     report = verify.verify("csm", only="score")
     assert report.ok
-    assert {row.key for row in report.rows} == {"score.gradient", "score.objective", "score.invariant"}
+    assert {row.key for row in report.rows} == {"score.gradient", "score.objective", "score.path", "score.invariant"}
     report = verify.verify("csm", sampler="metropolis")
     assert report.ok
     assert list(report.pairings) == ["csm", "csm cycle", "csm grid", "csm star"]
@@ -218,9 +274,15 @@ def test_evaluate_gives_the_divergence(run):
     assert result.terms["divergence"] == pytest.approx(float(kl), abs=1e-6)
     assert sum(result.terms.values()) == pytest.approx(4 * result.value, abs=1e-6)
     assert 0 < float(kl) < float(math.log(81) - exact.entropy(law.double()))  # it has learnt something
+    path = zellige.evaluate(run.model, data, "train", estimator="path")
+    law = invariant.path_law(run.model.method)
+    assert (path.kind, 4 * path.value) == (
+        "exact",
+        pytest.approx(-float(law[exact.index(x, 3)].log().mean()), abs=1e-5),
+    )
     loss = zellige.evaluate(run.model, data, estimator="loss", draws=2)
     assert (loss.kind, loss.unit) == ("loss", "loss/token")
-    with pytest.raises(InputError, match="unknown estimator 'forward'; all of them: loss, divergence"):
+    with pytest.raises(InputError, match="unknown estimator 'forward'; all of them: loss, divergence, path"):
         zellige.evaluate(run.model, data, estimator="forward")
 
 

@@ -26,10 +26,10 @@ SCHEDULES = ("linear", "cosine", "mutual-information")
 KINDS = list(itertools.product(("uniform", "absorbing"), ("leave-one-out", "mean"), ("text", "image")))
 KINDS += [
     (process, "leave-one-out", last)
-    for process in ("middle", "gaussian", "band", "nearest")
+    for process in ("absorbing-uniform", "middle", "gaussian", "band", "nearest")
     for last in ("text", "image")
 ]
-KINDS += [("middle", "mean", "text"), ("gaussian", "mean", "text")]
+KINDS += [(process, "mean", "text") for process in ("absorbing-uniform", "middle", "gaussian")]
 kinds = pytest.mark.parametrize(("process", "prediction", "last"), KINDS)
 
 
@@ -144,7 +144,7 @@ def test_what_the_network_is_told_and_read_as(process, prediction, last):
         law = posterior(method.predict(x_t, t))
         assert float(method.network.told[-1][0]) == 1000 * t
         logits = method.network.features(x_t, torch.full((3,), 1000 * t))
-        if process == "absorbing":
+        if process.startswith("absorbing"):
             logits = logits[..., :V]
             assert (law[..., V] == 0).all()
         raw = logits.softmax(-1)
@@ -241,6 +241,24 @@ def test_hybrid_loss(process, prediction, last):
     assert five_sigma(drawn, expected)
 
 
+@torch.no_grad()
+def test_the_cross_entropy_at_all_positions():
+    """Of absorbing noise, at tokens that are still there too, as the published code has it; at given positions never."""
+    T, weight = 3, 0.7
+    at_masks, everywhere = (d3pm("absorbing", steps=T, auxiliary=weight, auxiliary_at=at) for at in ("masks", "all"))
+    for t, s in itertools.pairwise(at_masks.grid(T)):
+        x_0, x_t, _ = pairs(at_masks, t)
+        mask = numbers(*x_0.shape) < 0.6
+        batch, n = Batch(x_0, mask), len(x_0)
+        x_t = torch.where(mask, x_t, x_0)
+        logits = at_masks.network.features(x_t, torch.full((n,), 1000 * float(t.clamp(max=1.0))))[..., :V]
+        ce = -logits.log_softmax(-1).gather(-1, x_0[..., None])[..., 0]
+        ours, less = (m.step(batch, x_t, t.expand(n), s.expand(n), T, weight) for m in (everywhere, at_masks))
+        close(ours - less, weight * (ce * ((x_t != V) & mask)).sum(-1), rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match="unknown auxiliary_at 'mask'; did you mean 'masks'"):
+        d3pm("absorbing", auxiliary_at="mask")
+
+
 @pytest.mark.parametrize("process", ["uniform", "absorbing"])
 def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
     net = Net(layers=1, hidden=16, heads=2, length=6)
@@ -282,15 +300,60 @@ def test_schedules_of_the_paper():
 def test_mutual_information_of_uniform_noise_falls_evenly(K):
     T = 20
     alpha = transitions.table("mutual-information", T, K, False)
-    process = D3PM(None, K, (1,), D3PM.Config("uniform", diffusion_steps=T)).process
+    process = D3PM(None, K, (1,), D3PM.Config("uniform", "mutual-information", T)).process
     close(process.schedule.table, alpha)  # pyright: ignore
     information = process.divergence(torch.zeros(T + 1, dtype=torch.long), torch.arange(T + 1, dtype=D) / T)
     close(information / math.log(K), 1 - torch.arange(T + 1, dtype=D) / T, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("proportion", [0.01, 0.5, 0.9])
+def test_absorbing_uniform_is_its_matrix(proportion):
+    """Q_i = (1 - b) I + a 1 e_m' + c 1 1'/K with a + c = b (A.2.6), and as much information is lost in each step."""
+    T, K, w = 10, V + 1, proportion
+    method = d3pm("absorbing-uniform", schedule="mutual-information", steps=T, mask_proportion=w)
+    process, eye, ones = method.process, torch.eye(K, dtype=D), torch.ones(K, K, dtype=D)
+    alpha, Q = process.schedule.table, eye
+    law = torch.cat((torch.full((V,), 1 / V, dtype=D), torch.zeros(1, dtype=D)))
+    for i in range(1, T + 1):
+        b = 1 - alpha[i] / alpha[i - 1]
+        step = (1 - b) * eye + b * w * torch.nn.functional.one_hot(torch.tensor(V), K) + b * (1 - w) * ones / K
+        close(process.matrix((i - 1) / T, i / T), step)
+        Q = Q @ step
+        close(process.matrix(CLEAN, i / T), Q)
+        close(transitions.kept(Q, law), torch.tensor(1 - i / T, dtype=D), rtol=0, atol=1e-9)
+    close(process.prior @ Q, process.prior)
+    assert (process.mask, process.blank, process.start) == (None, V, 1.0)
+    assert process.clean.tolist() == [True] * V + [False]
+
+
+def test_the_default_schedule_is_the_papers():
+    """Section 3.2: cosine for uniform noise, linear for Gaussian, 1/(T - t + 1) for absorbing. `auto` is what it was before."""
+    for process, paper, auto in [
+        ("uniform", "cosine", "mutual-information"),
+        ("absorbing", "mutual-information", "mutual-information"),
+        ("absorbing-uniform", "mutual-information", "mutual-information"),
+        ("middle", "mutual-information", "mutual-information"),
+        ("gaussian", "linear", "linear"),
+        ("band", "linear", "linear"),
+        ("nearest", "mutual-information", "mutual-information"),
+    ]:
+        of = lambda name: d3pm(process, schedule=name, steps=8).process.matrix(CLEAN, 0.5)  # noqa: B023, E731
+        assert D3PM.Config().schedule == "paper"
+        for name, meant in (("paper", paper), ("auto", auto)):
+            close(of(name), of(meant))
+    assert not torch.allclose(
+        *(d3pm("uniform", schedule=n, steps=8).process.matrix(CLEAN, 0.5) for n in ("paper", "auto"))
+    )
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        (
+            {"process": "absorbing-uniform", "mask_proportion": 1.5},
+            "--mask-proportion is 1.5; it must be above 0 and below 1",
+        ),
+        ({"process": "absorbing-uniform", "mask_proportion": 1.0}, "--mask-proportion is 1; use --process absorbing"),
         ({"process": "unif"}, "unknown process 'unif'; did you mean 'uniform'?"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
         ({"prediction": "score"}, "unknown prediction 'score'; all of them: zellige train d3pm --help"),

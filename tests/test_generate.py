@@ -124,6 +124,8 @@ def test_the_summary():
     assert g.Drawn(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
     drawn = g.Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
     assert "3 to 5 network calls each (8 steps, 3 to 5 idle)" in str(drawn)
+    drawn = g.Drawn(["a"], [[0]], [7], 8, 0.9, expected_calls=6.9834)
+    assert "7 network calls each (8 steps, 1 idle, 7.0 calls expected)" in str(drawn)
 
 
 # ------------------------------------------------------------------------------------------------- prompts and lengths
@@ -264,7 +266,7 @@ def test_block_sampler_is_blockwise_with_its_options():
         m, sampler=Blockwise(Ancestral(temperature=0.5)), steps=3, seed=2
     )
     for how, message in (
-        ({"confidence": "margin"}, "sampler 'ancestral' takes no --confidence; its options: --grid"),
+        ({"confidence": "margin"}, "sampler 'ancestral' takes no --confidence; its options: --grid, --argmax"),
         ({"block_sampler": "euler", "sampler": "euler"}, "--block-sampler goes with --sampler blockwise, not euler"),
         (
             {"block_sampler": Ancestral(), "grid": "cosine"},

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worlds import per_token
+from zellige import methods
+from zellige.errors import InputError
 from zellige.schedule import (
     CLEAN,
     PRIOR,
@@ -24,6 +26,7 @@ from zellige.schedule import (
 )
 
 D = torch.float64
+close = torch.testing.assert_close
 SCALAR = {
     "linear": Linear(),
     "linear, both ends": Linear(1e-4, 1 - 1e-4),
@@ -251,3 +254,32 @@ def test_every_named_schedule_can_be_made_as_it_is():
         schedule = cls()
         assert isinstance(schedule, Schedule), name
         assert "=" in repr(schedule)
+
+
+@pytest.mark.parametrize("method", ["mdlm", "radd", "udlm", "bd3lm"])
+def test_the_ends_of_sigma_are_a_choice(method):
+    """Of the schedules that are given by sigma; MDLM's configuration has 1e-3 to 7 for `linear`."""
+    cls = methods.METHODS[method]
+    make = lambda **choices: cls(None, 5, (16,), cls.Config(**choices)).process.schedule  # noqa: E731
+    noise = make(schedule="linear-sigma", sigma_min=1e-3, sigma_max=7.0)
+    close(noise.sigma(torch.tensor([0.0, 0.5, 1.0], dtype=D))[:, 0], torch.tensor([1e-3, 3.5005, 7.0], dtype=D))
+    ends = torch.tensor([0.0, 1.0], dtype=D)
+    close(make(schedule="linear-sigma").sigma(ends)[:, 0], torch.tensor([0.0, 10.0], dtype=D))
+    close(make(schedule="geometric", sigma_max=8.0).sigma(ends)[:, 0], torch.tensor([1e-4, 8.0], dtype=D))
+    for wrong, line in [
+        ({"sigma_max": 7.0}, "--sigma-max needs --schedule geometric or linear-sigma; drop it"),
+        (
+            {"schedule": "geometric", "sigma_min": 0.0},
+            "do not fit: sigma of a geometric schedule starts at 0; it must be above 0",
+        ),
+        (
+            {"schedule": "linear-sigma", "sigma_min": 7.0, "sigma_max": 7.0},
+            "do not fit: sigma runs from 7.0 to 7.0; it must increase",
+        ),
+        (
+            {"schedule": "linear-sigma", "sigma_max": float("nan")},
+            "do not fit: sigma runs from 0.0 to nan; it must increase",
+        ),
+    ]:
+        with pytest.raises(InputError, match=line):
+            make(**wrong)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from worlds import L, V, numbers, table
-from zellige import exact, jumps
+from zellige import bound, exact, jumps
 from zellige.errors import InputError
 from zellige.method import Batch
 from zellige.methods import TauLDR, build
@@ -110,6 +110,25 @@ def test_the_cross_entropy_beside_it(process, objective):
     more = (both - plain) / 0.3
     assert (more >= -1e-9).all()
     assert 0.1 < float(more.mean().detach()) < 2 * math.log(V)
+
+
+@each_process
+@torch.no_grad()
+def test_the_cross_entropy_at_all_positions(process):
+    """As the published code has it: where noise absorbs, at tokens that are still there too; elsewhere it is the same."""
+    some, every = (small(process, auxiliary_at=at) for at in ("masks", "all"))
+    K, mask = some.process.K, torch.tensor([[True, True], [True, False]]).repeat(50, 1)
+    x_0, t = (V * numbers(100, L)).long(), 0.05 + 0.9 * numbers(100)
+    batch = Batch(x_0, mask)
+    x = some.corrupt(batch, t[:, None], torch.Generator().manual_seed(0))
+    logits = some.network.features(x, (1000 * t).float())[..., :V]
+    ce = -logits.log_softmax(-1).gather(-1, x_0[..., None])[..., 0]
+    left = mask & ~some.process.movable(x)
+    ours, less = (m.weighted(bound.both, batch, x, t, torch.full_like(t, 0.7), 0.3) for m in (every, some))
+    close(ours - less, 0.3 * (ce * left).sum(-1) / mask.sum(-1), rtol=0, atol=1e-6)
+    assert left.any() == (K > V)
+    both = [m.loss(batch, torch.Generator().manual_seed(1)) for m in (some, every)]
+    assert torch.equal(*both) == (K == V)
 
 
 @each_objective

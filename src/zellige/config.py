@@ -142,7 +142,13 @@ def _real(name: str, value: Any, holds: Any, range: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
-LATER: dict[str, Any] = {}  # an entry that came later -> the value that files without it mean
+LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
+    "options.auxiliary_at": "masks",
+    "options.forward_neighbours": 0,
+    "options.mask_proportion": 0.9,
+    "options.sigma_max": None,
+    "options.sigma_min": None,
+}
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
     "options.steps": "options.diffusion_steps",
 }

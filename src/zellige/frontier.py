@@ -51,6 +51,7 @@ class Set:
         texts: (N,).
         rows: tokens of each, the model's own; or None: then those of whoever counts them.
         calls: network calls of each, where they are known.
+        expected_calls: how many they are in expectation, where that is known.
     """
 
     way: Way
@@ -58,6 +59,7 @@ class Set:
     rows: list[list[int]] | None = None
     calls: list[int] | None = None
     seed: int | None = None
+    expected_calls: float | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------- which ways
@@ -126,7 +128,7 @@ def draw(
             say(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
 
     drawn = collect(frames, told)
-    return Set(way, drawn.texts, drawn.tokens, drawn.calls, seed)
+    return Set(way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls)
 
 
 def write(sets: Iterable[Set]) -> str:
@@ -136,7 +138,7 @@ def write(sets: Iterable[Set]) -> str:
         for i, text in enumerate(one.texts):
             sample = {
                 "text": text, "tokens": one.rows[i] if one.rows else None, "calls": one.calls[i] if one.calls else None,
-                "seed": one.seed, "number": i,
+                "seed": one.seed, "number": i, "expected_calls": one.expected_calls,
             }  # fmt: skip
             lines.append(json.dumps(sample | asdict(one.way), ensure_ascii=False) + "\n")
     return "".join(lines)
@@ -179,7 +181,8 @@ def read(path: str | Path, model: Any = None) -> list[Set]:
                 None if model is None else [model.tokenizer.encode(t, f"text {i + 1:,}") for i, t in enumerate(texts)]
             )
         calls = [sample.get("calls") for sample in group]
-        sets.append(Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, group[0].get("seed")))  # pyright: ignore
+        more = group[0].get("seed"), group[0].get("expected_calls")
+        sets.append(Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more))  # pyright: ignore
     return sets
 
 
@@ -216,7 +219,7 @@ def score(
     return {
         "way": asdict(one.way), "samples": len(texts), "tokens": sum(map(len, rows)), "judged": int(tokens.sum()),
         "cut": judge.cut(judged) if judge.long == "cut" else 0,
-        "calls": sum(one.calls) / len(one.calls) if one.calls else None,
+        "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
         "measures": {name: number.plain() for name, number in found.items()}, "example": texts[0],
     }  # fmt: skip
 

@@ -3,9 +3,11 @@
 On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With the
 network's scores it keeps some law pi = pi P, which is what it draws in the long run. How far the data are from it,
 KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no law has, since their products
-round a loop are not 1, have a pi all the same.)
+round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along a path of neighbours.
 """
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -108,3 +110,42 @@ def law(method: Method) -> Tensor:
 def divergence(data: Tensor, method: Method) -> Tensor:
     """KL(data || the law that the chain keeps) of a law (V^L,), in nats; infinite if it never comes where data are."""
     return maths.kl(data, law(method))
+
+
+# ---------------------------------------------------------------------------------- along a path
+@torch.no_grad()
+def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    """log p(x) / p(reference) along a path of neighbours, (B, L), (B, L) -> (B,) nats.
+
+    The positions change one after the other in `order`, left to right unless said, each by a shortest walk of arrows: one along
+    an arrow adds log v(now)_next, one against it takes away log v(next)_now. So CSM's scores give p up to a constant
+    (completeness): with those of a law it is the same along every path. Other scores are of no law, and how far two paths are
+    apart says how far they are from one. A v below 0 counts as 0.
+    """
+    arrows: Any = method.neighbourhood
+    path = functools.cache(arrows.path)
+    now, total = reference.clone(), torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for i in range(x.shape[1]) if order is None else order:
+        paths = [path(a, b) for a, b in zip(now[:, i].tolist(), x[:, i].tolist())]
+        for n in range(1, max(map(len, paths), default=0)):
+            rows = torch.tensor([r for r, tokens in enumerate(paths) if n < len(tokens)], device=x.device)
+            old, new = (torch.tensor([t[k] for t in paths if n < len(t)], device=x.device)[:, None] for k in (n - 1, n))
+            place = torch.full_like(old, i)
+            before, after = now[rows], now[rows].scatter(-1, place, new)
+            along = arrows.of(old[:, 0]).gather(-1, new)
+            at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, place, True)
+            pred: Any = method.predict(torch.where(along, before, after), 0.0, at=at)
+            log_v = pred.v.double().clamp_min(0.0).gather(-1, torch.where(along, new, old)).log()[:, 0]
+            total[rows] += torch.where(along[:, 0], log_v, -log_v)
+            now[rows] = after
+    return total
+
+
+def path_law(method: Method, order: Sequence[int] | None = None) -> Tensor:
+    """p of all texts along paths from the text of the first token alone, normalised: (V^L,) float64."""
+    if why := enumerable(method):
+        raise InputError(f"{why}; at most {TEXTS:,} are")
+    device = next(method.parameters(), torch.empty(0)).device
+    parts = states(method.vocabulary, method.shape[0]).split(4096)
+    ratios = [log_ratio(method, part.to(device), torch.zeros_like(part).to(device), order).cpu() for part in parts]
+    return torch.cat(ratios).softmax(0)

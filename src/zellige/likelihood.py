@@ -191,7 +191,9 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
             raise InputError(f"{method.name} defines no likelihood bound{f', and {why}' if why else ''}; {use}")
         if why is None:
             about = "all texts enumerated, the law that Metropolis-Hastings keeps"
-            others[DIVERGENCE] = Estimator(_kept(method), about, exact=True)
+            others[DIVERGENCE] = Estimator(_of(method, invariant.law), about, exact=True)
+            about = "all texts enumerated, the ratios along a path from text to text, left to right"
+            others["path"] = Estimator(_of(method, invariant.path_law), about, exact=True)
     if name not in others:
         known = ["bound"] * bounded(method) + [*others]
         raise unknown("estimator", name, known, ", ".join(known))
@@ -234,9 +236,9 @@ def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) 
     return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
 
 
-def _kept(method: Method) -> Callable[..., Tensor]:
-    """-log pi(x) for the law pi that the method's chain keeps: (B,) nats."""
-    law = functools.cache(lambda: invariant.law(method))
+def _of(method: Method, law_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
+    """-log of the law on all texts that `law_of` makes of the method: (B,) nats."""
+    law = functools.cache(lambda: law_of(method))
     return lambda batch, generator=None: -law()[exact.index(batch.tokens.cpu(), method.vocabulary)].log()
 
 

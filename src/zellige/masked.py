@@ -25,10 +25,10 @@ TOKENS = 1 << 14  # of the inputs in one network call, where an order is followe
 
 
 def without_mask(method: Method, logits: Tensor) -> Tensor:
-    """Logits (*, K) with no mass on the mask; themselves where there is none."""
-    if method.process.mask is None:
+    """Logits (*, K) with no mass on the mask; themselves where every state is a token."""
+    if method.process.blank is None:
         return logits
-    masks = torch.arange(logits.shape[-1], device=logits.device) == method.process.mask
+    masks = torch.arange(logits.shape[-1], device=logits.device) == method.process.blank
     return logits.masked_fill(masks, -torch.inf)
 
 
@@ -46,13 +46,14 @@ def at_masks(
     t: Tensor | float | None,
     weight: Tensor | None = None,
     group: Tensor | None = None,
+    at: Tensor | None = None,
 ) -> Tensor:
     """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats.
 
     With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
-    computed at the masks only.
+    computed at the masks only, or at other positions `at` (B, L) bool.
     """
-    masked = x_t == method.process.mask
+    masked = x_t == method.process.mask if at is None else at
     h = method._features(x_t, t, batch, method.clean(batch))[masked]
     row = masked.nonzero()[:, 0]
     each = None

@@ -213,14 +213,22 @@ class Method(nn.Module):
         return self._cost(batch, x_t, t, s)
 
     def _cost(
-        self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None, each: Callable[..., Tensor] | None = None
+        self,
+        batch: Batch,
+        x_t: Tensor,
+        t: Tensor,
+        s: Tensor | None = None,
+        each: Callable[..., Tensor] | None = None,
+        at: Tensor | None = None,
     ) -> Tensor:
         """`cost` at the positions that count and can move, summed over each row, in chunks that are never held together.
 
-        Something else of the logits, with the arguments of `cost`, where `each` is given.
+        Something else of the logits, with the arguments of `cost`, where `each` is given; at other positions, where `at` (B, L)
+        is.
         """
         each = each or self.cost
-        at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
+        if at is None:
+            at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
         row = at.nonzero()[:, 0]
         here = at if t.ndim == 2 else row
         x_0, noisy, time, later = batch.tokens[at], x_t[at], t[here], None if s is None else s[here]

@@ -4,12 +4,14 @@ N(x) are the neighbours of a text x: one position of it moved along an arrow fro
 A walk goes along them and against them: then it needs the Hastings factor, and a step against one reads 1/v at its other end.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from . import maths
+from .errors import InputError
 from .maths import Randomness
 
 
@@ -41,6 +43,11 @@ class Neighbourhood:
         return self.walk(torch.arange(self.size)).sum(-1).double()
 
     @cached_property
+    def arrows_out(self) -> Tensor:
+        """(V,) float64, to how many tokens there is an arrow from each."""
+        return self.of(torch.arange(self.size)).sum(-1).double()
+
+    @cached_property
     def arrows_in(self) -> Tensor:
         """(V,) float64, how many tokens have an arrow to each."""
         return self.reversed(torch.arange(self.size)).sum(-1).double()
@@ -53,20 +60,31 @@ class Neighbourhood:
         All of them with weight 1, for k = 0; or k uniform draws a row, each with weight (their number) / k: the row that it leads
         to (M,), x (M, L), the place that moves (M,) and the weight (M,).
         """
-        if k == 0:
-            row, place, token = (self.reversed(y) & counted[..., None]).nonzero().unbind(-1)
-            weight = torch.ones(len(row), dtype=torch.float64, device=y.device)
-        else:
-            degree = self.arrows_in.to(y.device)[y] * counted
-            total, places, tokens = degree.sum(-1), [], []
-            some = torch.where(total[:, None] > 0, degree, 1.0)  # where there is none, any: its weight is 0
-            for _ in range(k):
-                places.append(maths.categorical(some, generator))
-                one = self.reversed(y.gather(-1, places[-1][:, None])[:, 0])
-                tokens.append(maths.categorical((one | ~one.any(-1, True)).double(), generator))
-            row = torch.arange(len(y), device=y.device).repeat(k)
-            place, token, weight = torch.cat(places), torch.cat(tokens), total.repeat(k) / k
+        row, place, token, weight = _drawn(self.reversed, self.arrows_in, y, counted, k, generator)
         return row, y[row].scatter(-1, place[:, None], token[:, None]), place, weight
+
+    def neighbours(
+        self, x: Tensor, counted: Tensor, k: int, generator: Randomness = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """k uniform draws of a neighbour of each row of x (B, L), moved at a position of `counted` (B, L).
+
+        The row (M,), the place that moves (M,), the token that it moves to (M,) and the weight (their number) / k (M,).
+        """
+        return _drawn(self.of, self.arrows_out, x, counted, k, generator)
+
+    def path(self, x: int, y: int) -> list[int]:
+        """The tokens of a shortest walk from x to y, both among them; InputError where the arrows do not join them."""
+        before, last = {x: x}, [x]
+        while last and y not in before:
+            steps = [(int(new), old) for old in last for new in self.walk(torch.tensor(old)).nonzero()[:, 0]]
+            last = [new for new, old in steps if before.setdefault(new, old) == old and new != x]
+            last = list(dict.fromkeys(last))
+        if y not in before:
+            raise InputError(f"no arrows lead from token {x:,} to {y:,}; use another --neighbourhood")
+        tokens = [y]
+        while tokens[-1] != x:
+            tokens.append(before[tokens[-1]])
+        return tokens[::-1]
 
     def _all(self, x: Tensor) -> Tensor:
         return torch.arange(self.size, device=x.device).expand(*x.shape, self.size)
@@ -85,6 +103,13 @@ class Hamming(Neighbourhood):
     @cached_property
     def arrows_in(self):
         return self.degree
+
+    @cached_property
+    def arrows_out(self):
+        return self.degree
+
+    def path(self, x, y):
+        return [x] if x == y else [x, y]
 
 
 class Cycle(Neighbourhood):
@@ -110,6 +135,32 @@ class Star(Neighbourhood):
 
     def reversed(self, y):
         return (self._all(y) != 0) & (y[..., None] == 0)
+
+
+def _drawn(
+    arrows: Callable[[Tensor], Tensor],
+    degree: Tensor,
+    x: Tensor,
+    counted: Tensor,
+    k: int,
+    generator: Randomness,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ways out of each row of x (B, L) by `arrows` (*) -> (*, V), of which a token has `degree` (V,).
+
+    All of them (k = 0) or k uniform draws: rows, places, tokens and weights, (M,) each.
+    """
+    if k == 0:
+        row, place, token = (arrows(x) & counted[..., None]).nonzero().unbind(-1)
+        return row, place, token, torch.ones(len(row), dtype=torch.float64, device=x.device)
+    each = degree.to(x.device)[x] * counted
+    total, places, tokens = each.sum(-1), [], []
+    some = torch.where(total[:, None] > 0, each, 1.0)  # where there is none, any: its weight is 0
+    for _ in range(k):
+        places.append(maths.categorical(some, generator))
+        one = arrows(x.gather(-1, places[-1][:, None])[:, 0])
+        tokens.append(maths.categorical((one | ~one.any(-1, True)).double(), generator))
+    row = torch.arange(len(x), device=x.device).repeat(k)
+    return row, torch.cat(places), torch.cat(tokens), total.repeat(k) / k
 
 
 NEIGHBOURHOODS: dict[str, type[Neighbourhood]] = {"hamming": Hamming, "cycle": Cycle, "grid": Grid, "star": Star}

@@ -23,11 +23,12 @@ class Process(nn.Module):
     Args:
         prior: (K,) the law at PRIOR.
         schedule: alpha_t; None for a chain given by its matrices.
-        mask: the state that absorbs, if one does.
+        mask: the state that absorbs, if one does, and where sampling starts.
         clean: (K,) bool, the states that clean data can take; all of them unless said.
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
+        blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
     """
 
     prior: Tensor
@@ -37,7 +38,7 @@ class Process(nn.Module):
         self, prior: Tensor, schedule: Schedule | None = None, mask: int | None = None, clean: Tensor | None = None
     ):
         super().__init__()
-        self.K, self.mask, self.T = len(prior), mask, getattr(schedule, "T", 0)
+        self.K, self.mask, self.blank, self.T = len(prior), mask, mask, getattr(schedule, "T", 0)
         if schedule is not None:
             self.schedule = schedule
         self.register_buffer("prior", prior, persistent=False)
@@ -190,6 +191,18 @@ def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
     mask = K - 1 if mask is None else mask
     prior = F.one_hot(torch.tensor(mask), K).double()
     return Mixture(prior, schedule, mask=mask, clean=prior == 0)
+
+
+def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
+    """K states, the last a mask; a token that is lost becomes the mask with probability `proportion`, else any of all states.
+
+    Nothing absorbs: a mask is redrawn as any other state is. Clean data never holds it.
+    """
+    prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)
+    prior[-1] += proportion
+    process = Mixture(prior, schedule, clean=torch.arange(K) < K - 1)
+    process.blank = K - 1
+    return process
 
 
 def uniform(K: int, schedule: Schedule) -> Mixture:

@@ -15,6 +15,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from .errors import InputError
+
 CLEAN = -math.inf
 PRIOR = math.inf
 
@@ -285,6 +287,8 @@ class Geometric(_OfSigma):
     """sigma = sigma_min^(1 - t) sigma_max^t (SEDD, section 5.1). It starts below alpha = 1."""
 
     def __init__(self, sigma_min: float = 1e-4, sigma_max: float = 20.0):
+        if not sigma_min > 0.0:
+            raise ValueError(f"sigma of a geometric schedule starts at {sigma_min:g}; it must be above 0")
         super().__init__(sigma_min, sigma_max)
 
     def _sigma(self, t):
@@ -299,7 +303,7 @@ class Geometric(_OfSigma):
 
 
 class LinearSigma(_OfSigma):
-    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code."""
+    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code, whose configuration has 1e-3 and 7."""
 
     def __init__(self, sigma_min: float = 0.0, sigma_max: float = 10.0):
         super().__init__(sigma_min, sigma_max)
@@ -401,3 +405,20 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "geometric": Geometric,
     "linear-sigma": LinearSigma,
 }
+
+
+def named(name: str, sigma_min: float | None = None, sigma_max: float | None = None) -> Schedule:
+    """The schedule of SCHEDULES by its name, from sigma_min to sigma_max where it is one of sigma and they are given.
+
+    Raises:
+        InputError: ends of sigma for another schedule, or ends between which sigma does not increase.
+    """
+    kind = SCHEDULES[name]
+    ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
+    ends = {end: float(value) for end, value in ends.items() if value is not None}
+    if ends and not issubclass(kind, _OfSigma):
+        raise InputError(f"--{next(iter(ends)).replace('_', '-')} needs --schedule geometric or linear-sigma; drop it")
+    try:
+        return kind(**ends)
+    except ValueError as problem:
+        raise InputError(f"--sigma-min and --sigma-max do not fit: {problem}") from None

@@ -1,15 +1,17 @@
 """The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and the noise they are given.
 
 Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its strength: 0
-changes nothing. All but the absorbing one are doubly stochastic, so that their stationary law is uniform.
+changes nothing. All without a mask are doubly stochastic, so that their stationary law is uniform.
 
     uniform      (1 - beta) I + beta 1 1'/K                                          (A.2.1, eq. 6)
     absorbing    (1 - beta) I + beta 1 e_m'; m the mask or a state of the data       (A.2.2, eq. 7)
+    both         (1 - beta) I + beta w 1 e_m' + beta (1 - w) 1 1'/K                  (A.2.6)
     gaussian     ~ exp(-4 (i - j)^2 / ((K - 1)^2 beta)) off the diagonal             (A.2.3, eq. 8)
     nearest      exp(beta R), R the rates of a k-nearest-neighbour graph             (A.2.4, eq. 9)
     band         beta/K where 0 < |i - j| <= width                                   (A.2.5, eq. 10)
 
-The first two are mixtures, which need no matrix (`process.Mixture`). `levels` makes a `Chain` of the kernels for ordered
+The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the prior
+w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
 states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16).
 `Noise` makes any of them by its name.
 """
@@ -122,11 +124,14 @@ def read_embedding(path: str, tokens: int) -> Tensor:
 TABLES = ("linear", "cosine", "mutual-information")
 
 
-def table(name: str, T: int, K: int, absorbing: bool) -> Tensor:
-    """alpha_i, i = 0..T, of D3PM's noise schedules for K states (arXiv 2107.03006, section 3.1): (T + 1,) float64."""
+def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None) -> Tensor:
+    """alpha_i, i = 0..T, of D3PM's noise schedules for V tokens (arXiv 2107.03006, section 3.2): (T + 1,) float64.
+
+    `redrawn` is the probability that a lost token becomes this or that token: 1/V unless said, where nothing absorbs.
+    """
     left = 1 - torch.arange(T + 1, dtype=D) / T
     if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
-        return left if absorbing else _informed(left, K)
+        return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn)
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
     else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
@@ -135,14 +140,19 @@ def table(name: str, T: int, K: int, absorbing: bool) -> Tensor:
     return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
 
 
-def _informed(left: Tensor, K: int) -> Tensor:
-    """alpha of uniform noise at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on K states, by bisection."""
+def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
+    """alpha at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on V tokens, noise as in `table`, by bisection.
+
+    Given x_0 the law of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and without
+    x_0 their mean at each token; at a mask the two agree.
+    """
     low, high = torch.zeros_like(left), torch.ones_like(left)
-    prior = torch.tensor([1 / K, 1 - 1 / K], dtype=left.dtype)
     for _ in range(60):
         alpha = (low + high) / 2
-        here = alpha + (1 - alpha) / K  # q(x_t = x_0 | x_0); the other states share the rest
-        more = maths.kl(torch.stack([here, 1 - here], -1), prior) > left * math.log(K)
+        other = (1 - alpha) * redrawn
+        mean = alpha / V + other
+        information = maths.xlogy(alpha + other, (alpha + other) / mean) + (V - 1) * maths.xlogy(other, other / mean)
+        more = information > left * math.log(V)
         low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
     return torch.where(left % 1 == 0, left, low)
 
@@ -269,10 +279,11 @@ ORDERED = ("middle", "gaussian", "band")  # of levels
 class Noise:
     """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
 
-    "absorbing" (into a mask), "uniform" and "middle" (absorbing into the middle level) are mixtures, never K x K: keep with
-    probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of K x K matrices, "nearest" is a matrix
-    exponential: one matrix for each time, not for each position. The mutual-information schedules take x_0 to be uniform; the
-    published ones ask the data. The betas of "gaussian" are the paper's on many levels, and larger on few (`strengths`).
+    "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
+    are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
+    K x K matrices, "nearest" is a matrix exponential: one matrix for each time, not for each position. The mutual-information
+    schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the paper's on many levels, and
+    larger on few (`strengths`).
 
     Raises:
         InputError: a number out of its range, or a schedule that this noise does not have.
@@ -284,15 +295,20 @@ class Noise:
     width: int
     neighbours: int
     embedding: str
+    mask_proportion: float = 0.5
 
     def __post_init__(self) -> None:
         at_least("--diffusion-steps", self.steps, 1)
+        if not 0 < self.mask_proportion < 1:
+            most = "use --process absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
+            raise InputError(f"--mask-proportion is {self.mask_proportion:g}; {most}")
 
     def on(self, V: int) -> process.Process:
-        """The process of V tokens, on one state more where it is absorbing."""
+        """The process of V tokens, on one state more where there is a mask."""
         kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
-        if schedule == "auto":
-            schedule = "linear" if ordinal else "mutual-information"
+        if schedule in ("paper", "auto"):
+            others = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
+            schedule = "linear" if ordinal else others
         if ordinal:
             if schedule == "mutual-information":
                 raise InputError(f"--schedule mutual-information is not for --process {kind}; use linear or cosine")
@@ -301,8 +317,10 @@ class Noise:
             afford(V)
             places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
             return graph(places, self.neighbours, T, schedule)
-        K = V + (kind == "absorbing")
-        alpha = Tabulated(table(schedule, T, K, kind != "uniform"))
+        if kind == "absorbing-uniform":
+            alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))
+            return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)
+        alpha = Tabulated(table(schedule, T, V, kind != "uniform"))
         if kind == "middle":
-            return process.Mixture(F.one_hot(torch.tensor(K // 2), K).double(), alpha)
-        return process.absorbing(K, alpha) if kind == "absorbing" else process.uniform(K, alpha)
+            return process.Mixture(F.one_hot(torch.tensor(V // 2), V).double(), alpha)
+        return process.uniform(V, alpha) if kind == "uniform" else process.absorbing(V + 1, alpha)

@@ -10,8 +10,9 @@ from worlds import CTMC, L, V, data_law, generator_matrix, per_token, table
 from zellige import exact
 from zellige.errors import InputError
 from zellige.methods import MDLM
+from zellige.prediction import kernel
 from zellige.process import absorbing, uniform
-from zellige.samplers import Ancestral, run
+from zellige.samplers import Ancestral, TauLeaping, run
 from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 
 D = torch.float64
@@ -45,6 +46,48 @@ def test_rows_may_stand_at_different_times():
         for b in (0, 7, 15):
             alone = type(state)(X[b : b + 1], state.fixed[:1], state.calls[:1])
             close(exact.transition(Ancestral(choose=choose), method, alone, t[b : b + 1], s[b : b + 1])[0], together[b])
+
+
+ENDS = [(s, m) for s in (Ancestral, TauLeaping) for m in METHODS] + [
+    (TauLeaping, "uniform"),
+    (TauLeaping, "leapt over"),
+]
+
+
+@pytest.mark.parametrize(("sampler", "name"), ENDS)
+@torch.no_grad()
+def test_the_last_step_by_argmax(sampler, name):
+    """The steps before it draw as ever; then the likeliest clean text of the kernel, from each state."""
+    method = denoiser(uniform(V, Linear(1e-2))) if name not in METHODS else METHODS[name]()
+    method.ordered = name == "leapt over"
+    last = sampler(argmax="last")
+    times = last.times(method, 4)
+    ours, plain = (exact.sample_laws(s, method, times) for s in (last, sampler()))
+    close(ours[:-1], plain[:-1], rtol=0, atol=1e-12)
+    X = exact.states(method.process.K, L)
+    each = kernel(method.predict(X, times[-2]), times[-1].expand(X.shape)).argmax(-1)
+    close(ours[-1], torch.zeros(len(X), dtype=D).index_add(0, exact.index(each, method.process.K), plain[-2]))
+    assert not torch.allclose(ours[-1], plain[-1])
+
+
+@torch.no_grad()
+def test_argmax_in_every_step_leaves_nothing_to_chance():
+    """But for the start; of noise that absorbs not even that. A prompt is kept."""
+    method, sampler = mdlm(), Ancestral(argmax="every")
+    law = exact.sample_law(sampler, method, 3)
+    assert sorted(law.tolist())[-2:] == [0.0, 1.0]
+    fixed = torch.tensor([[1, -1]])
+    draws = [
+        list(run(sampler, method, (1, L), 3, fixed=fixed, generator=torch.Generator().manual_seed(s)))[-1].x
+        for s in (0, 1)
+    ]
+    assert torch.equal(*draws)
+    assert draws[0][0, 0] == 1
+    for wrong in ({"argmax": "first"}, {"argmax": ""}):
+        with pytest.raises(InputError, match=r"unknown argmax '.*'; none, last or every"):
+            Ancestral(**wrong)
+    with pytest.raises(InputError, match="unknown argmax 'every'; none or last"):
+        TauLeaping(argmax="every")
 
 
 # ---------------------------------------------------------------------------------- against the data's law

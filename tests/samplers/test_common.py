@@ -230,3 +230,52 @@ def test_shorter_texts_and_numbers_of_steps():
     for sampler in (Ancestral(), Euler(), Confidence(), Remasking(), Remasking("loop"), TauLeaping(), Uniformisation()):
         with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
             sampler.times(method, 0)
+
+
+# ---------------------------------------------------------------------------------- expected calls
+CHOSEN = {
+    "ancestral": Ancestral(),
+    "ancestral, cosine": Ancestral("cosine"),
+    "ancestral, argmax": Ancestral(argmax="last"),
+    "euler": Euler(),
+    "tau_leaping": TauLeaping(),
+}
+
+
+@pytest.mark.parametrize("sampler", CHOSEN)
+@pytest.mark.parametrize("method", ["mdlm", "md4", "d3pm, absorbing"])
+@pytest.mark.parametrize("fixed", [None, [1, -1]], ids=str)
+@torch.no_grad()
+def test_expected_calls_are_the_expectation_of_the_calls(sampler, method, fixed):
+    """Against the calls that the code makes, over every outcome of its draws (RADD's expected function evaluations)."""
+    method, sampler = METHODS[method](), CHOSEN[sampler]
+    if sampler.refuse(method) or (sampler.grid != "uniform" and method.process.T):
+        return
+    given = None if fixed is None else torch.tensor(fixed)
+    for T in (1, 3, 6):
+        times = sampler.times(method, T)
+        laws, total = exact.sample_laws(sampler, method, times, given), 0.0
+        X = exact.states(method.process.K, L)
+        start = sampler.init(method, (len(X), L), fixed=given)
+        state = State(X, start.fixed, start.calls)
+        for law, t, s in zip(laws, times, times[1:]):
+            time = (t.expand(len(X), 1), s.expand(len(X), 1))
+            for new, p in exact.scripts(lambda script: sampler.step(method, state, *time, script), len(X)):  # noqa: B023
+                total += float((law * p * new.calls).sum())
+        free = L if given is None else int((given < 0).sum())
+        assert sampler.expected_calls(method, times, free) == pytest.approx(total, abs=1e-9)
+
+
+def test_expected_calls_where_nobody_knows():
+    """Where the network has a part in it, or each token its own alpha; and no other sampler says it."""
+    for title, sampler in [
+        ("genmd4", Ancestral()),
+        ("sedd, absorbing", Ancestral()),
+        ("d3pm, uniform", Ancestral()),
+        ("mdlm", Ancestral(choose=False)),
+        ("mdlm", Ancestral(argmax="every")),
+        ("mdlm", TauLeaping(corrector=1)),
+        ("mdlm", FirstHitting()),
+    ]:
+        method = METHODS[title]()
+        assert sampler.expected_calls(method, sampler.times(method, 4), L) is None

@@ -37,6 +37,8 @@ class Options:
     """left_to_right: keep so many of the likeliest tokens"""
     grid: str | None = None
     """ancestral, euler, tau_leaping: uniform, cosine or log-snr"""
+    argmax: str | None = None
+    """ancestral, tau_leaping: the likeliest state instead of a draw: last (in the step to clean tokens) or every (ancestral)"""
     per_step: int | None = None
     """any_order, fixed_order: tokens a step"""
     order: str | None = None
@@ -217,7 +219,12 @@ def _draw(
         terminal.say(f"written  {' '.join(map(path, files))}")
     arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
     arguments |= dataclasses.asdict(chosen.options)
-    result = {"samples": lines, "steps": drawn.steps, "sampling_seconds": drawn.seconds} | panels.record()
+    result = {
+        "samples": lines,
+        "steps": drawn.steps,
+        "expected_calls": drawn.expected_calls,
+        "sampling_seconds": drawn.seconds,
+    } | panels.record()
     write_json(terminal, command, arguments, result, began, seed=chosen.seed)
     return 0
 

@@ -81,7 +81,9 @@ def _drawn(point: dict[str, Any]) -> str:
     if not way["sampler"]:
         return ""
     chosen = "".join(f", {name} {value}" for name, value in way["options"].items())
-    asked = f" ({calls:.1f} network calls each)" if calls is not None else ""
+    expected = point.get("expected_calls")
+    beside = f", {expected:.1f} expected" if expected is not None else ""
+    asked = f" ({calls:.1f} network calls each{beside})" if calls is not None else ""
     heat = f"temperature {way['temperature']:g}, top-p {way['top_p']:g}"
     return f": {way['sampler']}{chosen}, {counted(way['steps'], 'step')}{asked}, {heat}"
 

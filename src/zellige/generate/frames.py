@@ -22,6 +22,7 @@ from ..errors import InputError
 from ..samplers import State, of_length, run
 from ..samplers.growing import Ending, Growth
 from ..samplers.metropolis import Walk, report
+from ..samplers.sampler import start_law
 from ..terminal import Mark, count, counted, duration, rate
 from .choice import choose, ending
 
@@ -40,6 +41,7 @@ class Frame:
         seconds: time spent in sampling this batch so far, without what was done with the frames.
         tokenizer, mask: what makes a text of tokens; the mask's token or None.
         end: the token that ends a text, of a model that was trained on documents; else None.
+        expected_calls: how many network calls a text takes in expectation, where that is known; the mean of all texts.
     """
 
     state: State
@@ -53,6 +55,7 @@ class Frame:
     tokenizer: Any
     mask: int | None
     end: int | None = None
+    expected_calls: float | None = None
 
     @property
     def x(self) -> Tensor:
@@ -185,9 +188,18 @@ def watch(
         fixed = _fixed(fixed, tokenizer, length, count)
     how.admit(method, fixed)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
-    times = _times(how, of_length(method, length), steps)
+    inside = of_length(method, length)
+    times, expected = _times(how, inside, steps), _expected(how, inside, steps, fixed)
     end = end if documents else None
-    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end)
+    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected)
+
+
+def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
+    """The mean over texts of the network calls that they take in expectation; None where the sampler does not know."""
+    times = how.times(method, steps).to(start_law(method))
+    free = [method.shape[0]] if fixed is None else (fixed < 0).sum(-1).tolist()
+    each = [how.expected_calls(method, times, n) for n in free]
+    return None if None in each else sum(each) / len(each)
 
 
 def _times(how: Any, method: Any, steps: int | None) -> list[float]:
@@ -199,7 +211,9 @@ def _times(how: Any, method: Any, steps: int | None) -> list[float]:
     return [min(max(t, 0.0), 1.0) for t in times]
 
 
-def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end) -> Iterator[Frame]:
+def _watch(
+    model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected
+) -> Iterator[Frame]:
     method = model.method
     training = method.training
     method.eval()
@@ -219,7 +233,9 @@ def _watch(model, how, total, steps, seed, length, batch, fixed, device, tokeniz
                 before = state.x if before is None else before
                 t = times[min(step, len(times) - 1)]
                 mask = samplers.blank(method)
-                yield Frame(state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end)
+                yield Frame(
+                    state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end, expected
+                )
                 before, step = state.x, step + 1
     finally:
         method.train(training)
@@ -279,6 +295,7 @@ class Drawn:
     steps: int
     seconds: float
     walks: list[Walk] = field(default_factory=list)
+    expected_calls: float | None = None
 
     @property
     def idle(self) -> list[int]:
@@ -291,13 +308,14 @@ class Drawn:
         return sum(map(len, self.tokens)) / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
-        """`2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)`, and on a second line the speed.
+        """`2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle, 62.8 calls expected)`, and below it the speed.
 
         Of chains also `38.2% of 1,000 proposals accepted, autocorrelation time 21 proposals`.
         """
         many = f"{counted(len(self.texts), 'sample')}, {counted(sum(map(len, self.tokens)), 'token')}"
         calls = f"{_range(self.calls)} network call{'' if set(self.calls) == {1} else 's'} each"
-        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle)"
+        expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} calls expected"
+        steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle{expected})"
         walked = f"\n  {report(self.walks)}" if self.walks else ""
         return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {rate(self.speed)}{walked}"
 
@@ -313,17 +331,17 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
     tokens: list[list[int]] = []
     calls: list[int] = []
     walks: list[Walk] = []
-    steps, seconds = 0, 0.0
+    steps, seconds, expected = 0, 0.0, None
     for frame in frames:
         if see:
             see(frame)
         if frame.step == frame.steps:
-            steps, seconds = frame.steps, seconds + frame.seconds
+            steps, seconds, expected = frame.steps, seconds + frame.seconds, frame.expected_calls
             texts += frame.text
             tokens += [row[:end] for row, end in zip(frame.x.tolist(), frame.ends)]
             calls += frame.calls.tolist()
             walks += [frame.state.memory] if isinstance(frame.state.memory, Walk) else []
-    return Drawn(texts, tokens, calls, steps, seconds, walks)
+    return Drawn(texts, tokens, calls, steps, seconds, walks, expected)
 
 
 def sample(model: Any, **how: Any) -> Any:

@@ -1,5 +1,6 @@
 """Samplers on a method: the law of what they draw, as a product of the transition matrices of their code."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from ..samplers import (
     LeftToRight,
     Remasking,
     Sampler,
+    State,
     TauLeaping,
     Uniformisation,
     run,
@@ -158,6 +160,26 @@ def _(method: Method):
             plain[clean], exact.log_likelihood(method, grid(method, steps)).exp(), f"T = {steps}, p(x) of the model"
         )
     yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
+
+
+@own("sampler.ancestral-argmax")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint law."""
+    if Ancestral.refuse(method) is not None:
+        return
+    worst, X = Largest(), exact.states(method.process.K, L)
+    zeros = torch.zeros_like(X)
+    state = State(X, zeros.bool(), zeros[:, 0])
+    for t, s in itertools.pairwise(Ancestral().times(method, 4)[1:]):  # at PRIOR most states are impossible
+        time = (t.expand(len(X), 1), s.expand(len(X), 1))
+        drawn = exact.transition(Ancestral(choose=False), method, state, *time)
+        mode = torch.nn.functional.one_hot(drawn.argmax(-1), len(X)).double()
+        for argmax in ("every", *(["last"] if s == CLEAN else [])):
+            worst.see(
+                exact.transition(Ancestral(argmax=argmax), method, state, *time), mode, f"{argmax}, t = {float(t)}"
+            )
+    yield worst.row(SAMPLER, "ancestral, argmax = the mode of its kernel")
 
 
 def _exact(key: str, identity: str, *samplers: Any) -> None:

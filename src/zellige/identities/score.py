@@ -104,6 +104,24 @@ def _(method: Method):
     yield gradient.row(SCORE, "... its gradient")
 
 
+# ---------------------------------------------------------------------------------- along a path
+@own("score.path", concrete)
+@torch.no_grad()
+def _(method: Method):
+    """p(x) / p(x') from the ratios of neighbours, from each text to each, and with the positions in either order."""
+    worst, law, X, truth = Largest(), data_law(), exact.states(V, L), true_scores(method)
+    x, y = X.repeat_interleave(len(X), 0), X.repeat(len(X), 1)
+    ratio = (law.repeat_interleave(len(X)) / law.repeat(len(X))).log()
+    for order in (range(L), range(L - 1, -1, -1)):
+        worst.see(invariant.log_ratio(truth, x, y, order), ratio, f"positions {list(order)}")
+        worst.see(invariant.path_law(truth, order), law, f"all texts, positions {list(order)}")
+    yield worst.row(SCORE, "true scores: p(x)/p(x') along any path of neighbours")
+    if method.positive:
+        ours = [invariant.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
+        gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores that are of no law"
+        yield above(SCORE, "a network's scores: two paths disagree, in nats", gap, 0.01, "≥ 0.01", where)
+
+
 # ---------------------------------------------------------------------------------- the chain
 def matrix(sampler: Sampler, method: Method, fixed: Tensor | None = None) -> Tensor:
     """The transition matrix of one proposal, by enumeration of the sampler's own draws: (V^L, V^L)."""

@@ -38,7 +38,7 @@ from ..masked import Masked
 from ..maths import Randomness
 from ..method import Batch, per_position
 from ..nn.attention import documents
-from ..schedule import SCHEDULES
+from ..schedule import SCHEDULES, named
 from ..scores import read_score, score_cost
 
 
@@ -67,6 +67,10 @@ class BD3LM(Masked):
         """training draws t from this interval alone; the bound that is reported never does"""
         search: bool = False
         """look for the interval of least variance at each validation, beginning with --clip"""
+        sigma_min: float | None = None
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        sigma_max: float | None = None
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
 
         def __post_init__(self) -> None:
             low, high = self.clip
@@ -88,7 +92,15 @@ class BD3LM(Masked):
         if length > block and length % block:
             fewer = length // block * block
             raise InputError(f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}")
-        super().__init__(network, vocabulary, shape, config, SCHEDULES[config.schedule](), config.time, **more)
+        super().__init__(
+            network,
+            vocabulary,
+            shape,
+            config,
+            named(config.schedule, config.sigma_min, config.sigma_max),
+            config.time,
+            **more,
+        )
         self.predicts = config.prediction
         clipped = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
         self.register_buffer("interval", clipped, persistent=config.search)

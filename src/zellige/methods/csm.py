@@ -12,8 +12,11 @@ neighbours of x, one position of it moved along an arrow (`neighbourhood`); the 
                      (c_theta(z)_y - q(y|x)/q(z|x) + 1)^2 + const,  q: with chance `noise` a token is drawn anew         (6)
     score entropy    SEDD's for the same N, E_x sum_{y in N(x)} v_y - E_y sum_{x : y in N(x)} log v(x)_y + const         (7)
 
-`loss` draws (5) and (7) by J-sampling: the first sum is whole, of the second `neighbours` texts x are drawn for each y, uniformly
-among those that have y as a neighbour, and weighted with their number. Sampling is Metropolis-Hastings (`samplers.metropolis`).
+`loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
+have y as a neighbour, and weighted with their number. The first sum is whole, since one network call gives all of it, or
+`forward_neighbours` of N(x) are drawn in the same way. By (3) p(x) is known from the ratios v along any path of neighbours, up to
+a constant (`invariant.log_ratio`); of a network, whose v need not be those of a law, it depends on the path. Sampling is
+Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -55,6 +58,7 @@ class CSM(Method):
         {"neighbourhood": "grid"},
         {"neighbourhood": "star"},
         {"positive": True, "neighbours": 2},
+        {"neighbourhood": "star", "forward_neighbours": 1},
         {"neighbourhood": "star", "objective": "score-entropy", "neighbours": 0},
         {"neighbourhood": "grid", "objective": "denoising"},
     )
@@ -73,9 +77,12 @@ class CSM(Method):
         """denoising: the chance that a token is drawn anew, uniformly"""
         positive: bool | None = None
         """the network gives log p(y)/p(x), not p(y)/p(x) - 1; the default for score-entropy, which needs it"""
+        forward_neighbours: int = 0
+        """csm and score-entropy: neighbours drawn for each text, of the first sum; 0 takes all of them, in one network call"""
 
         def __post_init__(self) -> None:
             at_least("--neighbours", self.neighbours, 0)
+            at_least("--forward-neighbours", self.forward_neighbours, 0)
             if not 0 < self.noise < 1:
                 raise InputError(f"--noise is {self.noise:g}; it must be between 0 and 1")
 
@@ -123,13 +130,22 @@ class CSM(Method):
             c = self._score(logits)
             return c + 1 if entropy else c * (c + 2)
 
-        y, k = batch.tokens, self.config.neighbours
+        y, k, forward = batch.tokens, self.config.neighbours, self.config.forward_neighbours
         rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
         h = self._features(x, None, batch.take(rows))[i, place]
         there = self._logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
         second = weight * (there if entropy else 2 * self._score(there))
-        return self._sum(batch, y, first).index_add(0, rows, -second)
+        value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
+        return value.index_add(0, rows, -second)
+
+    def _drawn(self, batch: Batch, f: Callable[..., Tensor], k: int, generator: Randomness) -> Tensor:
+        """A draw of `_sum` of f at the texts themselves, by k neighbours of each: (B,)."""
+        x = batch.tokens
+        rows, place, token, weight = self.neighbourhood.neighbours(x, batch.counted, k, generator)
+        logits = self._logits(self._features(x, None, batch)[rows, place]).gather(-1, token[:, None])
+        value = weight * f(logits, x[rows, place], x[rows, place])[:, 0].double()
+        return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, rows, value)
 
     def _denoising(self, batch: Batch, generator: Randomness) -> Tensor:
         """(6), (B,)."""

@@ -45,11 +45,12 @@ class D3PM(Method):
 
     name = "d3pm"
     choices: ClassVar = {
-        "process": ("absorbing", "uniform", "middle", "gaussian", "band", "nearest"),
-        "schedule": ("auto", *TABLES),
+        "process": ("absorbing", "uniform", "absorbing-uniform", "middle", "gaussian", "band", "nearest"),
+        "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
         "last": ("text", "image"),
         "head": ("logits", "logistic"),
+        "auxiliary_at": ("masks", "all"),
     }
     of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",)}
     variants = (
@@ -57,6 +58,7 @@ class D3PM(Method):
         {"process": "uniform"},
         {"process": "uniform", "prediction": "mean"},
         {"process": "uniform", "last": "image"},
+        {"process": "absorbing-uniform"},
         {"process": "middle"},
         {"process": "gaussian"},
         {"process": "gaussian", "head": "logistic", "last": "image"},
@@ -71,9 +73,11 @@ class D3PM(Method):
         """D3PM's own choices."""
 
         process: str = "absorbing"
-        """absorbing (a mask), uniform, nearest (in an embedding); of ordered tokens gaussian, band, middle (absorbing into it)"""
-        schedule: str = "auto"
-        """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); auto is linear for gaussian and band"""
+        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding); of ordered tokens gaussian, band,
+        middle (absorbing into it)"""
+        schedule: str = "paper"
+        """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for uniform, linear for
+        gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
         diffusion_steps: int = 1000
         """T of discrete time; samplers may take a number of steps that divides it"""
         prediction: str = "leave-one-out"
@@ -81,7 +85,7 @@ class D3PM(Method):
         last: str = "text"
         """the step to clean tokens: eq. 4 like the others (text), or the softmax itself (image)"""
         auxiliary: float = 0.01
-        """lambda, the weight of the cross-entropy beside the bound"""
+        """lambda, the weight of the cross-entropy beside the bound; in the published scale, beside one step's KL, lambda / T"""
         head: str = "logits"
         """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
         width: int = 0
@@ -90,21 +94,24 @@ class D3PM(Method):
         """of nearest: how many tokens are near to each"""
         embedding: str = ""
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
+        mask_proportion: float = 0.9
+        """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
+        auxiliary_at: str = "masks"
+        """where the cross-entropy of absorbing noise is taken: at the masks, or at all positions, as the published code does"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        noise = Noise(
-            config.process, config.diffusion_steps, config.schedule, config.width, config.neighbours, config.embedding
-        )
+        kernel = config.width, config.neighbours, config.embedding, config.mask_proportion
+        noise = Noise(config.process, config.diffusion_steps, config.schedule, *kernel)
         at_least("--auxiliary", config.auxiliary, 0)
-        if config.head == "logistic" and config.process == "absorbing":
+        if config.head == "logistic" and config.process.startswith("absorbing"):
             raise InputError("--head logistic has no place for a mask; use --process middle, or --head logits")
         super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
         self.predicts, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
 
     @classmethod
     def states(cls, vocabulary, config):
-        return vocabulary + (config.process == "absorbing")
+        return vocabulary + config.process.startswith("absorbing")
 
     @classmethod
     def outputs(cls, vocabulary, config):
@@ -138,7 +145,13 @@ class D3PM(Method):
     def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
         if self.process.mask is not None:
-            return at_masks(self, batch, x_t, t[:, None], scale * reveal(self.process.schedule, t, s) + auxiliary)
+            weight, at = scale * reveal(self.process.schedule, t, s), None
+            if auxiliary and self.config.auxiliary_at == "all":
+                at = batch.counted
+                weight = torch.where(x_t == self.process.mask, weight[:, None], 0.0) + auxiliary
+            else:
+                weight = weight + auxiliary
+            return at_masks(self, batch, x_t, t[:, None], weight, at=at)
 
         def each(logits, x_0, x_t, t, s):
             ce = F.cross_entropy(self._clean(logits, x_t), x_0, reduction="none") if auxiliary else 0.0

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from ..errors import InputError
 from ..masked import Masked
-from ..schedule import SCHEDULES
+from ..schedule import SCHEDULES, named
 
 
 class MDLM(Masked):
@@ -41,6 +41,10 @@ class MDLM(Masked):
         """T of discrete time, and its T-step bound; 0: continuous time"""
         mask: int | None = None
         """the mask, where it is one of the tokenizer's tokens; a state beside them if not given"""
+        sigma_min: float | None = None
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        sigma_max: float | None = None
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -55,7 +59,7 @@ class MDLM(Masked):
             vocabulary,
             shape,
             config,
-            SCHEDULES[config.schedule](),
+            named(config.schedule, config.sigma_min, config.sigma_max),
             config.time,
             config.diffusion_steps,
             **more,

@@ -34,7 +34,7 @@ from .. import maths
 from ..masked import Masked
 from ..method import Batch, Method
 from ..nn.transformer import DiT
-from ..schedule import SCHEDULES
+from ..schedule import SCHEDULES, named
 
 
 class RADD(Masked):
@@ -52,12 +52,24 @@ class RADD(Masked):
         """k-dce, lambda-dce, t-dce or t-dse: one expectation, least variance first"""
         schedule: str = "loglinear"
         """alpha_t, of the bound and of samplers: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+        sigma_min: float | None = None
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        sigma_max: float | None = None
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
     ):
         config = self.checked(config)
-        super().__init__(network, vocabulary, shape, config, SCHEDULES[config.schedule](), False, **more)
+        super().__init__(
+            network,
+            vocabulary,
+            shape,
+            config,
+            named(config.schedule, config.sigma_min, config.sigma_max),
+            False,
+            **more,
+        )
 
     @classmethod
     def timed(cls, config):

@@ -57,6 +57,7 @@ class TauLDR(Method):
         "process": ("uniform", "gaussian", "birth-death", "absorbing"),
         "objective": ("two-pass", "one-pass", "generic"),
         "prediction": ("mean", "leave-one-out"),
+        "auxiliary_at": ("masks", "all"),
     }
     of_levels: ClassVar = {"process": ORDERED}
     loss_is_bound = False
@@ -88,9 +89,11 @@ class TauLDR(Method):
         objective: str = "one-pass"
         """how the bound is drawn in training: one-pass, generic, or two-pass with two network calls"""
         auxiliary: float = 0.001
-        """weight of the mean cross-entropy beside the bound"""
+        """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
+        auxiliary_at: str = "masks"
+        """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code does"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
@@ -126,12 +129,18 @@ class TauLDR(Method):
     ) -> Tensor:
         """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,)."""
         beside = auxiliary / batch.counted.sum(-1).clamp_min(1)  # of one position's cross-entropy
+        everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
 
         def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, weights: Tensor) -> Tensor:
-            cross_entropy = F.cross_entropy(without_mask(self, logits), x_0, reduction="none")
-            return weights[:, 0] * f(*self.moment(logits, x_0, x, t)) + weights[:, 1] * cross_entropy
+            cross_entropy = weights[:, 1] * F.cross_entropy(without_mask(self, logits), x_0, reduction="none")
+            if not everywhere:
+                return weights[:, 0] * f(*self.moment(logits, x_0, x, t)) + cross_entropy
+            moves = self.process.movable(x)  # elsewhere the bound is 0
+            value = weights[moves, 0] * f(*self.moment(logits[moves], x_0[moves], x[moves], t[moves]))
+            return cross_entropy.to(value.dtype).index_add(0, moves.nonzero()[:, 0], value)
 
-        return self._cost(batch, x, t, torch.stack((w, beside), -1), each)
+        at = batch.counted if everywhere else None
+        return self._cost(batch, x, t, torch.stack((w, beside), -1), each, at)
 
     def loss(self, batch, generator=None):
         t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]

@@ -24,7 +24,7 @@ from .. import bound
 from ..method import Method
 from ..prediction import LeaveOneOut
 from ..process import uniform
-from ..schedule import SCHEDULES
+from ..schedule import SCHEDULES, named
 
 
 class UDLM(Method):
@@ -46,10 +46,14 @@ class UDLM(Method):
         """condition the network on the total noise sigma"""
         diffusion_steps: int = 0
         """T of discrete time, and its T-step bound; 0: continuous time"""
+        sigma_min: float | None = None
+        """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
+        sigma_max: float | None = None
+        """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        process = uniform(vocabulary, SCHEDULES[config.schedule]())
+        process = uniform(vocabulary, named(config.schedule, config.sigma_min, config.sigma_max))
         super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
 
     @classmethod

@@ -10,6 +10,10 @@ those positions. The law is that of the plain kernel; the cost is at most one ca
 the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
 sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning.
 
+**Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
+(`last`, as D3PM's published code), or every step (`every`). Temperature 0 is something else: there the clean posterior keeps its
+likeliest token, and which state of the kernel that makes is still drawn (at a mask: whether it is revealed).
+
 **Grids.** `uniform` in t; `cosine`, t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, eq. 6);
 `log-snr`, even in log(alpha / (1 - alpha)), from t = 1 to t = 0 or, where that end is infinite, to the uniform grid's neighbour
 of it. The last is for uniform noise read as a score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the
@@ -31,6 +35,7 @@ from ..schedule import CLEAN
 from .sampler import (
     Sampler,
     admissible,
+    calls_of,
     choosable,
     choose_then_ask,
     divisors,
@@ -42,6 +47,7 @@ from .sampler import (
 )
 
 GRIDS = ("uniform", "cosine", "log-snr")
+ARGMAX = ("none", "last", "every")
 STEPS = 64  # where nobody says how many
 
 
@@ -50,6 +56,7 @@ class Ancestral(Sampler):
 
     Args:
         grid: "uniform", "cosine" or "log-snr".
+        argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens) or "every".
         temperature, top_p: act on the clean posterior (see `guide`).
         choose: choose-then-ask where it is exact; False asks at every position that can move.
     """
@@ -60,8 +67,18 @@ class Ancestral(Sampler):
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(self, grid: str = "uniform", temperature: float = 1.0, top_p: float = 1.0, choose: bool = True):
-        self.grid, self.temperature, self.top_p, self.choose = known(grid), temperature, top_p, choose
+    def __init__(
+        self,
+        grid: str = "uniform",
+        argmax: str = "none",
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        choose: bool = True,
+    ):
+        if argmax not in ARGMAX:
+            raise InputError(f"unknown argmax '{argmax}'; none, last or every")
+        self.grid, self.argmax = known(grid), argmax
+        self.temperature, self.top_p, self.choose = temperature, top_p, choose
 
     @classmethod
     def refuse(cls, method):
@@ -72,16 +89,35 @@ class Ancestral(Sampler):
         return spaced(method, steps, self.grid)
 
     def step(self, method, state, t, s, generator=None):
-        if self.choose and choosable(method):
+        greedy = is_greedy(self.argmax, s)
+        if self.choose and choosable(method) and not bool(greedy.any()):
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)
             return choose_then_ask(method, state, reveal, t, lambda pred: posterior(self._guided(pred)), generator)
         at = free(method, state)
-        later = s.expand(at.shape)[at]
-        return redraw(method, state, at, t, lambda pred: kernel(self._guided(pred), later), generator)
+        later, greedy = s.expand(at.shape)[at], greedy.expand(at.shape)[at]
+        law = lambda pred: likeliest(kernel(self._guided(pred), later), greedy)  # noqa: E731
+        return redraw(method, state, at, t, law, generator)
+
+    def expected_calls(self, method, times, free):
+        if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):
+            return None
+        alpha = method.process.schedule.alpha(times)[..., 0]
+        return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
 
     def _guided(self, pred: Prediction) -> Prediction:
         return guide.guided(pred, self.temperature, self.top_p)
+
+
+# ---------------------------------------------------------------------------------- argmax
+def is_greedy(argmax: str, s: Tensor) -> Tensor:
+    """Whether a step to s (*) takes the likeliest state: (*) bool."""
+    return s.isneginf() if argmax == "last" else torch.full_like(s, argmax == "every", dtype=torch.bool)
+
+
+def likeliest(law: Tensor, at: Tensor) -> Tensor:
+    """The law (N, K), its mass on the largest entry where `at` (N,) is True."""
+    return torch.where(at[:, None], guide.temperature(law, 0.0), law) if bool(at.any()) else law
 
 
 # ---------------------------------------------------------------------------------- grids

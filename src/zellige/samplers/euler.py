@@ -20,7 +20,7 @@ from .. import guide
 from ..method import Method
 from ..prediction import Prediction, kernel, posterior, reverse_rate
 from .ancestral import known, spaced
-from .sampler import Sampler, absorbs, choosable, choose_then_ask, free, rateless, redraw
+from .sampler import Sampler, absorbs, calls_of, choosable, choose_then_ask, free, rateless, redraw
 
 
 class Euler(Sampler):
@@ -55,6 +55,11 @@ class Euler(Sampler):
         later = s.expand(at.shape)[at]
         law = lambda pred: stepped(guide.guided(pred, self.temperature, self.top_p), later)  # noqa: E731
         return redraw(method, state, at, t, law, generator)
+
+    def expected_calls(self, method, times, free):
+        if not choosable(method) or absorbs(method, one=True) is not None:
+            return None
+        return calls_of(_reveal(method, times[:-1], times[1:])[:, 0], free)
 
     def _posterior(self, pred: Prediction) -> Tensor:
         return posterior(guide.guided(pred, self.temperature, self.top_p))

@@ -67,6 +67,10 @@ class Sampler(Protocol):
         """Its grid of times, decreasing, from where sampling starts to CLEAN; or a mere counter; a row is a time."""
         ...
 
+    def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
+        """How many network calls a row with `free` positions to draw takes on these times, in expectation; None where unknown."""
+        return None
+
     def init(
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None
     ) -> State:
@@ -122,7 +126,7 @@ def of_length(method: Method, length: int) -> Method:
 
 def blank(method: Method) -> int | None:
     """What stands where no token is yet: the mask, after the tokens where nothing is noised; None where noise is tokens too."""
-    return method.vocabulary if method.predicts == "next" else getattr(method.process, "mask", None)
+    return method.vocabulary if method.predicts == "next" else getattr(method.process, "blank", None)
 
 
 def at_once(method: Method) -> str | None:
@@ -265,6 +269,16 @@ def choose_then_ask(
     relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[chosen.nonzero()[:, 0], 0, x]
     keep = maths.bernoulli(relative, generator, chosen)
     return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))
+
+
+def calls_of(reveal: Tensor, free: int) -> float:
+    """E of the network calls of a row with `free` masks, where a step reveals one that is left with probability reveal (n,).
+
+    A step asks if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is revealed in step i. For
+    the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected function evaluations).
+    """
+    masked = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
+    return float((1 - (1 - masked * reveal) ** free).sum())
 
 
 def choosable(method: Method) -> bool:

@@ -15,7 +15,9 @@ nearer to p_t without moving in time: after a step to s, `corrector` leaps are m
 the step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network call.
 
 The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
-`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then ask.
+`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then ask. The published
+sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it
+in the step to CLEAN.
 """
 
 from dataclasses import replace
@@ -30,8 +32,8 @@ from ..maths import Randomness
 from ..method import Method
 from ..prediction import Prediction, kernel, posterior, reverse_rate
 from ..process import Mixture
-from .ancestral import known, spaced
-from .sampler import Sampler, State, absorbs, ask, choosable, choose_then_ask, fill, free, rateless, redraw
+from .ancestral import is_greedy, known, likeliest, spaced
+from .sampler import Sampler, State, absorbs, ask, calls_of, choosable, choose_then_ask, fill, free, rateless, redraw
 
 JUMPS = ("auto", "one", "sum")
 
@@ -45,6 +47,7 @@ class TauLeaping(Sampler):
         corrector: how many corrector steps follow a step.
         corrector_step: their size, in steps of the grid (1.5 in the paper's code for images).
         corrector_from: the time from which on they are made; the paper has 0.1.
+        argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
         temperature, top_p: act on the clean posterior (see `guide`).
     """
 
@@ -61,6 +64,7 @@ class TauLeaping(Sampler):
         corrector: int = 0,
         corrector_step: float = 1.0,
         corrector_from: float = 1.0,
+        argmax: str = "none",
         temperature: float = 1.0,
         top_p: float = 1.0,
     ):
@@ -72,6 +76,9 @@ class TauLeaping(Sampler):
             raise InputError(f"--corrector-step is {corrector_step:g}; it must be above 0")
         if not 0 < corrector_from <= 1:
             raise InputError(f"--corrector-from is {corrector_from:g}; it must be above 0 and at most 1")
+        if argmax not in ("none", "last"):
+            raise InputError(f"unknown argmax '{argmax}'; none or last")
+        self.argmax = argmax
         self.grid, self.jumps, self.temperature, self.top_p = known(grid), jumps, temperature, top_p
         self.corrector, self.corrector_step, self.corrector_from = corrector, corrector_step, corrector_from
 
@@ -103,19 +110,27 @@ class TauLeaping(Sampler):
             state = self.correct(method, state, s, h, generator)
         return state
 
+    def expected_calls(self, method, times, free):
+        if self.corrector or not _chosen_first(method):
+            return None
+        t, s = times[:-1], times[1:]
+        end = (t >= 1) | s.isinf()
+        return calls_of(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
+
     def predict(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """A leap of the reverse rate from t to s; the kernel at the ends."""
         at, end = free(method, state), (t >= 1) | s.isinf()
-        h = torch.where(end, 0.0, t - s)
-        if _chosen_first(method):
+        h, greedy = torch.where(end, 0.0, t - s), is_greedy(self.argmax, s)
+        if _chosen_first(method) and not bool(greedy.any()):
             return choose_then_ask(method, state, _reveal(method, t, s, h, end), t, self._posterior, generator)
         if bool(end.any()):  # all of it, but where several times are enumerated together
-            end, later, h = (u.expand(at.shape)[at] for u in (end, s, h))
+            end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
             def law(pred: Prediction) -> Tensor:
                 pred = self._guided(pred)
                 mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
-                return torch.where(end[:, None], kernel(pred, later), self._law(method, pred.x_t, mean))
+                ends = likeliest(kernel(pred, later), greedy)
+                return torch.where(end[:, None], ends, self._law(method, pred.x_t, mean))
 
             return redraw(method, state, at, t, law, generator)
         return self._leap(method, state, t, h, reverse_rate, generator)
