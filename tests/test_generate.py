@@ -17,7 +17,7 @@ from zellige.data.levels import Levels
 from zellige.methods import build
 from zellige.nn import Net
 from zellige.process import uniform
-from zellige.samplers import Ancestral, Blockwise, Confidence, State
+from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.schedule import Linear
 from zellige.terminal import Picture, Terminal, Watch
 
@@ -65,6 +65,52 @@ def test_seeds_are_mixed_well():
     assert len(seeds) == 2500
     assert all(0 <= s < 2**63 for s in seeds)
     assert g.mix(1, 23) != g.mix(12, 3)
+
+
+@pytest.mark.parametrize(("name", "ends"), [("bd3lm", range(8, L + 1, 8)), ("ar", range(8, L + 1))])
+def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
+    """Each from its beginning, with a stream of its own, until its last tokens are varied enough: whatever the batch."""
+    monkeypatch.setattr(growing, "SPAN", 8)
+    m, tries, low = model(name=name), 3, 1.8 if name == "bd3lm" else 1.4
+    sampler = zellige.SAMPLERS[m.method.sampler]()
+
+    def attempt(number: int, tried: int) -> tuple[list[int], int]:
+        """The whole text, and where it first repeats itself."""
+        stream = torch.Generator().manual_seed(g.mix(7, number, *([tried] if tried else [])))
+        m.method.eval()
+        (*_, state) = zellige.run(sampler, m.method, (1, L), 4, generator=[stream])
+        x = state.x[0]
+        return x.tolist(), next((end for end in ends if growing.entropy(x[end - 8 : end]) < low), 0)
+
+    expected, again, still = [], [], 0
+    for number in range(8):
+        for tried in range(tries + 1):
+            tokens, end = attempt(number, tried)
+            if not end:
+                break
+        expected.append(tokens[: end or L])
+        again.append(tried)
+        still += bool(end)
+    assert 0 < sum(again) < tries * 8
+    assert 0 in again
+    how = {"count": 8, "steps": 4, "seed": 7, "entropy": low, "redraw": tries}
+    drawn = g.collect(g.watch(m, batch=8, **how))
+    assert (drawn.tokens, drawn.tries, drawn.repeating) == (expected, again, still)
+    once = g.collect(g.watch(m, batch=8, **how | {"redraw": 0}))
+    more = [a > b for a, b in zip(drawn.calls, once.calls)]
+    assert more == [tried > 0 for tried in again]
+    assert f"{sum(tried > 0 for tried in again)} samples drawn again, {sum(again)} times in all" in str(drawn)
+    assert "drawn again" not in str(once)
+    alone = g.collect(g.watch(m, batch=1, **how))
+    assert (alone.tokens, alone.calls) == (drawn.tokens, drawn.calls)
+    frames = list(g.watch(m, batch=8, **how))
+    assert [f.step for f in frames].count(frames[0].steps) == 1  # the last step is that of all texts
+    for wrong, line in [
+        ({"redraw": 3}, "--redraw needs --entropy, which says what repeats itself"),
+        ({"redraw": -1, "entropy": 4.0}, "--redraw is -1; it must be 0 or more"),
+    ]:
+        with pytest.raises(zellige.InputError, match=line):
+            next(g.watch(m, **wrong))
 
 
 # --------------------------------------------------------------------------------------------------------- the frames

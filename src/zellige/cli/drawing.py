@@ -33,6 +33,8 @@ class Options:
     """blockwise, left_to_right: the token that ends a text, the tokenizer's if it has one; -1: none"""
     entropy: float | None = None
     """blockwise, left_to_right: end where the last 256 tokens repeat themselves, in nats per token"""
+    redraw: int | None = None
+    """blockwise, left_to_right: draw a text that --entropy would end again instead, at most so often (10 in BD3-LM's code)"""
     top_k: int | None = None
     """left_to_right: keep so many of the likeliest tokens"""
     grid: str | None = None

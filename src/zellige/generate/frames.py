@@ -20,7 +20,7 @@ from .. import kinds, samplers
 from ..data import Data
 from ..errors import InputError
 from ..samplers import State, of_length, run
-from ..samplers.growing import Ending, Growth
+from ..samplers.growing import Ending, Growth, again, merged
 from ..samplers.metropolis import Walk, report
 from ..samplers.sampler import start_law
 from ..terminal import Mark, count, counted, duration, rate
@@ -221,24 +221,46 @@ def _watch(
         for first in range(0, total, batch):
             B = min(batch, total - first)
             given = None if fixed is None else fixed[torch.arange(first, first + B) * len(fixed) // total].to(device)
-            streams = [torch.Generator().manual_seed(mix(seed, number)) for number in range(first, first + B)]
-            states = run(how, method, (B, length), steps, fixed=given, generator=streams)
-            before, step, seconds = None, 0, 0.0
+            states = _states(how, method, (B, length), steps, given, seed, first)
+            before, seconds = None, 0.0
             while True:
                 started = time.perf_counter()
-                state = next(states, None)
+                made = next(states, None)
                 seconds += time.perf_counter() - started
-                if state is None:
+                if made is None:
                     break
+                step, state = made
                 before = state.x if before is None else before
                 t = times[min(step, len(times) - 1)]
                 mask = samplers.blank(method)
                 yield Frame(
                     state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end, expected
                 )
-                before, step = state.x, step + 1
+                before = state.x
     finally:
         method.train(training)
+
+
+def _states(
+    how: Any, method: Any, shape: tuple[int, int], steps: int | None, given: Tensor | None, seed: int, first: int
+) -> Iterator[tuple[int, State]]:
+    """The states of a batch, each with the number of its step. Texts that repeat themselves are drawn again from the beginning,
+    at most `how.redraw` times, with another stream of random numbers each time; the last step is that of all of them.
+    """
+    rows, whole = torch.arange(shape[0]), None
+    last = len(how.times(of_length(method, shape[1]), steps)) - 1
+    for tried in range(how.redraw + 1):
+        seeds = [mix(seed, first + row, *([tried] if tried else [])) for row in rows.tolist()]
+        streams = [torch.Generator().manual_seed(number) for number in seeds]
+        fixed = None if given is None else given[rows.to(given.device)]
+        for step, part in enumerate(run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams)):
+            state = part if whole is None else merged(whole, rows, part)
+            if step == last and tried < how.redraw and len(again(state)):
+                break
+            yield step, state
+        else:
+            return
+        whole, rows = state, again(state)
 
 
 def length_of(model: Any, length: int | None, grows: bool = False) -> int:
@@ -287,7 +309,10 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Finished texts and what they cost; and where they are the ends of chains, how these walked, a `Walk` a batch."""
+    """Finished texts and what they cost; and where they are the ends of chains, how these walked, a `Walk` a batch.
+
+    Where texts that repeat themselves were drawn again: how often each was before (`tries`), and how many still do.
+    """
 
     texts: list[str]
     tokens: list[list[int]]
@@ -296,6 +321,8 @@ class Drawn:
     seconds: float
     walks: list[Walk] = field(default_factory=list)
     expected_calls: float | None = None
+    tries: list[int] = field(default_factory=list)
+    repeating: int = 0
 
     @property
     def idle(self) -> list[int]:
@@ -317,7 +344,15 @@ class Drawn:
         expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} calls expected"
         steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle{expected})"
         walked = f"\n  {report(self.walks)}" if self.walks else ""
-        return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {rate(self.speed)}{walked}"
+        return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {rate(self.speed)}{walked}{self._again()}"
+
+    def _again(self) -> str:
+        """`3 samples drawn again, 5 times in all; 1 sample still below --entropy` on a line of its own, where there are such."""
+        redrawn = sum(tries > 0 for tries in self.tries)
+        if not redrawn:
+            return ""
+        still = f"; {counted(self.repeating, 'sample')} still below --entropy" if self.repeating else ""
+        return f"\n  {counted(redrawn, 'sample')} drawn again, {counted(sum(self.tries), 'time')} in all{still}"
 
 
 def _range(values: list[int]) -> str:
@@ -331,7 +366,8 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
     tokens: list[list[int]] = []
     calls: list[int] = []
     walks: list[Walk] = []
-    steps, seconds, expected = 0, 0.0, None
+    tries: list[int] = []
+    steps, seconds, expected, repeating = 0, 0.0, None, 0
     for frame in frames:
         if see:
             see(frame)
@@ -340,8 +376,11 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
             texts += frame.text
             tokens += [row[:end] for row, end in zip(frame.x.tolist(), frame.ends)]
             calls += frame.calls.tolist()
-            walks += [frame.state.memory] if isinstance(frame.state.memory, Walk) else []
-    return Drawn(texts, tokens, calls, steps, seconds, walks, expected)
+            memory = frame.state.memory
+            walks += [memory] if isinstance(memory, Walk) else []
+            tries += memory.tries.tolist() if isinstance(memory, Growth) and memory.tries is not None else []
+            repeating += len(again(frame.state))
+    return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating)
 
 
 def sample(model: Any, **how: Any) -> Any:

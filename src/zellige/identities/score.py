@@ -115,11 +115,11 @@ def _(method: Method):
     for order in (range(L), range(L - 1, -1, -1)):
         worst.see(invariant.log_ratio(truth, x, y, order), ratio, f"positions {list(order)}")
         worst.see(invariant.path_law(truth, order), law, f"all texts, positions {list(order)}")
-    yield worst.row(SCORE, "true scores: p(x)/p(x') along any path of neighbours")
+    yield worst.row(SCORE, "true scores: p(x)/p(x') along any path")
     if method.positive:
         ours = [invariant.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
         gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores that are of no law"
-        yield above(SCORE, "a network's scores: two paths disagree, in nats", gap, 0.01, "≥ 0.01", where)
+        yield above(SCORE, "a network's scores: two paths differ, nats", gap, 0.01, "≥ 0.01", where)
 
 
 # ---------------------------------------------------------------------------------- the chain

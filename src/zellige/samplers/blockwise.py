@@ -31,7 +31,7 @@ from .. import maths
 from ..errors import InputError
 from ..maths import Randomness
 from ..method import Method
-from .growing import Ending, Growth, begin, check_given, close, pieces, window_of
+from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .sampler import Sampler, State, absorbs, of_length
 
 
@@ -44,6 +44,7 @@ class Blockwise(Sampler):
         window: how many tokens it sees at most, the block among them; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
+        redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
         temperature, top_p: of a sampler inside that is given by name (see `guide`).
     """
 
@@ -61,6 +62,7 @@ class Blockwise(Sampler):
         window: int | None = None,
         end: int | None = None,
         entropy: float | None = None,
+        redraw: int = 0,
         temperature: float = 1.0,
         top_p: float = 1.0,
     ):
@@ -75,6 +77,7 @@ class Blockwise(Sampler):
         self.inner: Sampler = block_sampler
         self.stride, self.window = stride, window
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
+        self.redraw = check_redraw(redraw, entropy)
 
     @classmethod
     def refuse(cls, method):

@@ -24,6 +24,8 @@ class Growth:
         rows: (R,) long, those that are still written; the context is of these.
         read: how many tokens the context has read.
         inner: the state of the sampler inside the block, of these rows; its positions end with the block.
+        repeats: (B,) bool, whether it ended since its last tokens repeat themselves (`Ending.entropy`); None if nobody asked.
+        tries: (B,) long, how often each was drawn before for that reason; None where none was.
     """
 
     begin: int
@@ -32,6 +34,8 @@ class Growth:
     rows: Tensor
     read: int = 0
     inner: State | None = None
+    repeats: Tensor | None = None
+    tries: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,15 @@ class Ending:
         if self.token is not None:
             hit = (x[:, start:end] == self.token) & ~fixed[:, start:end]
             found = torch.where(hit.any(-1), start + hit.long().argmax(-1), found)
-        if self.entropy is not None and end >= SPAN:
-            low = [entropy(row) < self.entropy for row in x[:, end - SPAN : end]]
-            found = torch.where(torch.tensor(low, dtype=torch.bool, device=x.device), found.clamp_max(end), found)
-        return found
+        return torch.where(self.repeats(x, end), found.clamp_max(end), found)
+
+    def repeats(self, x: Tensor, end: int) -> Tensor:
+        """Whether the last tokens of texts x (R, N) that are written up to `end` repeat themselves: (R,) bool."""
+        end = min(end, x.shape[1])
+        if self.entropy is None or end < SPAN:
+            return torch.zeros_like(x[:, 0], dtype=torch.bool)
+        low = [entropy(row) < self.entropy for row in x[:, end - SPAN : end]]
+        return torch.tensor(low, dtype=torch.bool, device=x.device)
 
 
 def entropy(x: Tensor) -> float:
@@ -76,11 +85,49 @@ def close(state: State, ending: Ending) -> State:
     """The state after what was being written: what texts that have ended are filled up with is the token that ends them."""
     memory: Growth = state.memory
     x, rows = state.x, memory.rows
-    ends = memory.ends.index_copy(0, rows, ending.find(x[rows], state.fixed[rows], memory.begin, memory.end))
+    ended = ending.find(x[rows], state.fixed[rows], memory.begin, memory.end)
+    ends, repeats = memory.ends.index_copy(0, rows, ended), None
+    if ending.entropy is not None:
+        low = ending.repeats(x[rows], memory.end) & (ended == min(memory.end, x.shape[1]))  # no token ended it before
+        before = torch.zeros_like(ends, dtype=torch.bool) if memory.repeats is None else memory.repeats
+        repeats = before.index_copy(0, rows, low)
     if ending.token is not None:
         after = torch.arange(x.shape[1], device=x.device) >= ends[:, None]
         x = torch.where(after & ~state.fixed, ending.token, x)
-    return replace(state, x=x, memory=replace(memory, begin=memory.end, ends=ends))
+    return replace(state, x=x, memory=replace(memory, begin=memory.end, ends=ends, repeats=repeats))
+
+
+def check_redraw(redraw: int, entropy: float | None) -> int:
+    """How often a text that repeats itself is drawn again, if it is a number that can be."""
+    if redraw < 0:
+        raise InputError(f"--redraw is {redraw}; it must be 0 or more")
+    if redraw and entropy is None:
+        raise InputError(
+            "--redraw needs --entropy, which says what repeats itself; e.g. --entropy 4, in nats per token"
+        )
+    return redraw
+
+
+def again(state: State) -> Tensor:
+    """The texts (R,) that repeat themselves: what is drawn again where `Sampler.redraw` says so."""
+    repeats = state.memory.repeats if isinstance(state.memory, Growth) else None
+    return state.x.new_zeros(0) if repeats is None else repeats.nonzero()[:, 0]
+
+
+def merged(whole: State, rows: Tensor, part: State) -> State:
+    """The state of all texts, of which those of `rows` (R,) are drawn again: `part`, whose calls come on top."""
+    old, new = whole.memory, part.memory
+    none = torch.zeros_like(whole.calls)
+    repeats = None if new.repeats is None else old.repeats.index_copy(0, rows, new.repeats)
+    memory = replace(
+        new,
+        ends=old.ends.index_copy(0, rows, new.ends),
+        rows=rows[new.rows],
+        repeats=old.repeats.index_fill(0, rows, False) if repeats is None else repeats,
+        tries=(none if old.tries is None else old.tries).index_add(0, rows, torch.ones_like(rows)),
+    )
+    x, calls = whole.x.index_copy(0, rows, part.x), whole.calls.index_add(0, rows, part.calls)
+    return State(x, whole.fixed, calls, None, memory)
 
 
 def begin(state: State, new: int) -> State:

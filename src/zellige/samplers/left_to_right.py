@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from .. import guide, maths
 from ..errors import InputError
 from ..method import Method
-from .growing import Ending, Growth, begin, check_given, close, pieces, window_of
+from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .sampler import Sampler, State, check
 
 
@@ -29,6 +29,7 @@ class LeftToRight(Sampler):
         window: how many tokens the network sees at most; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
+        redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
         temperature, top_p: act on the law of the next token, before and after top_k.
     """
 
@@ -45,6 +46,7 @@ class LeftToRight(Sampler):
         window: int | None = None,
         end: int | None = None,
         entropy: float | None = None,
+        redraw: int = 0,
         temperature: float = 1.0,
         top_p: float = 1.0,
     ):
@@ -52,6 +54,7 @@ class LeftToRight(Sampler):
             raise InputError(f"--top-k is {top_k}; it must be 1 or more")
         self.top_k, self.window, self.temperature, self.top_p = top_k, window, temperature, top_p
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
+        self.redraw = check_redraw(redraw, entropy)
 
     @classmethod
     def refuse(cls, method):

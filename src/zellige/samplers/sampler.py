@@ -54,6 +54,9 @@ class Sampler(Protocol):
     calls: ClassVar[str]
     grows: ClassVar[bool] = False  # whether it writes from left to right, and a text may pass the network's own length
     inner: "Sampler | None" = None  # what draws inside of it
+    redraw: int = (
+        0  # how often a text that repeats itself is drawn again; by who draws texts (`generate.watch`), not in `run`
+    )
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
