@@ -34,7 +34,7 @@ class Options:
     entropy: float | None = None
     """blockwise, left_to_right: end where the last 256 tokens repeat themselves, in nats per token"""
     redraw: int | None = None
-    """blockwise, left_to_right: draw a text that --entropy would end again instead, at most so often (10 in BD3-LM's code)"""
+    """blockwise, left_to_right: draw a text that --entropy would end again instead, at most so often (9 in BD3-LM's code)"""
     top_k: int | None = None
     """left_to_right: keep so many of the likeliest tokens"""
     grid: str | None = None
