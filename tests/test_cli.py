@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,10 @@ import pytest
 import tyro
 
 import zellige
-from zellige import cli
+from zellige import cli, hub
 from zellige.cli import meanings, options, pages
 from zellige.errors import InputError
+from zellige.result import Result
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -382,11 +384,11 @@ def test_evaluate(run):
     assert re.fullmatch(r"    \d+ sequences x 2 draws; the draws' own interval needs 8 degrees of freedom,", lines[12])
     assert re.fullmatch(r"    and these have [1-7]: more texts or more draws give it", lines[13])
     assert lines[-2:] == [
-        "  written   runs/a/evaluate-text-test.json",
-        "  again     zellige evaluate --from runs/a/evaluate-text-test.json",
+        "  written   runs/a/evaluate-text-test-draws-2.json",
+        "  again     zellige evaluate --from runs/a/evaluate-text-test-draws-2.json",
     ]
     assert [line for line in lines if len(line) > 80] == []
-    written = json.loads(Path("runs/a/evaluate-text-test.json").read_text())
+    written = json.loads(Path("runs/a/evaluate-text-test-draws-2.json").read_text())
     assert list(written) == KEYS
     assert json.loads(Path("r.json").read_text()) == written
     assert written["interval"]["low"] < written["result"]["value"] < written["interval"]["high"]
@@ -411,7 +413,7 @@ def test_evaluate_with_draws_enough(run):
 
 def test_evaluate_again(run):
     run("evaluate runs/a --draws 2 --seed 3")
-    file = "runs/a/evaluate-text-test.json"
+    file = "runs/a/evaluate-text-test-draws-2.json"
     before = Path(file).read_text()
     code, out, err = run(f"evaluate --from {file}")
     assert code == 0
@@ -421,6 +423,123 @@ def test_evaluate_again(run):
     assert shown == out
     code, _, err = run(f"evaluate --from {file} --seed 4")
     assert re.search(rf"note: {file} holds ≤ ", err)
+
+
+def copied(name: str) -> Path:
+    """The run as it was trained, without what tests have written into it."""
+    shutil.copytree(
+        "runs/a", name, symlinks=True, ignore=shutil.ignore_patterns("evaluate-*", "steps-*", "report.html")
+    )
+    return Path(name)
+
+
+def test_a_partial_result_has_its_own_name_and_says_so(run, tmp_path):
+    """`--limit 4` wrote over the full result, and `report` led with 2.122 ± 0.346 in place of 2.287 ± 0.055."""
+    here = copied(str(tmp_path / "full"))
+    run(f"evaluate {here} --draws 1")
+    full = (here / "evaluate-text-test-draws-1.json").read_text()
+    code, out, _ = run(f"evaluate {here} --limit 4 --draws 1")
+    part = here / "evaluate-text-test-limit-4-draws-1.json"
+    assert code == 0
+    assert f"  written   {part}\n" in out
+    assert "    a partial result: 4 of 76, evenly spaced\n" in out
+    assert (here / "evaluate-text-test-draws-1.json").read_text() == full
+    assert json.loads(full)["result"]["partial"] is None
+    assert json.loads(part.read_text())["result"]["partial"] == "4 of 76, evenly spaced"
+    assert "a partial result: 4 of 76, evenly spaced" in run(f"evaluate --from {part} --show")[1]
+    assert run(f"evaluate {here} --limit 76 --draws 1")[1].splitlines()[-2].endswith("evaluate-text-test-draws-1.json")
+    run(f"report {here}")
+    page = (here / "report.html").read_text()
+    number = f"{Result.from_json(here / 'evaluate-text-test-draws-1.json')}"
+    assert f"<b>{number}</b> test" in page
+    assert f"<b>{Result.from_json(part)}</b>" not in page
+    assert "a partial result: 4 of 76" in page
+    rows = [line for line in hub.card(zellige.load(here)).splitlines() if line.startswith("| text test")]
+    assert ["partial" in row for row in rows] == [False, True]
+
+
+def test_every_choice_that_changes_what_is_measured_is_in_the_name(run, tmp_path):
+    here = copied(str(tmp_path / "named"))
+    Path("other.txt").write_text(TEXT * 300)
+    run(f"evaluate {here} --draws 2 --estimator forward --limit 2 --split validation")
+    run(f"evaluate {here} --limit 2 --data.name text --data.path other.txt")
+    run(f"evaluate {here} --limit 2 --data.name text --data.path notes.txt --data.test 0.1")
+    run(f"evaluate {here} --steps 2 4 --limit 2 --draws 2")
+    names = sorted(p.name for p in here.glob("*-*.json"))
+    assert [re.sub("[0-9a-f]{8}", "TAG", name) for name in names] == [
+        "evaluate-text-TAG-test-limit-2.json",
+        "evaluate-text-TAG-test-limit-2.json",
+        "evaluate-text-validation-forward-limit-2.json",
+        "steps-text-test-steps-2-4-limit-2-draws-2.json",
+    ]
+
+
+def test_a_fuller_result_of_an_earlier_name_keeps_its_place(run, tmp_path):
+    """Before, the number of draws was not in the name."""
+    here = copied(str(tmp_path / "earlier"))
+    run(f"evaluate {here} --draws 8 --limit 20")
+    fuller = (here / "evaluate-text-test-limit-20-draws-8.json").rename(here / "evaluate-text-test.json").read_text()
+    code, _, err = run(f"evaluate {here}")
+    assert code == 0
+    assert f"note: the fuller result that was there is now {here / 'evaluate-text-test-limit-20-draws-8.json'}\n" in err
+    assert (here / "evaluate-text-test-limit-20-draws-8.json").read_text() == fuller
+    assert json.loads((here / "evaluate-text-test.json").read_text())["result"]["draws"] == 4
+
+
+def test_a_text_that_has_changed_since_the_training(run, tmp_path):
+    here = copied(str(tmp_path / "changed"))
+    code, _, err = run(f"evaluate {here} --limit 2")
+    assert "note: " not in err
+    before = Path("notes.txt").read_text()
+    try:
+        Path("notes.txt").write_text(before[::-1])
+        code, _, err = run(f"evaluate {here} --limit 2 --json r.json")
+    finally:
+        Path("notes.txt").write_text(before)
+    assert code == 0
+    said = r"note: the data has changed since the model was trained \(sha256 [0-9a-f]{8}, now [0-9a-f]{8}\): "
+    assert re.search(said + "what is called test may hold texts of the training\n", err)
+    about = json.loads(Path("r.json").read_text())["result"]["about"]
+    assert about["changed"] is True
+    assert about["trained_sha256"] != about["sha256"]
+    assert len(list(here.glob("evaluate-*.json"))) == 2  # that of the text of then is still there
+    (tagged,) = here.glob("evaluate-text-????????-test-limit-2.json")
+    assert re.search(said, run(f"evaluate --from {tagged} --show")[2])
+
+
+def test_a_hostile_result_and_hostile_names(run, place, capsys, tmp_path, monkeypatch):
+    """What `--from --show`, `written` and `--json -` print of files and paths."""
+    hostile = "\x1b]0;title\x07\x9b2J\u202e\n  written   elsewhere"
+    run("evaluate runs/a --draws 2 --limit 4")
+    plain = json.loads(Path("runs/a/evaluate-text-test-limit-4-draws-2.json").read_text())
+    plain["result"]["about"] |= {
+        "data": hostile,
+        "method": hostile,
+        "split": hostile,
+        "changed": True,
+        "trained_sha256": hostile,
+    }
+    plain["protocol"] |= {"packing": hostile, "texts": hostile}
+    plain["result"]["terms"] = {hostile: 1.0}
+    name = tmp_path / "r\x1b[31m\n.json"
+    name.write_text(json.dumps(plain))
+    for words in (["--show"], ["--show", "--json", "-"]):
+        code = cli.main(["evaluate", "--from", str(name), *words])
+        captured = capsys.readouterr()
+        assert code == 0
+        assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
+        assert not re.search("^  written", captured.out, re.M)
+    assert json.loads(captured.out)["result"]["about"]["data"] == hostile
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "odd\x1b[2J\nname"
+    shutil.copytree(place[0] / "runs/a", folder, symlinks=True)
+    shutil.copy(place[0] / "notes.txt", "notes.txt")
+    assert cli.main(["evaluate", str(folder), "--draws", "1", "--limit", "2"]) == 0
+    assert cli.main(["evaluate", str(folder) + "\n\x1b[2J"]) == 2
+    captured = capsys.readouterr()
+    assert all(line.isprintable() for line in (captured.out + captured.err).splitlines())
+    assert r"  written   $'odd\x1b[2J\nname/evaluate-text-test-limit-2-draws-1.json'" in captured.out
+    assert len(captured.err.splitlines()) == 1
 
 
 def test_evaluate_pairs(run):
@@ -435,9 +554,9 @@ def test_evaluate_pairs(run):
     assert re.fullmatch(rf"  {number} bits/char \(95%\)   perplexity {number} per character", found[3])
     assert found[4] == "    of other pairs of the same kind; too few replicates to say what draws do"
     assert re.fullmatch(r"  accuracy (0|100)\.0% \[\d+\.\d%, \d+\.\d%\] \(95%, Wilson\) by nats", found[5])
-    assert found[-1] == "  written   runs/a/pairs-pairs.json"
+    assert found[-1] == "  written   runs/a/pairs-pairs-draws-8.json"
     assert all(len(line) <= 80 for line in found)
-    written = json.loads(Path("runs/a/pairs-pairs.json").read_text())
+    written = json.loads(Path("runs/a/pairs-pairs-draws-8.json").read_text())
     assert list(written) == KEYS
     assert json.loads(Path("p.json").read_text()) == written
     nats = [line["nats"] for line in written["result"]["pairs"]]

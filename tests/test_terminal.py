@@ -4,13 +4,14 @@ import io
 import json
 import os
 import re
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zellige import terminal as t
-from zellige.terminal import Bar, Picture, Terminal, Training, Watch
+from zellige.terminal import Bar, Picture, Terminal, Training, Watch, dumps, path
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -112,6 +113,48 @@ def test_columns_align_names_left_and_numbers_right():
 def test_control_characters_are_drawn():
     assert t.escape("a\x1b[2Jb\tc\n", keep="\n") == "a\\x1b[2Jb\\tc\n"
     assert t.excerpt("héllo\nwörld " * 9, 20) == '"héllo\\nwörld héllo\\n"'
+
+
+HOSTILE = "a\x1b[31m\x9b2J\u202e\nb\r\x07"
+DRAWN = r"a\x1b[31m\x9b2J\u202e\nb\r\x07"
+
+
+def test_what_comes_from_files_cannot_move_the_cursor():
+    """Everything that is printed goes through the terminal, which draws what is not printable."""
+    out, err = Stream(tty=True), Stream(tty=True)
+    s = Terminal(out, err, environ={"TERM": "xterm"}, color="always")
+    s.result(HOSTILE), s.note(HOSTILE.replace("\n", "")), s.fail(HOSTILE), s.picture([[(HOSTILE, ((1, 2, 3), None))]])
+    s.picture([[(HOSTILE, "given")]])
+    styles = re.compile(r"\x1b\[[\d;]*m")
+    lines = [styles.sub("", line) for line in (out.getvalue() + err.getvalue()).splitlines()]
+    assert lines == [DRAWN] * 3 + ["note: " + DRAWN.replace(r"\n", ""), "error: " + DRAWN]
+    assert all(line.isprintable() for line in lines)
+
+
+def test_samples_keep_their_lines_and_are_as_they_are_in_a_pipe():
+    out, pipe = Stream(tty=True), Stream()
+    Terminal(out, Stream(), environ={"TERM": "xterm"}).data("one\n\ttwo\x1b")
+    Terminal(pipe, Stream(), environ={}).data("one\n\ttwo\x1b")
+    assert out.getvalue() == "one\n\ttwo\\x1b\n"
+    assert pipe.getvalue() == "one\n\ttwo\x1b\n"
+
+
+def test_json_has_nothing_that_a_terminal_obeys():
+    text = HOSTILE + "é 網 \U000e0001"
+    for value in (text, {text: [text, {text: text}]}):
+        written = dumps(value)
+        assert all(line.isprintable() for line in written.splitlines())
+        assert json.loads(written) == value
+    assert r"\u009b2J\u202e\nb" in dumps(text)
+    assert "é 網" in dumps(text)
+
+
+def test_a_path_with_a_line_end_is_one_line_and_can_be_pasted(tmp_path):
+    name = "it's\n\x1b]0;title\x07 \\ é\u202e\x9b2J"
+    (tmp_path / name).write_text("here")
+    shown = path(tmp_path / name)
+    assert shown.isprintable()
+    assert subprocess.run(["bash", "-c", f"cat {shown}"], capture_output=True, text=True).stdout == "here"
 
 
 def test_paths_can_be_pasted(tmp_path, monkeypatch):

@@ -172,7 +172,7 @@ class _Demo:
             ours = evaluate(
                 self.model, self.corpus, "test", DRAWS, self.seed, progress=lambda done, _: bar.update(done)
             )
-        ours.to_json(self.folder / f"evaluate-{self.source.name}-test.json")
+        ours.to_json(self.folder / ours.file_name)
         self.say("4 compare   test split, lower is better", since)
         for line in table({**self.rivals, "MDLM": ours}, self.net.length):
             self.terminal.result(line)

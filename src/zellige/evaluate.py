@@ -172,6 +172,36 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
     return corpus
 
 
+def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
+    """What a result says of its data beside that of the training.
+
+    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
+    then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
+    """
+    own, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
+    files = [[Path(f).resolve() for f in about.get("files") or []] for about in (own, now)]
+    same = own.get("name") == now["name"]
+    trained, sha256 = own.get("sha256"), now.get("sha256")
+    changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
+    content = {key: now.get(key) for key in ("sha256", "tokens_sha256", "splits", "pack", "fill")}
+    another = any(own.get(key, value) != value for key, value in content.items()) if same else now["name"] == "text"
+    tag = {"other": groups.fingerprint(content)[:8]} if another else {}
+    return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
+
+
+def changed(about: dict[str, Any]) -> str | None:
+    """What to say where the data is not what the model was trained on, though it has its name; `about` as a result has it."""
+    if not about.get("changed"):
+        return None
+    then, now = (
+        s[:8] if isinstance(s, str) else groups.fingerprint(s)[:8] for s in (about["trained_sha256"], about["sha256"])
+    )
+    return (
+        f"the data has changed since the model was trained (sha256 {then}, now {now}): "
+        "what is called test may hold texts of the training"
+    )
+
+
 def evaluate(
     model: Any,
     data: Any = None,
@@ -214,13 +244,17 @@ def evaluate(
         estimator = DIVERGENCE
     corpus = data if hasattr(data, "rows") else corpus_of(model, data, reading)
     rows = corpus.split(split)
-    about = identity(model) | {
-        "data": corpus.about["name"],
-        "split": split,
-        "length": int(method.shape[0]),
-        "texts": len(rows),
-        "sha256": corpus.about.get("sha256"),
-    }
+    about = (
+        identity(model)
+        | {
+            "data": corpus.about["name"],
+            "split": split,
+            "length": int(method.shape[0]),
+            "texts": len(rows),
+            "sha256": corpus.about.get("sha256"),
+        }
+        | beside_training(model, corpus)
+    )
     separator = corpus.about.get("separator", "")
     ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
     said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}

@@ -208,7 +208,7 @@ def _results(source: Path | None) -> list[Path]:
 
 def _numbers(source: Path | None) -> list[str]:
     """A table of these results, each with its interval and what was done for it."""
-    rows = []
+    rows: list[tuple[bool, str]] = []
     for path in _results(source):
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
@@ -217,8 +217,10 @@ def _numbers(source: Path | None) -> list[str]:
             sign = {"bound": "≤ ", "exact": "= "}.get(plain.get("kind"), "")
             on = " ".join(str(about[key]) for key in ("data", "split") if about.get(key)) or path.stem
             number = f"{sign}{value:.3f} ± {(high - low) / 2:.3f} {plain['unit']}"
+            part = str(said.get("texts", "all"))
+            part = "" if part.startswith("all") else f", a partial result: {part}"
             draws = f", {said['draws']} draws, seed {plain.get('seed')}" if "draws" in said else ""
-            rows.append(f"| {Path(on).name} | {number} | {said.get('name', '-')}{draws} |")
+            rows.append((bool(part), f"| {Path(on).name}{part} | {number} | {said.get('name', '-')}{draws} |"))
         except (ValueError, KeyError, TypeError):  # something else, or of another version
             continue
     if not rows:
@@ -226,7 +228,7 @@ def _numbers(source: Path | None) -> list[str]:
     return [
         "| data | 95% interval | protocol |",
         "|---|---|---|",
-        *rows,
+        *(row for _, row in sorted(rows, key=lambda row: row[0])),  # partial ones last
         "",
         "How each was made: the `evaluate-*.json` beside.",
     ]

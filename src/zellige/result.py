@@ -20,6 +20,7 @@ papers print, and which is larger: by what the texts differ, and, since exp is c
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from .errors import InputError
 from .files import write_file
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
 from .terminal import dumps, number, pm, record
+
+DRAWS = 4  # of each text, where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,25 @@ class Result:
     per_sequence: PerSequence | None = None
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def partial(self) -> str:
+        """`4 of 76, evenly spaced` where not all texts of the split were judged, else ""."""
+        texts = str(self.protocol.get("texts", "all"))
+        return "" if texts.startswith("all") else texts
+
+    @property
+    def file_name(self) -> str:
+        """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
+
+        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` one of other draws.
+        """
+        estimator = str(self.protocol.get("estimator", "bound"))
+        parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
+        parts += [estimator if estimator not in ("bound", "divergence") else None]
+        parts += [f"limit-{self.sequences}" if self.partial else None]
+        parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
+        return "-".join(["evaluate", *(str(part).replace("/", "-") for part in parts if part)]) + ".json"
 
     @property
     def half(self) -> float:
@@ -167,6 +189,7 @@ class Result:
             "over_draws": {
                 "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
             },
+            "partial": self.partial or None,
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
@@ -223,6 +246,16 @@ def _per_sequence(plain: dict[str, Any]) -> PerSequence:
     ends = *_ends(plain), *_ends({"low": plain["draws_low"], "high": plain["draws_high"]})
     value = plain["value"]
     return PerSequence(math.inf if value is None else value, *ends, plain["lift"])
+
+
+def fullest(results: Iterable[Result], data: str) -> Result | None:
+    """The one that stands for a model: on the test split of its own `data`, all texts before a part, and of the most draws."""
+    ours = [
+        r for r in results
+        if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
+    ]  # fmt: skip
+    plain = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
+    return max(plain or ours, key=lambda r: (not r.partial, r.sequences, r.draws), default=None)
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     """Find the command by its name, and run it."""
     first, rest = (argv[0], list(argv[1:])) if argv else ("--help", [])
     if first in ("--help", "-h", "help"):
-        terminal.result(pages.HELP)
+        terminal.result(pages.HELP, keep="\n")
         return 0
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")
@@ -133,7 +133,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             raise InputError(
                 "train needs a method; e.g. zellige train mdlm --run runs/mine (all: zellige list methods)"
             )
-        terminal.result(pages.TRAIN)
+        terminal.result(pages.TRAIN, keep="\n")
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)

@@ -18,7 +18,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError, nearest
-from ..terminal import Terminal, columns, count, dumps, parameters, path, record, size
+from ..terminal import Terminal, columns, count, dumps, escape, parameters, path, record, size
 from . import options, pages
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, be
 def put_json(terminal: Terminal, plain: Any) -> None:
     """What --json asks for, into its file or on stdout."""
     if terminal.json == "-":
-        print(dumps(plain), file=terminal.out, flush=True)
+        terminal.document(plain)
     elif terminal.json is not None:
         from ..files import write_file
 
@@ -220,15 +220,21 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         same = recorded.value == result.value
         terminal.note(f"{path(chosen.from_ or '')} holds {'the same number' if same else str(recorded)}")
     elif file is not None:
-        from ..files import write_file
+        from .results import write
 
-        other = "" if chosen.estimator == "bound" else f"-{chosen.estimator}"
-        name = file / f"evaluate-{result.about['data']}-{chosen.split}{other}.json"
-        write_file(name, dumps(plain) + "\n")
+        name = write(file, result, plain, terminal)
         terminal.result(f"  written   {path(name)}")
         terminal.result(f"  again     zellige evaluate --from {path(name)}")
     write_json(terminal, "evaluate", arguments, plain, began)
     return 0
+
+
+def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
+    """A line where the data is not what the model was trained on; `about` as a result has it, or `evaluate.beside_training`."""
+    from .. import evaluate as judge
+
+    if said := judge.changed(about):
+        terminal.note(said)
 
 
 def run_folder(source: str) -> Path | None:
@@ -256,6 +262,7 @@ def _print(terminal: Terminal, result: "Result") -> None:
 
     for line in [*heading(result), *describe(result)]:
         terminal.result(line)
+    note_change(terminal, result.about)
 
 
 # ---------------------------------------------------------------------------------------------- verify, report, demo
@@ -286,10 +293,9 @@ def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
             progress=lambda done, total, name: bar.update(done, name, total),
         )  # fmt: skip
     for line in report.lines():
-        head, gap, word = line.rpartition("  ")
-        if word in ("ok", "FAIL"):
-            line = head + gap + terminal.paint(word, "green" if word == "ok" else "red", out=True)
-        terminal.result(line)
+        head, gap, word = escape(line).rpartition("  ")
+        style = {"ok": "green", "FAIL": "red"}.get(word, "")
+        terminal.result(head + gap + (terminal.paint(word, style, out=True) if style else word), painted=True)
     write_json(terminal, "verify", dataclasses.asdict(chosen), report.to_json(), began)
     return 0 if report.ok else 1
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import InputError
-from ..terminal import Terminal, escape, path, size
+from ..terminal import Terminal, path, size
 from . import options
-from .commands import Device, Run, load, writable, write_json
+from .commands import Device, Run, load, note_change, writable, write_json
 
 if TYPE_CHECKING:
     from ..generate import Drawn, Frame, Gaps
@@ -163,10 +163,12 @@ def _given(chosen: Infill, flags: set[str], model: Any, kind: "Kind", terminal: 
 
 def _of_a_row(chosen: Infill, model: Any, kind: "Kind", terminal: Terminal) -> Given:
     """A part of --example, by --keep or as the data's own puzzle."""
-    from ..evaluate import corpus_of
+    from ..evaluate import beside_training, corpus_of
 
     with terminal.bar("read", 1, say=size) as bar:
-        rows = corpus_of(model, progress=lambda done, total: bar.update(done, total=total)).test
+        corpus = corpus_of(model, progress=lambda done, total: bar.update(done, total=total))
+    note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
+    rows = corpus.test
     if chosen.example >= len(rows):
         raise InputError(
             f"--example is {chosen.example:,}; the test split has {len(rows):,}, give 0 to {len(rows) - 1:,}"
@@ -272,7 +274,7 @@ class Panels:
         """On stdout. Where there are no colours, images are numbers, for whoever reads them in a pipe."""
         if self.kind.running or (self.kind.colours and not terminal.out_hues):
             for text in texts if self.kind.running or not terminal.out_tty else ():
-                terminal.result(escape(text, keep="\n\t") if terminal.out_tty else text)
+                terminal.data(text)
         else:
             terminal.picture(self.kind.lines(self.rows, self.captions, self.kept))
         return []

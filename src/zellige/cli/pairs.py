@@ -59,8 +59,10 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
+        from .results import choices
 
-        name = folder / f"pairs-{Path(chosen.pairs).stem}.json"
+        other = choices(prefix=chosen.prefix, draws=chosen.draws if chosen.draws != Pairs.draws else None)
+        name = folder / f"pairs-{Path(chosen.pairs).stem}{other}.json"
         write_file(name, dumps(plain) + "\n")
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)

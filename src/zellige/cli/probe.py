@@ -89,8 +89,14 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
+        from .results import choices
 
-        name = folder / f"probe-{chosen.probe}.json"
+        epochs, rate = (None if chosen.linear else chosen.epochs, chosen.rate)
+        other = choices(
+            linear=chosen.linear, layer=chosen.layer, epochs=epochs if epochs != Probe.epochs else None,
+            rate=rate if rate != Probe.rate else None,
+        )  # fmt: skip
+        name = folder / f"probe-{chosen.probe}{other}.json"
         write_file(name, dumps(plain) + "\n")
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)

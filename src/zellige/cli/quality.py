@@ -14,13 +14,17 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, dumps, path, record, size
 from . import options
-from .commands import Device, Run, load, put_json, writable
+from .commands import Device, Run, load, note_change, put_json, writable
 from .drawing import Options
 
 if TYPE_CHECKING:
     from ..frontier import Set, Way
     from ..judge import Judge
 
+DRAWN = (  # choices that make the samples, and those that make of them the numbers
+    "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
+)  # fmt: skip
+READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve")
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json, .md, -frontier.svg, -calls.svg
 
 
@@ -125,7 +129,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..files import make, write_file
 
         make(folder)
-        write_file(folder / f"{NAME}.jsonl", frontier.write(sets))
+        write_file(folder / f"{NAME}{_others(chosen, DRAWN)}.jsonl", frontier.write(sets))
     points, about = _judged(chosen, judge, sets, real, terminal)
     plain = _record(chosen, model, judge, points, None if about is None else {"name": name} | about, began)
     from .judged import describe
@@ -205,12 +209,13 @@ def _real(chosen: Generate, model: Any, given: set[str], number: int, terminal: 
                 f"no file at '{chosen.reference}'; without a run --reference needs a file of texts, or none"
             )
         return None, ""
-    from ..evaluate import corpus_of
+    from ..evaluate import beside_training, corpus_of
 
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     try:
         with terminal.bar("read", 1, say=size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+        note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
         return frontier.real(corpus, chosen.reference, number), f"{corpus.about['name']} {chosen.reference}"
     except InputError as absent:
         if data is not None or "--reference" in given:
@@ -266,6 +271,21 @@ def _record(
     )  # fmt: skip
 
 
+def _others(chosen: Generate, names: tuple[str, ...]) -> str:
+    """What the files' names in a run say of these choices, those that are not the default's; in a folder of one's own nothing."""
+    from .results import choices
+
+    if chosen.out is not None:
+        return ""
+    values = {name: getattr(chosen, name) for name in names}
+    values = {name: value for name, value in values.items() if value != getattr(Generate, name)}
+    if "count" in names:
+        values |= dataclasses.asdict(chosen.options)
+    if "samples" in values:
+        values["samples"] = Path(values["samples"]).stem
+    return choices(**values)
+
+
 def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Generate, drawn: bool) -> list[str]:
     """The JSON, the table and the figures; the lines that say so."""
     from ..files import make, write_file
@@ -274,7 +294,7 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
 
     points, real = plain["result"]["points"], plain["result"]["real"]
     judge = Path(plain["protocol"]["judge"]["judge"]).name
-    stem = f"{NAME}-{judge}"
+    stem = f"{NAME}-{judge}{_others(chosen, DRAWN + READ)}"
     make(folder)
     written = [folder / f"{stem}.json"]
     write_file(written[0], dumps(plain) + "\n")
@@ -297,6 +317,6 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
             write_file(written[-1], drawn_as.getvalue())
     out = [f"  written   {'   '.join(map(path, written))}"]
     if drawn:
-        kept = path(folder / f"{NAME}.jsonl")
+        kept = path(folder / f"{NAME}{_others(chosen, DRAWN)}.jsonl")
         out.append(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {kept} --judge ...")
     return out

@@ -1,11 +1,19 @@
 """How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
 
+import contextlib
+import hashlib
+import os
+import re
 import textwrap
+from pathlib import Path
+from typing import Any
 
+from ..errors import InputError
 from ..evaluate import PROTOCOL
+from ..files import write_file
 from ..interval import FREEDOM
 from ..result import Result
-from ..terminal import columns, count, counted, number, percent, pm
+from ..terminal import Terminal, columns, count, counted, dumps, number, path, percent, pm
 from .commands import of_model
 
 
@@ -16,7 +24,7 @@ def heading(result: Result) -> list[str]:
         return []
     noun = result.per
     texts = f"{counted(result.sequences, 'sequence')} of {count(about['length'])}"
-    some = f", evenly spaced among {count(about['texts'])}" if result.sequences < about["texts"] else ""
+    some = f", evenly spaced among {count(about['texts'])}" if result.partial else ""
     return [
         of_model(about),
         f"{about['data']} {about['split']}: {counted(round(result.units), noun)} in {texts}{some}",
@@ -38,6 +46,8 @@ def describe(result: Result) -> list[str]:
         rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
     lines = columns(rows, "<>>", indent=2, gap=4)
     lines += ["", f"  {result}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
+    if result.partial:
+        lines.append(f"    a partial result: {result.partial}")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
@@ -78,6 +88,38 @@ def _both(result: Result) -> list[str]:
         mean = number(each.value, each.half, f"per {result.per}", result.kind)
         lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
     return lines
+
+
+def choices(**values: Any) -> str:
+    """What a file's name says of choices that are not the default's: `-limit-4-only-ptb`; None, False, (): not chosen."""
+    words = []
+    for name, value in values.items():
+        if value is None or value is False or value == ():
+            continue
+        said = [] if value is True else value if isinstance(value, (list, tuple)) else [value]
+        words += [
+            name.replace("_", "-"),
+            *(re.sub(r"[^\w.]+", "-", f"{v:g}" if isinstance(v, float) else str(v)) for v in said),
+        ]
+    text = "".join(f"-{word}" for word in words)
+    return text if len(text) <= 80 else f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def write(folder: Path, result: Result, plain: dict[str, Any], terminal: Terminal) -> Path:
+    """Write a result into a run, beside what is there: a fuller one under that name keeps its place under another."""
+    file = folder / result.file_name
+    with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
+        before = Result.from_json(file)
+        fewer = result.kind != "exact" and before.draws > result.draws
+        if fewer or before.sequences > result.sequences:
+            own = folder / before.file_name
+            if own == file:
+                own = file.with_name(f"{file.stem}-of-{before.sequences}.json")
+            if not own.exists():
+                os.replace(file, own)
+                terminal.note(f"the fuller result that was there is now {path(own)}")
+    write_file(file, dumps(plain) + "\n")
+    return file
 
 
 def _freedom(result: Result) -> str:

@@ -9,8 +9,8 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, columns, count, decimals, dumps, path, pm, record, size
 from . import options
-from .commands import Device, Run, load, run_folder, writable, write_json
-from .results import heading
+from .commands import Device, Run, load, note_change, run_folder, writable, write_json
+from .results import choices, heading
 from .suite import keep, resumable
 
 CONTINUOUS = "continuous"
@@ -95,16 +95,21 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     ]
     for line in columns([header, *rows], "<>>>"):
         terminal.result(line)
+    note_change(terminal, last.about)
     plain = record(
         "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},
-        {"steps": [_row(T, r, d) for T, r, d in zip(wanted, found, apart)], "about": last.about},
+        {"steps": [_row(T, r, d) for T, r, d in zip(wanted, found, apart)], "partial": last.partial or None, "about": last.about},
         unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in found),
     )  # fmt: skip
     folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
 
-        file = folder / f"steps-{last.about['data']}-{chosen.split}.json"
+        data = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
+        taken = None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted]
+        limit = last.sequences if last.partial else None
+        chosen_draws = chosen.draws if chosen.draws != Steps.draws else None
+        file = folder / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws)}.json"
         write_file(file, dumps(plain) + "\n")
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)

@@ -89,8 +89,13 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     plain = table.to_dict(dataclasses.asdict(chosen))
     if folder is not None:
         from ..files import write_file
+        from .results import choices
 
-        file = folder / f"suite-{chosen.suite}-{chosen.protocol}.json"
+        other = choices(
+            only=chosen.only, estimator=chosen.estimator if chosen.estimator != "bound" else None, limit=chosen.limit,
+            draws=chosen.draws if chosen.draws != table.protocol.draws else None,
+        )  # fmt: skip
+        file = folder / f"suite-{chosen.suite}-{chosen.protocol}{other}.json"
         write_file(file, dumps(plain) + "\n")
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)
@@ -131,6 +136,11 @@ def lines(table: "Table") -> list[str]:
     said += [""]
     said += [f"  {row.name}: {row.reason.partition('; ')[0]}" for row in table.rows if row.result is None]
     said += [f"  {row.name}: {row.note}" for row in table.rows if row.note]
+    said += [
+        f"  {row.name}: a partial result, {row.result.partial}"
+        for row in table.rows
+        if row.result and row.result.partial
+    ]
     p = table.protocol
     how = [
         f"{p.split} split" + (" (of LM1B, LAMBADA, AG News test)" if p.split != "test" else ""),

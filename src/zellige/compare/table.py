@@ -99,6 +99,9 @@ def notes(result: dict[str, Any]) -> list[str]:
             f"on the same test {'texts' if result['rows'] == 'text' else 'rows'}" if grams else "with the same draws"
         )
         lines.append(f"same letter: not told apart {where}, each pair at 95%")
+    texts = next((str(row["bound"]["protocol"].get("texts", "all")) for row in rows if row["bound"]), "all")
+    if not texts.startswith("all"):
+        lines.append(f"bounds of a part of the texts: {texts}")
     samples = rows[0]["quality"][0]["samples"]
     half = max((q["high"] - q["low"]) / 2 for row in rows for q in row["quality"])
     if grams:

@@ -14,7 +14,7 @@ def main() -> int:
 
         cli_evaluate()
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {escape(str(error))}", file=sys.stderr)
         return 2
     return 0
 

@@ -23,7 +23,7 @@ import torch
 from ..errors import InputError
 from ..files import write_file
 from ..kinds import of
-from ..result import Result
+from ..result import Result, fullest
 from ..samplers.sampler import admissible
 from ..terminal import count as counted
 from ..terminal import duration, escape, parameters
@@ -65,6 +65,8 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     model, problem = _model(folder, model)
     corpus, missing = _corpus(model)
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob("evaluate-*.json"))}
+    best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
+    evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     log, unit = metrics(folder)
     asked, watched, filled = [page.note(problem)], None, ""
     if model is not None:
@@ -238,10 +240,11 @@ def _ngrams(model: Any, corpus: Any) -> dict[str, float]:
 # ---------------------------------------------------------------------------------------------------- sections
 def _facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
     facts = []
-    result = next((result for path, result in evaluations.items() if path.stem.endswith("-test")), None)
+    result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     measured = np.isfinite(log["validation"])
     if result:
-        facts.append(f"<b>{page.esc(str(result))}</b> test")
+        part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
+        facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
     elif measured.any():
         best = np.flatnonzero(measured)[log["validation"][measured].argmin()]
         values = (float(log[c][best]) for c in ("validation", "validation_low", "validation_high"))
@@ -268,7 +271,8 @@ def _evaluation(path: Path, result: Result) -> str:
     rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
     drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
-    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}")
+    part = [f"a partial result: {result.partial}"] if result.partial else []
+    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
     bar = ""
     if len(result.terms) > 1:
         text = "The whole bar is the total."

@@ -145,10 +145,21 @@ def excerpt(text: str, width: int = 42) -> str:
 
 
 def path(p: str | os.PathLike) -> str:
-    """A path as one would type it: relative inside the working folder, else as given; quoted if the shell needs it."""
+    r"""A path as one would type it: relative inside the working folder, else as given; quoted if the shell needs it.
+
+    With a character that a terminal cannot show it is bash's $'a\nb', so that it is one line, can be read and can be typed.
+    """
     given = Path(p)
     try:
         shown = str(given.resolve().relative_to(Path.cwd())) if given.is_absolute() else str(given)
     except ValueError:
         shown = str(given)
+    if not shown.isprintable():
+        typed = ("\\" + c if c in "\\'" else escape(c) if ord(c) < 128 or c.isprintable() else _code(c) for c in shown)
+        return f"$'{''.join(typed)}'"
     return shlex.quote(shown)
+
+
+def _code(char: str) -> str:
+    r"""`\u009b`, which bash reads as the character; its \x is a byte."""
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"

@@ -35,14 +35,17 @@ def record(
 
 
 def dumps(value: Any) -> str:
-    """Strict JSON, unrounded, an entry a line but lists of numbers on one; a number that is not finite becomes null."""
+    """Strict JSON, unrounded, an entry a line but lists of numbers on one; a number that is not finite becomes null.
+
+    What is not printable is escaped, also beyond ASCII, so that a text in it cannot move a terminal's cursor.
+    """
     return _write(value, "\n")
 
 
 def _write(value: Any, line: str) -> str:
     inner = line + " "
     if isinstance(value, dict) and value:
-        entries = (f"{json.dumps(str(k), ensure_ascii=False)}: {_write(v, inner)}" for k, v in value.items())
+        entries = (f"{_leaf(str(k))}: {_write(v, inner)}" for k, v in value.items())
         return "{" + ",".join(inner + entry for entry in entries) + line + "}"
     if isinstance(value, (list, tuple)):
         parts = [_write(v, inner) for v in value]
@@ -52,4 +55,9 @@ def _write(value: Any, line: str) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return "null"
     known = value is None or isinstance(value, (bool, int, float, str, dict))
-    return json.dumps(value if known else str(value), ensure_ascii=False)
+    return _leaf(value if known else str(value))
+
+
+def _leaf(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .numbers import escape
+from .record import dumps
 
 if TYPE_CHECKING:
     from .progress import Bar, Training
@@ -62,10 +63,21 @@ class Terminal:
         return 2**24 if environ.get("COLORTERM") in ("truecolor", "24bit") else 256
 
     # what is written -------------------------------------------------------------------------------------------
-    def result(self, text: str = "") -> None:
-        """A line of the result, to stdout; nothing if stdout is for JSON alone."""
+    # What it prints may come from files and paths: control characters, escape sequences and marks that turn the direction of
+    # writing are drawn as \x1b, \u202e. `painted` is text with styles of our own, whose parts were escaped before.
+    def result(self, text: str = "", *, painted: bool = False, keep: str = "") -> None:
+        """A line of the result, to stdout; nothing if stdout is for JSON alone. `keep`: control characters that stay."""
         if self.json != "-":
+            text = text if painted else escape(text, keep)
             print(text if _encodes(self.out) else plain(text), file=self.out, flush=True)
+
+    def data(self, text: str) -> None:
+        """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
+        self.result(text, painted=not self.out_tty, keep="\n\t")
+
+    def document(self, value: Any) -> None:
+        """The result as JSON, alone on stdout (--json -)."""
+        print(dumps(value), file=self.out, flush=True)
 
     def picture(self, lines: "Sequence[Line]") -> None:
         """Lines of (text, look) as a result, with the colours that stdout has."""
@@ -73,19 +85,19 @@ class Terminal:
 
         unicode = _encodes(self.out)
         for line in painted(lines, self.out_styled and unicode, self.out_hues if unicode else 0):
-            self.result(line.rstrip())
+            self.result(line.rstrip(), painted=True)
 
-    def say(self, text: str = "") -> None:
-        """A line of progress or notice, to stderr; nothing under --quiet."""
+    def say(self, text: str = "", *, painted: bool = False) -> None:
+        """A line of progress or notice, or several, to stderr; nothing under --quiet."""
         if not self.quiet:
-            self._stderr(text)
+            self._stderr(text if painted else escape(text, keep="\n"))
 
     def note(self, text: str) -> None:
         self.say(f"note: {text}")
 
     def fail(self, sentence: str) -> None:
         """The one line of an error, red where there is colour; --quiet does not hold it back."""
-        self._stderr(self.paint("error:", "red") + " " + escape(sentence, keep="\n"))
+        self._stderr(self.paint("error:", "red") + " " + escape(sentence))
 
     def try_next(self, *commands: str) -> None:
         """How every work ends: what to type next."""

@@ -61,7 +61,7 @@ class Watch:
         if self.terminal.quiet:
             return
         if not self.terminal.motion:
-            self.terminal.say("\n".join(self.lines(picture)))
+            self.terminal.say("\n".join(self.lines(picture)), painted=True)
             return
         if self._live is None:
             self._context = self.terminal.live(lambda: "\n".join(self.lines(self.picture)), keep=True, every=0)
@@ -141,7 +141,7 @@ def painted(lines: Sequence[Line], styled: bool, hues: int) -> list[str]:
             style = _sgr(look, styled, hues)
             if style != before:
                 parts.append(("\x1b[0m" if before else "") + (f"\x1b[{style}m" if style else ""))
-            parts.append(text)
+            parts.append(escape(text))
             before = style
         out.append("".join(parts) + ("\x1b[0m" if before else ""))
     return out
