@@ -6,7 +6,6 @@ with what it would have run.
 
 import contextlib
 import errno
-import hashlib
 import io
 import json
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
-from .schema import checking, read_text, shown
+from .schema import checking, read_text, sha256, shown
 
 if TYPE_CHECKING:
     import torch
@@ -302,12 +301,6 @@ def _truncated(path: Path, have: int, need: int) -> InputError:
 # ---------------------------------------------------------------------------------------------------- checksums
 CHECKSUMS = "SHA256SUMS"  # of a model's folder, as `sha256sum` writes it and `sha256sum -c` checks it
 _LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes, read in blocks."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_checksums(folder: Path) -> None:

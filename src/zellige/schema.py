@@ -123,6 +123,12 @@ def unchecked(skip: bool = True) -> Iterator[None]:
         checking.reset(before)
 
 
+def sha256(path: Path) -> str:
+    """Of a file's bytes, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def digest(value: Any) -> str:
     """sha256 of JSON's plain data, whatever the order of its entries and its white space."""
     return "sha256:" + hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -191,6 +191,8 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
         folder.mkdir(parents=True, exist_ok=True)
         _write_config(folder, config, about)
         progress.note(plan.heading(config, fresh, corpus, about, devices, folder))
+        for text in corpus.notes:
+            progress.note(f"note: {text}")
         if said := plan.ending(config, fresh.block):
             progress.note(said)
         if resume:

@@ -1,6 +1,7 @@
 """Corpora end to end: the splits of the literature, the packing, the store, the rows."""
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import lzma
@@ -216,6 +217,61 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
     with pytest.raises(InputError, match="no space left"):
         prepare(data, 16)
     assert not [p for p in (cache / "tokens").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "documents.npy", "tokenizer.json", "meta.json"])
+def test_a_damaged_cache_heals(name, tmp_path, cache):
+    """One flipped bit in any file of the tokens: they are made again, the same, and that is said."""
+    (tmp_path / "a.txt").write_text("the cat sat\non the mat\n" * 500)
+    data = Data("text", path=str(tmp_path / "a.txt"), pack="document", validation=0.1)
+    first = prepare(data, 16)
+    assert first.notes == ()
+    (folder,) = (cache / "tokens").iterdir()
+    whole = {file.name: file.read_bytes() for file in folder.iterdir()}
+    damaged = bytearray(whole[name])
+    damaged[len(damaged) // 2] ^= 1
+    (folder / name).write_bytes(damaged)
+    again = prepare(data, 16)
+    assert again.notes == ("the tokens in the cache were damaged; they were made again from the text",)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
+    assert torch.equal(again.train[7]["tokens"], first.train[7]["tokens"])
+    assert prepare(data, 16).notes == ()
+
+
+def test_a_cache_of_an_earlier_version_is_used(tmp_path, cache, monkeypatch):
+    from zellige.data import store
+
+    (tmp_path / "a.txt").write_text("the cat sat on the mat " * 500)
+    data = Data("text", path=str(tmp_path / "a.txt"))
+    prepare(data, 16)
+    (folder,) = (cache / "tokens").iterdir()
+    meta = json.loads((folder / "meta.json").read_text())
+    (folder / "meta.json").write_text(json.dumps({k: v for k, v in meta.items() if k not in ("files", "checksum")}))
+    monkeypatch.setattr(store, "write", lambda *a, **k: pytest.fail("encoded again"))
+    assert prepare(data, 16).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04" + bytes(96), "a zip archive"),
+        (gzip.compress(b"the cat sat on the mat" * 9), "packed with gzip"),
+        (pickle.dumps({"a": [1] * 99}), "a pickle"),
+        (b"\x7fELF\x02\x01" + bytes(94), "a program"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(92), "an image"),
+        (b"\x58\x00\x00\x00\x00\x00\x00\x00" + b'{"a":' + bytes(87), "a safetensors file"),
+        ("the cat sät on the mat\n".encode() * 9, "it is text"),
+        (bytes(101), "101 bytes are no whole number of them"),
+        (b"\x93NUMPY" + bytes(94), "a .npy under another name"),
+    ],
+)
+def test_other_files_are_no_tokens(content, what, tmp_path):
+    content += b"" if len(content) % 2 == 0 or "101" in what else b"\n"
+    (tmp_path / "a.bin").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        prepare(Data("tokens", path=str(tmp_path / "a.bin"), vocabulary=65536), 16)
+    wanted = f"'{tmp_path}/a.bin' is not a file of tokens ({what}); give a .npy, or a .bin of 16-bit integers"
+    assert str(caught.value) == wanted
 
 
 def test_rows_in_worker_processes():

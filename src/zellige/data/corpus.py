@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .rows import Rows
     from .tokenizer import Tokenizer
 
+REBUILT = "the tokens in the cache were damaged; they were made again from the text"
 PACKS = ("wrap", "document", "packed")
 
 
@@ -74,11 +75,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's configuration."""
+    """A corpus ready to be trained on: `train`, `validation`, `test` are Rows; `about` goes into the run's configuration.
+
+    notes: what happened that one should know of, sentences.
+    """
 
     tokenizer: "Tokenizer"
     rows: "dict[str, Rows]"
     about: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
     def split(self, name: str) -> "Rows":
         """The rows of one split; InputError if the data set has no such split."""
@@ -150,6 +155,7 @@ def prepare(
     }
     folder = cache / "tokens" / store.key(made_by)
     meta = store.read_meta(folder)
+    notes = (REBUILT,) if meta is None and folder.exists() else ()
 
     def rows(meta: dict[str, Any], folder: Path) -> "dict[str, Rows]":
         return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
@@ -178,7 +184,7 @@ def prepare(
         "dtype": meta["dtype"],
         "tokens_sha256": meta["sha256"],
     }
-    return Corpus(tokenizer, ready, about)
+    return Corpus(tokenizer, ready, about, notes)
 
 
 def _installed(name: str) -> bool:

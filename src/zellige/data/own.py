@@ -1,6 +1,10 @@
 """Integers that are already tokens: a tensor or array from `Data.of`, a list of documents, or a .npy or .bin (16 bit) file."""
 
+import codecs
+import contextlib
 import hashlib
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,12 +73,43 @@ def _given(data: "Data", tell: str) -> Any:
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
         )
     path = reading.find(data.path)[0]
+    wrong = _other(path)
+    if wrong:
+        raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")
     try:
         return np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")
-    except ValueError as problem:
-        raise InputError(
-            f"{tell} is not a file of tokens ({problem}); give a .npy, or a .bin of 16-bit integers"
-        ) from None
+    except (ValueError, EOFError) as problem:
+        raise InputError(f"{tell} is not a file of tokens ({problem}); {_RIGHT}") from None
+
+
+_RIGHT = "give a .npy, or a .bin of 16-bit integers"
+_KINDS = {  # how other files begin
+    rb"PK(\x03\x04|\x05\x06)": "a zip archive", rb"\x1f\x8b\x08[\x00-\x1f]": "packed with gzip",
+    rb"\xfd7zXZ\x00": "packed with xz", rb"BZh[1-9]1AY&SY": "packed with bzip2", rb"\x28\xb5\x2f\xfd": "packed with zstd",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive", rb"\x7fELF": "a program", rb"MZ\x90\x00": "a program",
+    rb"\x89PNG": "an image", rb"\xff\xd8\xff[\xdb-\xfe]": "an image", rb"GIF8[79]a": "an image", rb"%PDF-": "a document",
+    rb"PAR1": "a parquet file", rb"ARROW1": "an arrow file", rb"\x89HDF": "an HDF5 file", rb"SQLite format": "a database",
+    rb"\x80[\x02-\x05][\x95}\](c]": "a pickle", rb".{8}\{\"": "a safetensors file",
+}  # fmt: skip
+
+
+def _other(path: Path) -> str:
+    """What a file is that holds no tokens, by how it begins; "" where it may hold them."""
+    with path.open("rb") as file:
+        begin = file.read(4096)
+    size, array = path.stat().st_size, begin.startswith(b"\x93NUMPY")
+    other = next((kind for pattern, kind in _KINDS.items() if re.match(pattern, begin, re.S)), "")
+    if other or (array and path.suffix == ".npy"):
+        return other
+    if array or path.suffix == ".npy":
+        return "a .npy under another name" if array else "it does not begin as a .npy does"
+    if size % 2:
+        return f"{size:,} bytes are no whole number of them"
+    with contextlib.suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(begin)
+        if size >= 64 and all(letter.isprintable() or letter.isspace() for letter in text):
+            return "it is text"
+    return ""
 
 
 def _documents(given: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndarray | None]:

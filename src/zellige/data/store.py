@@ -13,13 +13,15 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from ..errors import InputError
+from ..schema import read_json, sealed, structure
+from ..schema import sha256 as file_sha256
 from .reading import Piece
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, load
 
 FORMAT = 1
 BATCH = 1 << 20  # characters encoded at once: bounds the memory that the tokenizer takes
@@ -36,14 +38,33 @@ def dtype_for(size: int) -> str:
     return "uint8" if size <= 1 << 8 else "uint16" if size <= 1 << 16 else "uint32"
 
 
+class Meta(TypedDict):
+    """meta.json: how many tokens of which type there are, where each split lies, and the sha256 of tokens.bin."""
+
+    tokens: int
+    dtype: Literal["uint8", "uint16", "uint32"]
+    sha256: str
+    splits: dict[str, Any]
+
+
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    """What stands in a finished folder, or None if there is none."""
-    try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        size = (folder / "tokens.bin").stat().st_size
-    except (OSError, ValueError):
+    """What stands in a finished folder; None if there is none, or if one of its files is not what was written.
+
+    Every file is read for that, once through (2 GB take about a second): the source's files are too, to know the folder by.
+    """
+    if not (folder / "meta.json").is_file():
         return None
-    return meta if size == meta["tokens"] * np.dtype(meta["dtype"]).itemsize else None
+    try:
+        meta = read_json(folder / "meta.json")
+        structure(meta, Meta, "meta.json")
+        size = (folder / "tokens.bin").stat().st_size
+        sums = {"tokens.bin": meta["sha256"]} | meta.get("files", {})  # earlier versions have no sums of the others
+        whole = size == meta["tokens"] * np.dtype(meta["dtype"]).itemsize
+        whole = whole and all(file_sha256(folder / name) == wanted for name, wanted in sums.items())
+        load(folder)  # the tokenizer, of a folder without its sum
+    except (OSError, InputError):
+        return None
+    return meta if whole else None
 
 
 def write(
@@ -81,7 +102,9 @@ def write(
         sha256 = encoder.digest.hexdigest()
         meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
         tokenizer.save(aside)
-        (aside / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
+        out.close()
+        meta["files"] = {file.name: file_sha256(file) for file in sorted(aside.iterdir()) if file.name != "tokens.bin"}
+        (aside / "meta.json").write_text(json.dumps(sealed(meta), indent=1) + "\n", encoding="utf-8")
         check(meta, aside)
     return meta
 
