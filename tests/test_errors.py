@@ -111,13 +111,9 @@ def _rewrite(file: Path, change) -> None:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """What is in a folder, and when it was written."""
-    return {
-        str(
-            p.relative_to(folder)
-        ): f"{p.stat().st_mtime_ns} {hashlib.sha256(p.read_bytes()).hexdigest() if p.is_file() else ''}"
-        for p in sorted(folder.rglob("*"))
-    }
+    """What is in a folder, and when each file was written."""
+    said = lambda p: f"{p.stat().st_mtime_ns} {hashlib.sha256(p.read_bytes()).hexdigest()}" if p.is_file() else ""  # noqa: E731
+    return {str(p.relative_to(folder)): said(p) for p in sorted(folder.rglob("*"))}
 
 
 @pytest.fixture
