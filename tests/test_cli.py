@@ -242,6 +242,14 @@ def _parts(chosen):
             yield from _parts(inner)
 
 
+def test_every_size_of_a_network_has_a_help(capsys):
+    assert cli.main(["train", "mdlm", "--help"]) == 0
+    text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    for field in dataclasses.fields(zellige.Net):
+        (said,) = re.findall(rf"--net\.{field.name}\b(?!-)(?:, --net\.no-\w+)? (?:\S+ )??(.*?)\(default", text)[:1]
+        assert len(said.split()) > 2, field.name
+
+
 def test_the_help_shows_how_a_switch_is_turned_off(capsys):
     assert cli.main(["train", "mdlm", "--help"]) == 0
     assert "--train.no-tensorboard" in capsys.readouterr().out
@@ -287,6 +295,29 @@ def test_lists(what, run):
     assert names == list(known)
     code, out, _ = run(f"list {what} --json -")
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
+
+
+def test_lists_are_what_the_classes_say():
+    again = 'python -c "from zellige.cli import pages; pages.write()"'
+    assert json.loads(pages.TABLES.read_text(encoding="utf-8")) == pages.tables(), f"lists.json is old: {again}"
+
+
+@pytest.mark.parametrize("what", ["", *pages.LISTS])
+def test_a_list_needs_no_torch(what):
+    code = (
+        "import sys; from zellige import cli; assert cli.main(sys.argv[1:]) == 0; "
+        "print(sorted({'torch', 'lightning', 'transformers', 'tokenizers', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "list", *what.split()], capture_output=True, text=True)
+    assert done.stderr == "[]\n"
+
+
+def test_list_alone_says_which_lists_there_are(run):
+    code, out, err = run("list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == ["name", *pages.LISTS]
+    _, out, _ = run("list --json -")
+    assert [row["name"] for row in json.loads(out)["result"]] == list(pages.LISTS)
 
 
 def test_list_methods_is_the_table_of_the_readme(run):
@@ -361,6 +392,18 @@ def test_what_to_type_next_after_an_own_method(run):
     for line in (f"{evaluate} --limit 4", f"{sample} --steps 2"):
         assert run(line.strip().removeprefix("zellige "))[0] == 0
     assert run("train mine.py:Mine --run runs/next --resume --train.steps 3 --quiet")[0] == 0
+
+
+def test_a_model_with_convolutions_goes_out_in_our_own_layout(run):
+    on = f"--data.name text --data.path notes.txt {SMALL} --train.steps 2 --quiet"
+    assert run(f"train mdlm --run runs/conv --net.conv 3 {on}")[0] == 0
+    code, _, err = run("export runs/conv --to mdlm --out theirs")
+    assert code == 2
+    assert (
+        "short convolutions (--net.conv), for which no published layout has a word; use --to hub, or train one" in err
+    )
+    assert run("export runs/conv --to hub --out ours --quiet")[0] == 0
+    assert zellige.load("ours").config.net.conv == 3
 
 
 # ----------------------------------------------------------------------------------------------------------- evaluate

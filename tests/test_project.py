@@ -1,5 +1,7 @@
 """What holds for the project as a whole: light imports, one version everywhere, and documents that tell the truth."""
 
+import ast
+import inspect
 import re
 import shlex
 import subprocess
@@ -84,6 +86,22 @@ def pins() -> dict[str, str]:
 
 def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "verify", "compare"])
+def test_a_callable_module_has_the_signature_of_its_function(name):
+    module = getattr(zellige, name)
+    function = getattr(module, name)
+    assert inspect.signature(module) == inspect.signature(function)
+    assert inspect.getdoc(module) == inspect.getdoc(function)
+    assert "args" not in inspect.signature(module).parameters
+
+
+def test_a_type_checker_sees_every_public_name():
+    assert (Path(zellige.__file__).parent / "py.typed").is_file()
+    block = next(n for n in ast.parse(Path(zellige.__file__).read_text()).body if isinstance(n, ast.If))
+    seen = {alias.asname for n in block.body if isinstance(n, ast.ImportFrom) for alias in n.names}
+    assert seen | {"__version__"} == set(zellige.__all__)
 
 
 def test_the_version_is_the_same_everywhere():

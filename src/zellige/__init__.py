@@ -4,7 +4,36 @@ Names are imported when they are first used, so `import zellige` is light: no to
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
+    from . import demo as demo
+    from . import exact as exact
+    from . import guide as guide
+    from . import report as report
+    from .checkpoint import Model as Model
+    from .checkpoint import load as load
+    from .compare import compare as compare
+    from .config import Config as Config
+    from .config import Train as Train
+    from .data import Data as Data
+    from .errors import InputError as InputError
+    from .evaluate import evaluate as evaluate
+    from .generate import infill as infill
+    from .generate import sample as sample
+    from .generate import watch as watch
+    from .method import Batch as Batch
+    from .method import Method as Method
+    from .methods import METHODS as METHODS
+    from .nn.transformer import Net as Net
+    from .represent import embed as embed
+    from .samplers import SAMPLERS as SAMPLERS
+    from .samplers import State as State
+    from .samplers import run as run
+    from .schedule import CLEAN as CLEAN
+    from .schedule import PRIOR as PRIOR
+    from .train import train as train
+    from .verify import verify as verify
 
 __version__ = "0.1.0"
 FORMERLY = "tessella"  # the name under which the first folders were written; they still load

@@ -4,6 +4,7 @@ The package names its verbs as its files (train.py, evaluate.py, verify.py). Imp
 that name, so without this the function of the same name could never be reached as `zellige.train`.
 """
 
+import inspect
 import sys
 from types import ModuleType
 
@@ -14,5 +15,12 @@ class _Callable(ModuleType):
 
 
 def callable_module(name: str) -> None:
-    """Make the module `name` callable as its function of the same name; called at the end of that module."""
-    sys.modules[name].__class__ = _Callable
+    """Make the module `name` callable as its function of the same name, with its signature and docstring.
+
+    Called at the end of that module.
+    """
+    module = sys.modules[name]
+    function = getattr(module, name.rpartition(".")[2])
+    module.__class__ = _Callable
+    module.__signature__ = inspect.signature(function)  # pyright: ignore[reportAttributeAccessIssue]
+    module.__doc__ = function.__doc__

@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing wa
 """
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -137,20 +138,17 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)
-    from . import commands, comparing, drawing, exchange, training
-
-    place = {
-        "train": training, "sample": drawing, "infill": drawing, "compare": comparing, "import": exchange,
-        "export": exchange,
-    }.get(first, commands)  # fmt: skip
+    name = {
+        "train": "training", "sample": "drawing", "infill": "drawing", "compare": "comparing", "import": "exchange",
+        "export": "exchange",
+    }.get(first, "commands")  # fmt: skip
+    place = importlib.import_module(f".{name}", __package__)
     run = getattr(place, f"{first}_" if first in ("list", "import") else first)
     return run(rest, terminal, time.monotonic())
 
 
 def _check_list(rest: Sequence[str]) -> None:
-    if not rest:
-        raise InputError("list what? methods, samplers, data or checkpoints; e.g. zellige list data")
-    if rest[0] not in pages.LISTS:
+    if rest and not rest[0].startswith("--") and rest[0] not in pages.LISTS:
         near = nearest(rest[0], pages.LISTS)
         raise InputError(
             f"unknown list '{rest[0]}'; "

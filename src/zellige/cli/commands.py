@@ -356,16 +356,15 @@ def demo(words: Sequence[str], terminal: Terminal, began: float) -> int:
 # --------------------------------------------------------------------------------------------------------------- list
 @dataclass(frozen=True)
 class List:
-    what: Annotated[Literal["methods", "samplers", "data", "checkpoints"], tyro.conf.Positional] = "methods"
+    what: Annotated[Literal["methods", "samplers", "data", "checkpoints"] | None, tyro.conf.Positional] = None
     seed: int = 0
     """changes nothing"""
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list methods|samplers|data|checkpoints`"""
+    """`zellige list methods|samplers|data|checkpoints`; without a word: these four."""
     chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
-    with terminal.waiting("reading"):
-        rows: Any = getattr(pages, chosen.what)()
+    rows: Any = pages.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in pages.LISTS.items()]
     header = [*rows[0]]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):

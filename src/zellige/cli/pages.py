@@ -1,5 +1,8 @@
 """The pages that are plain text of our own: help, and what `zellige list` prints. Importing this imports nothing heavy."""
 
+import json
+from pathlib import Path
+
 from zellige import __version__
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
@@ -45,7 +48,25 @@ USAGE = {
     "export": "usage: zellige export MODEL --to LAYOUT --out FOLDER",
 }
 
-LISTS = ("methods", "samplers", "data", "checkpoints")
+LISTS = {
+    "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",
+    "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
+    "data": "data sets by name: size, split, licence",
+    "checkpoints": "published models that load by their id",
+}
+TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
+
+
+def table(what: str) -> list[dict[str, str]]:
+    """The rows of `zellige list`: a header's names in the first one."""
+    if what == "data":  # says which packages are there
+        return data()
+    return json.loads(TABLES.read_text(encoding="utf-8"))[what]
+
+
+def tables() -> dict[str, list[dict[str, str]]]:
+    """What `lists.json` holds, from the classes; imports torch."""
+    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints()}
 
 
 def methods() -> list[dict[str, str]]:
@@ -109,3 +130,8 @@ def checkpoints() -> list[dict[str, str]]:
     from ..published import CATALOGUE
 
     return [published.row() for published in CATALOGUE]
+
+
+def write() -> None:
+    """Write `lists.json` anew, after a change of a method, a sampler or the catalogue."""
+    TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -17,29 +17,34 @@ from zellige.nn.embedding import Modulation, add, modulate, rotate
 class Net:
     """The size of a network.
 
-    `conv` is the kernel of a short depthwise convolution in each block (odd; 0 = none, as in published checkpoints; on a
-    grid, over the grid): a small model learns far sooner with it. `condition` is the width of the time embedding.
-    `checkpoint` recomputes each block in the backward pass, which trades a third more work for memory. `grid` says that
-    the positions are not a line but an image (height, width), music (steps, voices) or the like, the last axis running
-    fastest: rotary positions are then axial, and each place has an embedding of its own, since in a grid it matters
-    where a cell is.
-
-    `constant` is for published time-free checkpoints: they have the adaptive layer norms all the same, which are fed sigma = 0
-    for ever. What these then say is one vector for all positions, which goes into the layer norms and the residual sums, so
-    it costs nothing. `classes` is how many classes a network can be told (`condition`), beside none.
+    What `constant` makes the adaptive layer norms say is one vector for all positions, which goes into the layer norms and the
+    residual sums, so it costs nothing.
     """
 
     layers: int = 6
+    """blocks of attention and MLP"""
     hidden: int = 256
+    """width of the residual stream; --net.heads must split it into even parts"""
     heads: int = 8
+    """attention heads"""
     length: int = 256
+    """tokens in a row"""
     conv: int = 0
+    """kernel of a short depthwise convolution in each block (odd; 0: none, as in published checkpoints; on a grid, over the
+    grid); a small model learns far sooner with it"""
     dropout: float = 0.0
+    """share of the activations that is dropped in training"""
     condition: int = 128
+    """width of the embedding of times and classes, where the network is told one"""
     checkpoint: bool = False
+    """recompute each block in the backward pass: a third more work, less memory"""
     grid: tuple[int, ...] = ()
+    """the positions are an image (height width), music (steps voices) or the like, not a line; the last axis runs fastest.
+    Rotary positions are then axial, and each place has an embedding of its own; data that has a shape sets it by itself"""
     constant: bool = False
+    """adaptive layer norms that are told sigma = 0 for ever, as published time-free checkpoints have them"""
     classes: int = 0
+    """classes that the network can be told, beside none"""
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "length", "condition"):

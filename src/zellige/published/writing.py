@@ -99,7 +99,9 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
         )
     if net.conv or net.grid:
         has = "short convolutions (--net.conv)" if net.conv else "a grid (--net.grid)"
-        raise InputError(f"this network has {has}, for which no published layout has a word; train one without")
+        raise InputError(
+            f"this network has {has}, for which no published layout has a word; use --to hub, or train one without"
+        )
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
             "its texts begin with a state of its own, those of the layout ar with a token; train it with --begin"
