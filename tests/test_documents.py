@@ -129,9 +129,8 @@ def test_the_protocol_says_how_documents_were_cut_and_whether_their_ends_count(t
     assert _packing(make("ar"), spaced.about, spaced.test).endswith("lengths given")
     shorter = prepare(data("document"), 4)
     cut = sum(len(t) + 1 > 4 for t in TEXTS[-20:])
-    assert (
-        _packing(make("ar"), shorter.about, shorter.test) == f"one document a row, {cut} of 20 cut at 4, ends included"
-    )
+    said = _packing(make("ar"), shorter.about, shorter.test)
+    assert said == f"one document a row, {cut} longer ones in pieces of 4, ends included"
     model = run(tmp_path / "run", "ar", data("packed"), steps=1).model
     assert evaluate(model).protocol["packing"] == "documents packed into rows, ends included"
 
@@ -142,6 +141,22 @@ class Notes(Silent):
 
     def note(self, text):
         self.notes += text.splitlines()
+
+
+def test_what_is_cut_or_left_out_is_said_first(tmp_path, data):
+    """In the heading of a run: which documents are longer than a row, and how many tokens fill none."""
+    notes = {pack: Notes() for pack in ("packed", "document", "wrap")}
+    for pack, told in notes.items():
+        run(tmp_path / pack, "ar", data(pack), 4, steps=1, samples=0, progress=told)
+    cut = [sum(len(t) + 1 > 4 for t in part) for part in (TEXTS[:80], TEXTS[80:100], TEXTS[100:])]
+    each = "train {}, validation {}, test {}".format(*cut)
+    for pack in ("packed", "document"):
+        lines = [note.strip() for note in notes[pack].notes]
+        assert f"cut into pieces: {sum(cut)} documents longer than a row ({each})" in lines
+        assert not any(line.startswith("left out") for line in lines)
+    total = sum(len(t) + 1 for t in TEXTS) - 1 - 40  # validation and test are 20 characters, five rows each
+    lines = [note.strip() for note in notes["wrap"].notes]
+    assert f"left out: {total % 4} tokens that fill no row (train {total % 4})" in lines
 
 
 def test_texts_end_where_their_documents_did(tmp_path, data):

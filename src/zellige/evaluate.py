@@ -276,9 +276,10 @@ def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
     """How the data was cut into rows; of documents also whether the model says where they end."""
     pack, fill = about.get("pack"), about.get("fill", 0)
     if pack not in ("document", "packed"):
-        return "wrapped" if pack == "wrap" else "one a row"
+        left_out = f", {rows.left_out:,} tokens that fill no row left out" if rows.left_out else ""
+        return ("wrapped" if pack == "wrap" else "one a row") + left_out
     said = "one document a row" if pack == "document" else "documents packed into rows"
-    said += f", {rows.cut:,} of {rows.texts:,} cut at {rows.length:,}" if rows.cut else ""
+    said += f", {rows.cut:,} longer ones in pieces of {rows.length:,}" if rows.cut else ""
     said += f", filled up to multiples of {fill:,}" if fill > 1 else ""
     block = method.block or rows.length
     word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them

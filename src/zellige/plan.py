@@ -166,6 +166,11 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
                 "give the data that the run began with, or use a new --run"
             )
         require_same(_Named(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+    rows = [(of.get("splits") or {}).get("train", {}).get("rows") for of in (before, corpus.about)]
+    if rows[0] not in (None, rows[1]) and before.get("sha256") == corpus.about.get("sha256"):
+        raise InputError(
+            f"the data gives {rows[1]:,} training rows now, and {rows[0]:,} when the run began; use a new --run"
+        )
     now = corpus.about.get("sha256")
     if before.get("sha256") not in (None, now):
         raise InputError(
@@ -247,9 +252,24 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     lines = [
         (config.method, ", ".join(filter(None, model))),
         (config.data.name, rows),
+        *(("", line) for line in left_out(corpus)),
         ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
     ]  # fmt: skip
     return "\n".join(f"{name:<{wide}}{text}" for name, text in lines)
+
+
+def left_out(corpus: Corpus) -> list[str]:
+    """What of the data no row holds, and which documents were cut to fit: a line each, none where that is nothing."""
+    lines = [f"left out: {what}" for what in corpus.about.get("left_out", [])]
+    for entry, text in (
+        ("left_out", "left out: {} that fill no row"),
+        ("cut", "cut into pieces: {} longer than a row"),
+    ):
+        numbers = {name: split[entry] for name, split in corpus.about["splits"].items() if split.get(entry)}
+        if numbers:
+            noun = counted(sum(numbers.values()), "token" if entry == "left_out" else "document")
+            lines.append(f"{text.format(noun)} ({', '.join(f'{name} {count(n)}' for name, n in numbers.items())})")
+    return lines
 
 
 def _every(steps: int) -> str:

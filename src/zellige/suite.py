@@ -35,7 +35,13 @@ class Row:
     @property
     def note(self) -> str:
         """What must be known of the data."""
-        return "" if self.result is None else self.result.about.get("note", "")
+        about = {} if self.result is None else self.result.about
+        cut = (
+            f"{about['cut']:,} texts are cut to a row, {about['left_out']:,} tokens left out"
+            if about.get("cut")
+            else ""
+        )
+        return ", ".join(filter(None, (about.get("note"), cut)))
 
 
 @dataclass(frozen=True)
@@ -169,4 +175,6 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
         for k, v in found.about.items()
         if k in ("name", "split", "documents", "sha256", "hub", "addresses", "note")
     }
-    return replace(result, about=about | {"length": length, "rows": len(rows)})
+    return replace(
+        result, about=about | {"length": length, "rows": len(rows), "cut": rows.cut, "left_out": rows.left_out}
+    )

@@ -39,6 +39,25 @@ def test_plain_and_packed_files_read_the_same(tmp_path):
         assert sum(counted) >= path.stat().st_size * 0.99
 
 
+def test_nothing_is_passed_over_without_a_word(tmp_path):
+    """A .zip of several files is refused, a folder says which of its files are no text; what a Mac adds is no file."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("one.txt", "abc " * 100)
+        archive.writestr("__MACOSX/._one.txt", "x")
+    corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 16)
+    assert (len(corpus.train), corpus.about.get("left_out")) == (25, None)
+    (folder / "b.png").write_bytes(b"x")
+    (folder / "c.bin").write_bytes(b"x")
+    corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 16)
+    assert corpus.about["left_out"] == ["2 files that are not text, e.g. b.png"]
+    with zipfile.ZipFile(folder / "a.zip", "a") as archive:
+        archive.writestr("two.txt", "def")
+    with pytest.raises(InputError, match=r"a\.zip' holds 2 files, a \.zip is read with one; unpack it, give the folder"):
+        prepare(Data("text", path=str(folder / "a.zip")), 16)
+
+
 def test_documents(tmp_path):
     texts = ["one", 'two, "quoted"\nand a second line', "drei ü"]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts))

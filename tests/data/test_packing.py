@@ -103,16 +103,30 @@ def test_packed_rows_hold_whole_documents(prepared):
     assert len(packed.train) < len(one.train) / 2
     assert packed.about["splits"]["train"] == {
         "rows": len(packed.train), "tokens": packed.train.tokens_total, "characters": packed.train.characters,
-        "documents": 83, "cut": 0,
+        "left_out": 0, "documents": 83, "cut": 0,
     }  # fmt: skip
     assert (packed.about["pack"], packed.about["separator"]) == ("packed", "newline after each document")
 
 
-def test_longer_documents_are_cut(prepared):
-    packed = prepared(14, pack="packed")
-    assert sorted(texts_of(packed.train, packed.tokenizer.decode)) == sorted((t + "\n")[:14] for t in TEXTS[:83])
-    assert packed.train.cut == sum(len(t) + 1 > 14 for t in TEXTS[:83]) > 0
-    assert packed.train.characters == sum(min(len(t) + 1, 14) for t in TEXTS[:83])
+@pytest.mark.parametrize("pack", ["document", "packed"])
+def test_longer_documents_are_cut_into_pieces(prepared, pack):
+    """No token is lost, whichever split: a document of 35 tokens is rows, or parts of rows, of 14, 14 and 7."""
+    corpus = prepared(14, pack=pack)
+    for split, texts in (("train", TEXTS[:83]), ("validation", TEXTS[83:90]), ("test", TEXTS[90:])):
+        rows = corpus.split(split)
+        wanted = [(t + "\n")[at : at + 14] for t in texts for at in range(0, len(t) + 1, 14)]
+        assert sorted(texts_of(rows, corpus.tokenizer.decode)) == sorted(wanted)
+        assert rows.tokens_total == rows.characters == sum(len(t) + 1 for t in texts)
+        assert (rows.texts, rows.left_out) == (len(wanted), 0)
+        assert rows.cut == sum(len(t) + 1 > 14 for t in texts) > 0
+        assert corpus.about["splits"][split]["cut"] == rows.cut
+
+
+def test_what_fills_no_row_is_counted(prepared):
+    corpus = prepared(40)
+    for split, texts in (("train", TEXTS[:83]), ("validation", TEXTS[83:90]), ("test", TEXTS[90:])):
+        rows, total = corpus.split(split), sum(len(t) + 1 for t in texts)
+        assert rows.left_out == corpus.about["splits"][split]["left_out"] == total - 40 * len(rows) > 0
 
 
 @pytest.mark.parametrize("pack", ["document", "packed"])
@@ -142,9 +156,11 @@ def test_own_documents():
     proteins = [torch.arange(n) % 20 for n in [5, 12, 3, 30, 8, 9, 4, 7, 11, 2] * 4]
     data = Data.of(proteins, vocabulary=20, pack="packed", validation=8, test=8)
     corpus = prepare(data, 16)
-    assert [corpus.split(s).texts for s in ("train", "validation", "test")] == [24, 8, 8]
+    assert [corpus.split(s).texts for s in ("train", "validation", "test")] == [27, 8, 9]
     decode = lambda x: x.tolist()  # noqa: E731
-    assert sorted(texts_of(corpus.test, decode)) == sorted(p[:16].tolist() for p in proteins[-8:])
+    assert sorted(texts_of(corpus.test, decode)) == sorted(
+        p[at : at + 16].tolist() for p in proteins[-8:] for at in range(0, len(p), 16)
+    )
     assert corpus.test.cut == 1
     assert (corpus.about["pack"], corpus.train.characters) == ("packed", None)
     rows = prepare(Data.of(torch.arange(40).reshape(10, 4), 40, pack="document", validation=0, test=0), 6)

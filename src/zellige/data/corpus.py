@@ -30,7 +30,7 @@ class Data:
         tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; empty
             for the data set's own.
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
-            as many whole documents as fit, which do not see each other.
+            as many as fit, which do not see each other. Documents longer than a row are cut into pieces.
         fill: of documents, fill each up with the token that ends it to a multiple of so many tokens; these count, so that the
             model learns where a text ends: the --block of bd3lm, the --net.length of methods without blocks. 0: it ends once.
         validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
@@ -287,7 +287,7 @@ def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell
 
 def count_rows(rows: "Rows") -> dict[str, int | None]:
     """What `about` says of a split."""
-    found = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters}
+    found = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters, "left_out": rows.left_out}
     return found if rows.documents is None else found | {"documents": rows.texts, "cut": rows.cut}
 
 

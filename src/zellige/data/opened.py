@@ -177,6 +177,8 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
     source.parts = {split: part(paths) for split, paths in files.items()}
     source.identity = identity
     source.about["files"] = [str(f) for f in every][:100]
+    if others := reading.others(source.data.path, every):
+        source.about["left_out"] = [f"{len(others):,} files that are not text, e.g. {others[0].name}"]
 
 
 def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:

@@ -57,6 +57,13 @@ def find(path: str) -> list[Path]:
     )
 
 
+def others(path: str | None, files: list[Path]) -> list[Path]:
+    """The files of the folder `path` that are not among those that are read."""
+    folder = Path(path or "").expanduser()
+    there = folder.rglob("*") if path and folder.is_dir() else ()
+    return sorted({f for f in there if f.is_file() and not f.name.startswith(".")} - {*files})
+
+
 def kind(path: Path) -> str:
     """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz'."""
     suffixes = [s.lower() for s in path.suffixes]
@@ -139,7 +146,12 @@ def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
         return lzma.open(file, "rb")
     if suffix == ".zip":
         archive = zipfile.ZipFile(file)
-        return archive.open(max(archive.infolist(), key=lambda member: member.file_size))
+        inside = [m for m in archive.infolist() if not m.is_dir() and not re.search(r"(^|/)(\.|__MACOSX/)", m.filename)]
+        if len(inside) != 1:
+            raise InputError(
+                f"'{path}' holds {len(inside):,} files, a .zip is read with one; unpack it, give the folder"
+            )
+        return archive.open(inside[0])
     return file
 
 

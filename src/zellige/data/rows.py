@@ -15,11 +15,12 @@ class Rows(Dataset):
     """A split, as rows of `length` tokens. Map-style, without a random state; workers open the file themselves.
 
     pack "wrap": one stream cut into rows, the tail that fills no row is left out.
-    pack "document": one document a row, cut at `length`.
-    pack "packed": as many whole documents a row as fit, each cut at `length` (`best_fit`).
+    pack "document": one document a row.
+    pack "packed": as many whole documents a row as fit (`best_fit`).
 
-    A row of documents is filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the
-    padding) keep documents and padding out of each other's sight.
+    A document longer than a row is cut into pieces of `length`, each a document of its own from then on. A row of documents is
+    filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the padding) keep documents
+    and padding out of each other's sight.
 
     source: a file of `dtype`, or an array already in memory, (N,) or (N, length). documents: (D + 1,) starts of the
     documents within source and the end of the last. fill: documents are filled up to a multiple of so many tokens; these count.
@@ -30,8 +31,9 @@ class Rows(Dataset):
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
         characters: characters of the text they spell; None where tokens spell no text.
-        texts: how many documents there are; of a stream, rows.
+        texts: how many documents there are, the pieces of longer ones each counted; of a stream, rows.
         cut: how many documents are longer than a row.
+        left_out: tokens that fill no row.
     """
 
     def __init__(
@@ -53,20 +55,22 @@ class Rows(Dataset):
         self._source = source.reshape(-1) if isinstance(source, np.ndarray) else Path(source)
         self._dtype, self._start = dtype, start
         self._stop = stop if stop is not None else self._tokens.size
-        total, kept, self.cut = self._stop - start, 0, 0
+        total, self.cut, self.left_out = self._stop - start, 0, 0
         if documents is None:
             self._count = self.texts = total // length
-            self.tokens_total = kept = self._count * length
+            self.tokens_total, self.left_out = self._count * length, total % length
         else:
-            sizes = np.diff(documents)
+            self.cut = int((np.diff(documents) > length).sum())
+            self.documents = pieces(documents, length)
+            sizes = np.diff(self.documents)
             self.texts = len(sizes)
-            self.cut, kept = int((sizes > length).sum()), int(np.minimum(sizes, length).sum())
             self._sizes = np.minimum(-(-sizes // fill) * fill, length)
             self.tokens_total = int(self._sizes.sum())
             one = np.arange(self.texts), np.arange(self.texts + 1)
             self._order, self._first = best_fit(self._sizes, length) if packed else one
             self._count = len(self._first) - 1
-        self.characters = None if characters is None else round(characters * kept / max(total, 1))
+        share = (total - self.left_out) / max(total, 1)
+        self.characters = None if characters is None else round(characters * share)
 
     @property
     def _tokens(self) -> np.ndarray:
@@ -131,6 +135,17 @@ class Rows(Dataset):
 def spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
     """At most so many of the rows, evenly spaced; None: all."""
     return rows if most is None or len(rows) <= most else rows[np.arange(most) * len(rows) // most]
+
+
+def pieces(documents: np.ndarray, length: int) -> np.ndarray:
+    """Where pieces of at most `length` begin, and the last ends, of documents that begin at `documents` (D + 1,).
+
+    >>> pieces(np.array([0, 3, 10, 14]), 4).tolist()
+    [0, 3, 7, 10, 14]
+    """
+    count = np.maximum(-(-np.diff(documents) // length), 1)  # of each document
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.append(np.repeat(documents[:-1], count) + length * within, documents[-1])
 
 
 def best_fit(sizes: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:

@@ -58,10 +58,19 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     protocol = (
         f"rows of {steps} sixteenths, in training one from each bar, else end to end; silence is the lowest level"
     )
+    about |= {"protocol": protocol}
+    ends = sum(_tail(len(p), steps, HOP if split == "train" else steps) for split in pieces for p in pieces[split])
+    if ends:
+        total = sum(len(p) for group in pieces.values() for p in group)
+        about["left_out"] = [f"{ends:,} of {total:,} sixteenths, the ends of pieces, which fill no row"]
     return Raw(
-        splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)],
-        about=about | {"protocol": protocol},
+        splits, high - low + 2, "roll", "note", True, labels=[SILENT, *range(low, high + 1)], about=about
     )  # fmt: skip
+
+
+def _tail(length: int, steps: int, hop: int) -> int:
+    """How much of a piece is in none of its rows, which begin at every `hop`."""
+    return length if length < steps else (length - steps) % hop
 
 
 def level(pitches: np.ndarray, low: int) -> np.ndarray:
@@ -98,6 +107,8 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
     rows = {name: solutions[which] for name, which in splits.items()}
     given = {name: puzzles[which].reshape(len(which), 81).astype(np.int64) - 1 for name, which in splits.items()}
     protocol = f"{int(twins.sum())} symmetric twins of held-out grids left out of training"
+    if twins.any():
+        about["left_out"] = [f"{int(twins.sum()):,} training grids, symmetric twins of held-out ones"]
     if data.augment:
         generator = np.random.default_rng(0)
         copies = [symmetric(rows["train"], generator) for _ in range(data.augment)]

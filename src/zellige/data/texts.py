@@ -161,6 +161,7 @@ def cut(
     head, tail = ([first] if begin != "none" else []), [separator] * end
     inside = length - len(head) - len(tail)
     kind = Given if begin == "given" else Rows
+    longer = [len(text) - inside for text in whole if len(text) > inside] if pack == "document" else []
     if pack == "document":
         whole = [np.array([*head, *text[:inside], *tail], np.int64) for text in whole if len(text)]
         starts = np.cumsum([0, *map(len, whole)])
@@ -172,4 +173,5 @@ def cut(
         rows = kind(np.concatenate([sides[0], stream[: n * inside].reshape(n, inside), sides[1]], 1), length)
     if len(rows) < 2:
         raise InputError(f"{name} gives {len(rows)} rows of {length:,} tokens; an interval needs two")
+    rows.cut, rows.left_out = len(longer), sum(longer) if pack == "document" else len(stream) - n * inside
     return rows
