@@ -98,7 +98,8 @@ def test_lambada_and_ag_news_through_their_own_tokenizers(published):
     bert = str(published / "bert-vocab" / "vocab.txt")
     data = Data("ag_news", path=str(published / "ag_news" / "test.csv"), tokenizer=bert, pack="document")
     corpus = prepare(data, 96)
-    assert len(corpus.test) == 7600
+    assert len(corpus.test) == 7806  # pieces of 7,600 articles
+    assert len(prepare(data, 512).test) == 7600
     assert corpus.validation is corpus.test
     row = corpus.test[0]
     said = corpus.tokenizer.decode(row["tokens"][row["mask"]])
@@ -111,7 +112,7 @@ def test_lambada_and_ag_news_through_their_own_tokenizers(published):
     assert batch.tokens.shape == (4, 96)
     assert batch.tokens.dtype == torch.long
     assert batch.mask.dtype == torch.bool
-    assert corpus.test.tokens_total == sum(int(r["mask"].sum()) for r in map(corpus.test.__getitem__, range(7600)))
+    assert corpus.test.tokens_total == sum(int(r["mask"].sum()) for r in map(corpus.test.__getitem__, range(7806)))
     assert ((corpus.test.array() >= 0).sum()) == corpus.test.tokens_total
 
 

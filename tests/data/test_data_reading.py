@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from zellige.data import Data, prepare, reading
+from zellige.data import DATASETS, Data, prepare, reading
 from zellige.data.reading import Format, read
 from zellige.errors import InputError
 
@@ -54,7 +54,9 @@ def test_nothing_is_passed_over_without_a_word(tmp_path):
     assert corpus.about["left_out"] == ["2 files that are not text, e.g. b.png"]
     with zipfile.ZipFile(folder / "a.zip", "a") as archive:
         archive.writestr("two.txt", "def")
-    with pytest.raises(InputError, match=r"a\.zip' holds 2 files, a \.zip is read with one; unpack it, give the folder"):
+    with pytest.raises(
+        InputError, match=r"a\.zip' holds 2 files, a \.zip is read with one; unpack it, give the folder"
+    ):
         prepare(Data("text", path=str(folder / "a.zip")), 16)
 
 
@@ -154,3 +156,33 @@ def test_names_and_choices():
     for wrong in (Data("text"), Data(path="x.txt"), Data(pack="wrpa"), Data(test=-1.0), Data(validation=2.5)):  # pyright: ignore
         with pytest.raises(InputError, match=r"--data\."):
             prepare(wrong, 32)
+
+
+CHOICES = {
+    "path": "x.txt", "field": "text", "tokenizer": "bytes", "pack": "packed", "fill": 8, "vocabulary": 7, "levels": 2, "size": 4,
+    "kind": "image", "augment": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_choice_that_means_nothing_to_the_data_is_refused(name):
+    """For every data set what the catalogue does not list is one line; nothing is read, and nothing is ignored."""
+    reads = DATASETS[name].reads
+    assert {*reads} <= {*CHOICES}
+    for option, value in CHOICES.items():
+        if option not in reads:
+            with pytest.raises(InputError, match=rf"^--data\.{option} has no effect on {name}, which reads --data\."):
+                prepare(Data(name, **{option: value}), 32)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_share_of_what_has_splits_of_its_own_is_refused(published):
+    said = r" has a validation split of its own; leave out --data\.validation$"
+    with pytest.raises(InputError, match=said):
+        prepare(Data("wikitext2", path=str(published / "wikitext-2"), tokenizer="bytes", validation=0.1), 32)
+    with pytest.raises(InputError, match=said):
+        prepare(Data("sudoku", validation=10))
+
+
+def test_a_field_of_plain_text_is_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("abc " * 500)
+    refuse(tmp_path / "a.txt", "--data.field has no effect on 'PATH', which is plain text; leave it out", field="text")

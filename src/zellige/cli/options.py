@@ -159,6 +159,7 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
     """
     rest, words = [], canonical(known, argv)
     off = {flag.off: flag for flag in known.values() if flag.switch}
+    seen: set[str] = set()
     while words:
         word = words.pop(0)
         if not word.startswith("--") or word == "--":
@@ -182,6 +183,9 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
             raise InputError(
                 f"unknown option '{name}' for {where}; {meaning(name, known) or _nearest(name, known, where)}"
             )
+        if flag.name in seen:
+            raise InputError(f"{flag.name} is given twice; give it once")
+        seen.add(flag.name)
         if flag.switch:
             if has_value or (words and words[0].lower() in ("true", "false")):
                 raise InputError(f"{name} takes no value; write {flag.name} or {flag.off}")

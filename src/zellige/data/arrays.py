@@ -44,16 +44,15 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
-    _check(data)
     cache = sources.cache_folder(data.cache)
     raw = READERS[data.name](data, lambda where: sources.fetch(*where, cache, progress))
-    splits = cut(raw.splits, data, entry)
+    splits = raw.splits if raw.cut else cut(raw.splits, data, entry)
     if raw.kind == "image":
         splits, own, said = _images(splits, raw, data)
     else:
-        refuse(data, "levels", "images")
-        if data.name not in ("jsb-chorales", "sudoku"):
-            refuse(data, "size", "images, sudoku and jsb-chorales")
+        if data.name == "array":
+            refuse(data, "levels", "images")
+            refuse(data, "size", "images")
         own, said = raw.tokenizer, raw.about.get("protocol", "")
     own = own or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
     places = math.prod(own.shape)
@@ -93,17 +92,9 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
 
 
 def refuse(data: "Data", option: str, of: str) -> None:
-    """InputError if `data` names an option that is for other data."""
+    """InputError if `data` names an option that is for arrays of another kind."""
     if getattr(data, option):
-        raise InputError(f"--data.{option} is for {of}, and {data.name} is not such data; leave it out")
-
-
-def _check(data: "Data") -> None:
-    if data.tokenizer:
-        raise InputError(f"--data.tokenizer is for text, and {data.name} has levels of its own; leave it out")
-    for option, of in (("vocabulary", "array"), ("augment", "sudoku")):
-        if data.name != of:
-            refuse(data, option, of)
+        raise InputError(f"--data.{option} is for {of}, and --data.kind is {data.kind or 'grid'}; leave it out")
 
 
 # ---------------------------------------------------------------------------------------------------- images

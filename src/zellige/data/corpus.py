@@ -1,5 +1,6 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
+import dataclasses
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -196,28 +197,25 @@ def _installed(name: str) -> bool:
 def _check(data: Data) -> None:
     if data.name not in DATASETS:
         raise unknown("data set", data.name, DATASETS, "zellige list data")
+    entry = DATASETS[data.name]
+    for option in dataclasses.fields(Data):
+        anywhere = option.name in ("name", "validation", "test", "cache")
+        if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
+            reads = ", ".join(f"--data.{name}" for name in entry.reads)
+            raise InputError(f"--data.{option.name} has no effect on {data.name}, which reads {reads}; leave it out")
+    if data.path and hasattr(data, "_tokens"):
+        raise InputError(f"--data.path '{data.path}' has no effect beside tokens that are handed over; leave it out")
     if data.pack not in PACKS:
         raise InputError(f"--data.pack is '{data.pack}'; it must be wrap, document or packed")
-    if data.fill < 0:
-        raise InputError(f"--data.fill is {data.fill}; it must be 0 or more")
+    for option in ("fill", "vocabulary", "levels", "size", "augment"):
+        if (value := getattr(data, option)) < 0:
+            raise InputError(f"--data.{option} is {value}; it must be 0 or more")
     if data.fill and data.pack == "wrap":
         raise InputError(
             "--data.fill ends documents, and --data.pack wrap has none; use --data.pack packed or document"
         )
     if data.name == "text" and not data.path:
         raise InputError("--data.name text needs a file; give it by --data.path")
-    if data.name == "pydocs" and data.path:
-        raise InputError(f"--data.path '{data.path}' is not read by --data.name pydocs; use --data.name text")
-    entry = DATASETS[data.name]
-    if entry.shaped and data.pack != "wrap":
-        raise InputError(f"--data.pack is for text, and {data.name} has rows of its own; leave it out")
-    for option in ("levels", "size", "augment"):
-        if (value := getattr(data, option)) < 0:
-            raise InputError(f"--data.{option} is {value}; it must be 0 or more")
-        if value and not entry.shaped:
-            raise InputError(f"--data.{option} is for images and puzzles, and {data.name} is text; leave it out")
-    if data.kind and data.name != "array":
-        raise InputError(f"--data.kind is for array, and {data.name} has its own; leave it out")
     if data.kind not in ("", "image", "grid"):
         raise InputError(f"--data.kind is '{data.kind}'; it must be image or grid")
     if entry.hub and not entry.files and not data.path and not _installed("datasets"):

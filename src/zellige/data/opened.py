@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from . import reading, remote, sources
 from .reading import Format, Piece
-from .sources import DATASETS, SPLITS, Source
+from .sources import DATASETS, SPLITS, Source, own_split
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -36,6 +36,8 @@ class Opened:
     def cut(self) -> list[float] | None:
         """What is cut off the end as validation and test, or None where the splits are published."""
         if "all" not in self.parts:
+            for split in ("validation", "test"):
+                own_split(True, getattr(self.data, split), split, self.tell)
             return None
         given = (self.data.validation, self.data.test)
         return [own if mine is None else mine for mine, own in zip(given, (self.entry.validation, self.entry.test))]
@@ -160,6 +162,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
 
 def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> None:
     every = list(chain.from_iterable(files.values()))
+    reading.require_columns(source.data.field, every)
     source.documents = form.lines or any(reading.is_documents(f) for f in every)
     source.total = sum(f.stat().st_size for f in every)
     if source.total == 0:
@@ -208,6 +211,11 @@ def _from_hub(source: Opened, form: Format, cache: Path) -> None:
     entry, lines = source.entry, source.entry.lines and not form.lines  # a row a line of one text; or a document
     assert entry.hub is not None
     loaded, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub
+    for rows in loaded.values():
+        missing = next((column for column in form.fields if len(rows) and column not in rows[0]), None)
+        if missing is not None:
+            columns = ", ".join(rows[0])
+            raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by --data.field")
     source.documents = not lines
     source.total = sum(len(rows) for rows in loaded.values())
     source.about |= {"hub": name, "configuration": configuration}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from . import reading
-from .sources import DATASETS, SPLITS, Source
+from .sources import DATASETS, SPLITS, Source, own_split
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -27,6 +27,7 @@ class Raw:
         tokenizer: where it is not `Levels`.
         characters: of some rows, where a place is a character.
         given: split -> (N, L) puzzle of each row, -1 where a cell is free.
+        cut: the splits are as `data` asks for already.
         about: where it came from ("sha256", "files", "addresses") and what was done ("protocol").
     """
 
@@ -40,6 +41,7 @@ class Raw:
     tokenizer: Any = None
     characters: Callable[[np.ndarray], int] | None = None
     given: dict[str, np.ndarray] = field(default_factory=dict)
+    cut: bool = False
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,6 +92,7 @@ def cut(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str,
     shares = {"validation": data.validation, "test": data.test}
     shares = {name: getattr(entry, name) if share is None else share for name, share in shares.items()}
     for name in ("test", "validation"):
+        own_split(name in splits, getattr(data, name), name, tell(data))
         source = "all" if "all" in splits else "train"
         if name in splits or source not in splits or (source == "train" and name == "test"):
             continue

@@ -78,6 +78,13 @@ def is_documents(path: Path) -> bool:
     return kind(path) in (".jsonl", ".csv")
 
 
+def require_columns(field: str | None, files: list[Path]) -> None:
+    """InputError where a field is asked for of files that have none."""
+    plain = next((path for path in files if not is_documents(path)), None)
+    if field and plain:
+        raise InputError(f"--data.field has no effect on '{plain}', which is plain text; leave it out")
+
+
 def split_of(path: Path) -> str | None:
     """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
     words = set(re.split(r"[^a-z]+", path.name.lower()))

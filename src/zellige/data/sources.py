@@ -28,6 +28,7 @@ class Source:
     fields: the columns that hold the text, joined by a space; columns: their names in a .csv without a header.
     validation, test: what is cut off the end, a share below 1 or a number of characters (of documents, where there are
     documents). same: {"test": "validation"} where the literature reports on the split that it validates on.
+    reads: which choices of `Data` mean something here, beside the shares of the splits; any other is an error.
     """
 
     what: str
@@ -43,6 +44,7 @@ class Source:
     validation: float = 0.05
     test: float = 0.05
     same: dict[str, str] = field(default_factory=dict)
+    reads: tuple[str, ...] = ("path", "field", "tokenizer", "pack", "fill")
     lines: bool = False  # on the hub, one row a line of one text
     shaped: bool = False
 
@@ -72,9 +74,11 @@ _TEST = "train / test / test"  # no validation split is published; the test spli
 
 # fmt: off
 DATASETS: dict[str, Source] = {
-    "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8"),
+    "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
+                     reads=("tokenizer", "pack", "fill")),
     "text": Source("your own text", "any", _SHARES, "yours", "--data.path"),
-    "tokens": Source("your own integers", "any", _SHARES, "yours", "--data.path"),
+    "tokens": Source("your own integers", "any", _SHARES, "yours", "--data.path",
+                     reads=("path", "vocabulary", "tokenizer", "pack", "fill")),
     "text8": Source(
         "Wikipedia, a-z and space", "100 MB", "90M / 5M / 5M chars", "CC BY-SA", "31 MB", "text8",
         files={"all": ("http://mattmahoney.net/dc/text8.zip",
@@ -132,46 +136,56 @@ DATASETS: dict[str, Source] = {
     ),
     "digits": Source(
         "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "nothing",
-        validation=0.1, test=0.1, shaped=True,
+        validation=0.1, test=0.1, shaped=True, reads=("levels", "size"),
     ),
     "mnist": Source(
         "digits, 28 x 28", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        validation=1 / 6, shaped=True,
+        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
     ),
     "binarized-mnist": Source(
         "digits, black and white", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        validation=1 / 6, shaped=True,
+        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
     ),
     "fashion-mnist": Source(
         "clothes, 28 x 28", "55 MB", "50k / 10k / 10k images", "MIT", "31 MB",
         files={"train": (_FASHION + _IDX["train"], "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
                "test": (_FASHION + _IDX["test"], "md5:bef4ecab320f06d8554ea6380940ec79")},
-        validation=1 / 6, shaped=True,
+        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
     ),
     "cifar10": Source(
         "photographs, 32 x 32 x 3", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
         files={"all": ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
                        "md5:c32a1d4ab5d03f1284b67883e8d87530")},
-        validation=0.1, shaped=True,
+        validation=0.1, shaped=True, reads=("path", "levels", "size"),
     ),
     "jsb-chorales": Source(
-        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB", shaped=True,
+        "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB", shaped=True, reads=("path", "size"),
         files={"all": (_JSB, "79294cc374f9252e95ef4b703161524c1c53dc1f712c236f00f1c1f5d54af5a7")},
     ),
     "sudoku": Source(
         "solved, 4 x 4 or 9 x 9", "any", "all 288 / same / same", "facts", "nothing",
-        shaped=True,
+        shaped=True, reads=("path", "size", "augment"),
     ),
     "qm9": Source(
         "small molecules, SMILES", "2 MB", "90% / 5% / 5% shuffled", "CC0", "2.2 MB", fields=("smiles",), shaped=True,
+        reads=("path", "field"),
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "dna": Source(
         "DNA, rows of one length", "any", _SHARES, "yours", "--data.path", fields=("sequence",), shaped=True,
+        reads=("path", "field"),
     ),
-    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "--data.path", shaped=True),
+    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "--data.path", shaped=True,
+                    reads=("path", "vocabulary", "levels", "size", "kind")),
 }
 # fmt: on
+
+
+def own_split(there: bool, share: float | None, split: str, of: str) -> None:
+    """InputError where a share is asked for of what comes with that split already."""
+    if there and share is not None:
+        raise InputError(f"{of} has a {split} split of its own; leave out --data.{split}")
+
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

@@ -117,7 +117,7 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
         protocol += f", {data.augment} random symmetric copies of each training grid added"
     return Raw(
         {name: x - 1 for name, x in rows.items()}, 9, "grid", "cell", False, labels=range(1, 10), given=given,
-        about=about | {"protocol": protocol},
+        about=about | {"protocol": protocol}, cut=True,
     )  # fmt: skip
 
 
@@ -234,6 +234,7 @@ def dna(data: "Data", fetch: Fetch) -> Raw:
 def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of --data.field), or the lines of a plain file."""
     files, about = locate(data, fetch)
+    reading.require_columns(data.field, [*files.values()])
     form = reading.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
     lines = [text.strip() for path in files.values() for text, _ in reading.read(path, form)]
     if not lines:
