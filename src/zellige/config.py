@@ -81,7 +81,7 @@ class Train:
     wandb: str = ""
     """name of a Weights & Biases project to log to"""
     start: str = ""
-    """a run, a saved model or a hub id, of any method, whose network's weights this one begins with"""
+    """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
     seed: int = 0
     """of the first weights, the order of the data and every random draw"""
 

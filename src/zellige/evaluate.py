@@ -166,7 +166,8 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
 
     own = model.config.data
     data = own if data is None else Data(data) if isinstance(data, str) else data
-    named = data == own or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
+    learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
+    named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
     corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus

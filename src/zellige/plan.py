@@ -14,11 +14,12 @@ from torch import nn
 
 from . import checkpoint, journal, published
 from .checkpoint import versions
-from .config import Config, Train
-from .data import DATASETS, Corpus, Data, require_same
+from .config import Config, Train, from_json
+from .data import DATASETS, Corpus, Data, prepare, require_same
 from .data import load as load_tokenizer
+from .data.tokenizer import OutsideVocabulary
 from .errors import InputError
-from .files import check_sums, load_tensors
+from .files import check_sums, load_tensors, shown
 from .method import Method
 from .methods import METHODS
 from .nn.transformer import Net
@@ -54,12 +55,16 @@ def precision(config: Config) -> str:
     return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.hidden >= 256 else "float32"
 
 
-def choose(saved: Config | None, name, method, data, net, train, options, folder) -> Config:
-    """What was asked for; what was not comes from the run that is resumed, or is the default."""
+def choose(
+    saved: Config | None, name, method, data, net, train, options, folder, start: "Start | None" = None
+) -> Config:
+    """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
     own = type(net).__name__ if isinstance(net, nn.Module) else ""
     if isinstance(net, nn.Module):
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:
+        theirs = start.choices(name) if start else (None, None)
+        net, options = net or theirs[0], theirs[1] if options is None else options
         options = method.Config() if options is None else options
         return _lines(Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own))
     if saved.network and not own:
@@ -179,19 +184,62 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
         )
 
 
-def begin(method: Method, config: Config, corpus: Corpus) -> None:
-    """Give a fresh method the network's weights of the model `train.start`, whose sizes and tokens must be the same."""
-    folder = checkpoint.locate(config.train.start)
+@dataclass(frozen=True)
+class Start:
+    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors."""
+
+    name: str
+    config: Config
+    tokenizer: Any
+    tensors: dict[str, torch.Tensor]
+
+    def choices(self, method: str) -> tuple[Net, Any]:
+        """The network's sizes, and the method's options where it is a model of the same method (else None)."""
+        return self.config.net, self.config.options if self.config.method == method else None
+
+
+def start(name: str, method: type[Method], of: str) -> Start:
+    """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
+    folder = checkpoint.locate(name)
     if published.is_published(folder):
-        found = published.read(folder, config.train.start)
-        tokenizer, tensors = found.tokenizer, found.method.state_dict()
-    else:
-        check_sums(folder, checkpoint.WEIGHTS, *checkpoint.TOKENIZER)
-        tokenizer, tensors = load_tokenizer(folder), load_tensors(folder / checkpoint.WEIGHTS)[0]
-    require_same(tokenizer, corpus.tokenizer)
-    given = {name: tensor for name, tensor in tensors.items() if name.startswith("network.")}
+        theirs = published.read(folder, name)
+        return Start(name, theirs.config, theirs.tokenizer, theirs.method.state_dict())
+    check_sums(folder, checkpoint.WEIGHTS, *checkpoint.TOKENIZER)
+    plain = checkpoint.read_config(folder)
+    config = from_json(
+        plain, method=method if plain.get("method") == of else None, source=shown(folder / "config.json")
+    )
+    return Start(name, config, load_tokenizer(folder), load_tensors(folder / checkpoint.WEIGHTS)[0])
+
+
+def read(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
+    """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
+    tokenizer = start.tokenizer if start else tokenizer
+    named = bool(config.data.tokenizer)
+    try:
+        corpus = prepare(config.data, length(config), tokenizer=None if named else tokenizer, progress=progress)
+    except OutsideVocabulary as problem:
+        raise InputError(f"{problem}; take it out of the text, or train without --train.start") from None
+    if start and named and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
+        raise InputError(
+            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and --data.tokenizer "
+            f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
+        )
+    return corpus
+
+
+def begin(method: Method, config: Config, start: Start) -> None:
+    """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
+    if not config.network:
+        for entry in dataclasses.fields(Net):
+            theirs, ours = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
+            if theirs != ours and entry.name not in ("length", "dropout", "checkpoint"):
+                raise InputError(
+                    f"--net.{entry.name} is {_said(ours)}, and '{start.name}' has {_said(theirs)}; leave it out"
+                )
+    weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
     rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
-    checkpoint.fit(method, given | rest, config)
+    checkpoint.fit(method, weights | rest, config)
 
 
 @dataclass(frozen=True)

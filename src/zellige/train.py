@@ -22,7 +22,8 @@ from . import checkpoint as checkpoints
 from . import files, journal, lock, plan
 from ._module import callable_module
 from .config import Config, Train, from_json, to_json
-from .data import Data, prepare
+from .data import Data
+from .data import load as load_tokenizer
 from .errors import InputError
 from .generate import mix
 from .method import Method
@@ -160,17 +161,19 @@ def train(
 
 def _train(method, name, data, net, train, options, folder, resume, overwrite, progress, rank) -> Run:
     saved, about = _saved(folder, method, name, resume, overwrite, rank)
-    config = plan.choose(saved, name, method, data, net, train, options, folder)
+    start = plan.start(train.start, method, name) if saved is None and train is not None and train.start else None
+    config = plan.choose(saved, name, method, data, net, train, options, folder, start)
     config = plan.shaped(config, (about.get("data") or {}).get("shape"))
     changes = plan.changed(saved, config) if saved else {}
     devices = plan.devices(config)
     plan.split_batch(config.train, devices)
     if config.train.wandb:
         journal.require_wandb()
-    corpus = prepare(config.data, plan.length(config), progress=getattr(progress, "reading", None))
+    last = _newest(folder) if resume else None
+    tokenizer = load_tokenizer(last) if last and config.train.start else None
+    corpus = plan.read(config, tokenizer, start, getattr(progress, "reading", None))
     config = plan.shaped(config, corpus.tokenizer.shape)
     plan.same_corpus(about, corpus)
-    last = _newest(folder) if resume else None
     step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and _settled(last):
         return _finished(folder, config, last, about, progress)
@@ -182,8 +185,8 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
     if last:  # what does not fit, or is truncated, is said before anything starts
         _whole(last, fresh, config)
-    elif config.train.start:
-        plan.begin(fresh, config, corpus)
+    elif start:
+        plan.begin(fresh, config, start)
     about = plan.about_run(about, corpus, fresh, changes, step)
     if not rank:
         if overwrite:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import types
 
 import pytest
 import torch
@@ -174,11 +173,20 @@ def test_a_training_begins_with_a_published_network(shared, tmp_path):
     source = hub.of(shared, tmp_path / "hub", "mdlm")
     theirs = zellige.load(source)
     model = made("mdlm", theirs.config.net, tokens=53)
-    config = dataclasses.replace(model.config, train=zellige.Train(start=str(source)))
-    plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(53)))
+    plan.begin(model.method, model.config, plan.start(str(source), METHODS["mdlm"], "mdlm"))
     for name, tensor in theirs.method.state_dict().items():
         assert torch.equal(model.method.state_dict()[name], tensor)
     model.export(tmp_path / "out", "mdlm")
     assert load_file(tmp_path / "out" / "model.safetensors").keys() == load_file(source / "model.safetensors").keys()
-    with pytest.raises(zellige.InputError, match="was trained with 'integers' \\(53\\)"):
-        plan.begin(model.method, config, types.SimpleNamespace(tokenizer=Integers(60)))
+    tiny = zellige.Train(
+        start=str(source), steps=1, rate=1e-9, ema=0.0, batch=2, samples=0, validate_rows=2, device="cpu"
+    )
+    tokens = torch.randint(0, 53, (40, 24))
+    run = zellige.train(
+        "mdlm", data=zellige.Data.of(tokens, 53), train=tiny, run=tmp_path / "tuned"
+    )  # and nothing else
+    assert (run.config.net, run.config.options) == (theirs.config.net, theirs.config.options)
+    for name, tensor in run.model.method.state_dict().items():
+        assert torch.allclose(tensor, theirs.method.state_dict()[name], atol=1e-6)
+    with pytest.raises(zellige.InputError, match="token id 53 in the data but the vocabulary has 53 entries"):
+        zellige.train("mdlm", data=zellige.Data.of(tokens + 1, 54), train=tiny, run=tmp_path / "other")

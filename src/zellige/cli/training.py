@@ -71,6 +71,14 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
                     f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
                 )
             default = Options(before.options, before.data, before.net, before.train, folder, True, False)
+    elif "--train.start" in given and "--help" not in given:
+        options.check(options.flags(Options), words, where)
+        from .. import plan
+
+        with terminal.waiting("starting"):
+            own = getattr(cls, "name", name)
+            sizes, choices = plan.start(_value(words, "--train.start"), cls, own).choices(own)
+        default = dataclasses.replace(Options(), options=choices or cls.Config(), net=sizes)
     chosen: Any = options.parse(
         Options, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
     )

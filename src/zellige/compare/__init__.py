@@ -24,7 +24,7 @@ from .. import checkpoint, files, journal, lock, plan
 from .. import train as trainer
 from .._module import callable_module
 from ..config import Config, Train
-from ..data import Data, prepare
+from ..data import Data
 from ..errors import InputError
 from ..methods import build
 from ..nn.transformer import Net
@@ -129,7 +129,9 @@ class _Work:
             each.folder: plan.choose(None, each.name, each.method, data, net, train, each.options, folder / each.folder)
             for each in several
         }
-        self.corpus = prepare(data, plan.length(configs[several[0].folder]))
+        first = several[0]
+        start = plan.start(train.start, first.method, first.name) if train.start else None
+        self.corpus = plan.read(configs[first.folder], start=start)
         tokens = self.corpus.tokenizer
         self.configs = {name: plan.shaped(config, tokens.shape) for name, config in configs.items()}
         self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}

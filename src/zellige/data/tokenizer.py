@@ -32,6 +32,10 @@ CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
 
 
+class OutsideVocabulary(InputError):
+    """A text holds a character that the tokenizer does not know."""
+
+
 @runtime_checkable
 class Tokenizer(Protocol):
     """Text to integers and back. `raw`: it reads pieces of a corpus as bytes (one latin-1 character each), not as text."""
@@ -147,7 +151,7 @@ class Characters(_Base):
         bad = int(np.argmax(tokens == self.size)) if len(tokens) else 0
         if len(tokens) and tokens[bad] == self.size:  # positions count from 0, as Python's own messages do
             symbol = text[bad] if text[bad].isprintable() else text[bad].encode("unicode_escape").decode("ascii")
-            raise InputError(f"'{symbol}' {complaint.format(bad)} ({self.describe()})")
+            raise OutsideVocabulary(f"'{symbol}' {complaint.format(bad)} ({self.describe()})")
         return tokens
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:

@@ -189,10 +189,10 @@ def _corpus(model: Any) -> tuple[Any, str]:
     """The texts that the run was trained on, or the reason why they are not at hand."""
     if model is None:
         return None, ""
-    from ..data import prepare
+    from ..evaluate import corpus_of
 
     try:
-        corpus = prepare(model.config.data, model.config.net.length)
+        corpus = corpus_of(model)
         return (corpus, "") if len(corpus.validation) > 1 else (None, "the validation split is empty")
     except (InputError, OSError) as error:
         return None, f"the loss against t needs the run's texts: {error}"

@@ -1,0 +1,68 @@
+"""Beginning with another model: `--train.start` and a text are enough."""
+
+from pathlib import Path
+
+import pytest
+
+from zellige import Data, Train, checkpoint, cli, train
+
+TINY = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
+NEW = f"--data.name text --data.path new.txt --train.start runs/a {TINY}"
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """A run on letters, in runs/a, and other texts of fewer letters and of other ones."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    Path("old.txt").write_text("the cat and a dog saw it all " * 300)
+    Path("new.txt").write_text("a cat saw it " * 500)
+    Path("foreign.txt").write_text("a cat saw 7 " * 500)
+    small = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --net.conv 3 --schedule cosine"
+    assert cli.main(f"train md4 --data.name text --data.path old.txt --run runs/a {small} {TINY}".split()) == 0
+
+
+def test_a_model_brings_tokenizer_network_and_choices(begun):
+    """What is not asked for comes from the model, and stays with the run: it is resumed and judged in the same tokens."""
+    assert cli.main(f"train md4 --run runs/b {NEW}".split()) == 0
+    before, after = (checkpoint.load(f"runs/{name}") for name in "ab")
+    assert after.config.net == before.config.net
+    assert after.config.options == before.config.options != type(before.config.options)()
+    assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
+    assert after.tokenizer.size > len(set("a cat saw it "))
+    assert cli.main(f"train md4 --run runs/b --resume {NEW.replace('steps 2', 'steps 3')}".split()) == 0
+    assert cli.main(["evaluate", "runs/b", "--quiet"]) == 0
+    assert cli.main(f"train mdlm --run runs/c {NEW}".split()) == 2  # told no time: other weights
+
+
+def test_another_method_has_its_own_choices(begun):
+    tiny = Train(start="runs/a", steps=1, batch=2, samples=0, validate_rows=4, device="cpu")
+    run = train("genmd4", data=Data("text", path="new.txt"), train=tiny, run="runs/b")
+    assert run.config.net == checkpoint.load("runs/a").config.net
+    assert run.config.options == type(run.config.options)()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--net.layers 2", "--net.layers is 2, and 'runs/a' has 1; leave it out"),
+        ("--net.heads 4", "--net.heads is 4, and 'runs/a' has 2; leave it out"),  # the weights' shapes are the same
+        (
+            "--data.tokenizer bytes",
+            "'runs/a' has the tokenizer 'characters' (14), and --data.tokenizer bytes is another (256); leave it out",
+        ),
+    ],
+)
+def test_what_differs_from_the_model_is_one_line(begun, capsys, flags, said):
+    assert cli.main(f"train md4 --run runs/b {NEW} {flags}".split()) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"
+    assert not Path("runs/b").exists()
+
+
+def test_a_character_that_the_model_does_not_know(begun, capsys):
+    assert cli.main(f"train md4 --run runs/b {NEW.replace('new.txt', 'foreign.txt')}".split()) == 2
+    why = "'7' in 'foreign.txt' is not in the vocabulary"
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {why} (")
+    assert err.endswith("); take it out of the text, or train without --train.start\n")
+    assert not Path("runs/b").exists()
