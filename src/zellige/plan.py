@@ -307,8 +307,9 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
 
 
 def left_out(corpus: Corpus) -> list[str]:
-    """What of the data no row holds, and which documents were cut to fit: a line each, none where that is nothing."""
-    lines = [f"left out: {what}" for what in corpus.about.get("left_out", [])]
+    """Which splits are one's own, what no row holds, which documents were cut to fit: a line each, none where there is none."""
+    lines = [corpus.about["taken"]] if "taken" in corpus.about else []
+    lines += [f"left out: {what}" for what in corpus.about.get("left_out", [])]
     for entry, text in (
         ("left_out", "left out: {} that fill no row"),
         ("cut", "cut into pieces: {} longer than a row"),

@@ -241,6 +241,13 @@ def _is_union_of_dataclasses(kind: Any) -> bool:
     return sum(dataclasses.is_dataclass(a) for a in get_args(kind)) > 1
 
 
+def _is_union_of_values(kind: Any) -> bool:
+    """Of several plain types; one of them or None is what cattrs knows itself."""
+    if get_origin(kind) not in (Union, types.UnionType):
+        return False
+    return {*get_args(kind)} <= {*_NAMES, type(None)} and len(get_args(kind)) > 2
+
+
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in _NAMES:
@@ -268,6 +275,20 @@ def _converter() -> cattrs.Converter:
     @converter.register_structure_hook_factory(is_typeddict)
     def entries(kind: Any) -> Any:
         return _object(kind, typeddicts.make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=False))
+
+    @converter.register_structure_hook_factory(_is_union_of_values)
+    def value_of(kind: Any) -> Any:
+        named = [each for each in get_args(kind) if each in _NAMES]
+
+        def read(value: Any, _: Any) -> Any:
+            if value is None and type(None) in get_args(kind):
+                return None
+            for each in named:
+                with contextlib.suppress(Wrong):
+                    return converter.structure(value, each)
+            raise Wrong(f"is {quoted(value)}; it must be {either(tuple(_NAMES[each] for each in named))}")
+
+        return read
 
     @converter.register_structure_hook_factory(_is_union_of_dataclasses)
     def union(kind: Any) -> Any:

@@ -51,7 +51,7 @@ def test_nothing_is_passed_over_without_a_word(tmp_path):
     (folder / "b.png").write_bytes(b"x")
     (folder / "c.bin").write_bytes(b"x")
     corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 16)
-    assert corpus.about["left_out"] == ["2 files that are not text, e.g. b.png"]
+    assert corpus.about["left_out"] == ["2 files that are not read, e.g. b.png"]
     with zipfile.ZipFile(folder / "a.zip", "a") as archive:
         archive.writestr("two.txt", "def")
     with pytest.raises(

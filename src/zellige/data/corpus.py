@@ -35,7 +35,8 @@ class Data:
         fill: of documents, fill each up with the token that ends it to a multiple of so many tokens; these count, so that the
             model learns where a text ends: the --block of bd3lm, the --net.length of methods without blocks. 0: it ends once.
         validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
-            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else.
+            characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else. For
+            `text` also a path like the first one, of the texts that it is.
         test: the same for the test split, which is the end of the text.
         vocabulary: for `tokens` and `array`, the number of different tokens.
         levels: of images, so many grey values in equal bins; 0 as many as they have.
@@ -51,8 +52,8 @@ class Data:
     tokenizer: str = ""
     pack: Literal["wrap", "document", "packed"] = "wrap"
     fill: int = 0
-    validation: float | None = None
-    test: float | None = None
+    validation: float | str | None = None
+    test: float | str | None = None
     vocabulary: int = 0
     levels: int = 0
     size: int = 0
@@ -221,7 +222,10 @@ def _check(data: Data) -> None:
     if entry.hub and not entry.files and not data.path and not _installed("datasets"):
         raise InputError(f"--data.name {data.name} needs 'datasets'; pip install datasets")
     for name, value in (("validation", data.validation), ("test", data.test)):
-        if value is not None and (value < 0 or (value > 1 and value != int(value))):
+        if isinstance(value, str):
+            if data.name != "text":
+                raise InputError(f"--data.{name} is '{value}'; for {data.name} it must be a share or a whole number")
+        elif value is not None and (value < 0 or (value > 1 and value != int(value))):
             raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")
 
 

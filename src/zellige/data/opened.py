@@ -33,14 +33,21 @@ class Opened:
         self.about: dict[str, Any] = {"name": data.name, "what": entry.what, "licence": entry.licence}
 
     @property
+    def whole(self) -> str | None:
+        """The part that other splits are cut off the end of: all of it, or one's own train split where another is missing."""
+        own = self.data.name == "text" and not {*SPLITS} <= self.parts.keys()
+        return "all" if "all" in self.parts else "train" if own else None
+
+    @property
     def cut(self) -> list[float] | None:
-        """What is cut off the end as validation and test, or None where the splits are published."""
-        if "all" not in self.parts:
-            for split in ("validation", "test"):
-                own_split(True, getattr(self.data, split), split, self.tell)
+        """What is cut off the end of `whole` as validation and test, or None where all splits are there."""
+        for split in self.parts.keys() - {"all", "train"} if self.whole else ("validation", "test"):
+            own_split(True, getattr(self.data, split), split, self.tell)
+        if self.whole is None:
             return None
-        given = (self.data.validation, self.data.test)
-        return [own if mine is None else mine for mine, own in zip(given, (self.entry.validation, self.entry.test))]
+        shares = {"validation": self.data.validation, "test": self.data.test}
+        shares = {name: getattr(self.entry, name) if share is None else share for name, share in shares.items()}
+        return [0.0 if name in self.parts else float(share) for name, share in shares.items()]
 
     def count_passes(self, passes: int) -> None:
         self._passes = passes
@@ -69,8 +76,9 @@ class Opened:
         """(split, its pieces) in order; to be read in order, since a cut source is read once."""
         if not ends:
             return [(split, pieces(self.report)) for split, pieces in self.parts.items()]
-        pieces = _Peekable(self.parts["all"](self.report))
-        return [(split, pieces.until(end, self.documents)) for split, end in ends.items()]
+        pieces = _Peekable(self.parts[self.whole or "all"](self.report))
+        cut = [(split, pieces.until(end, self.documents)) for split, end in ends.items()]
+        return cut + [(split, part(self.report)) for split, part in self.parts.items() if split != self.whole]
 
 
 class _Peekable:
@@ -95,7 +103,7 @@ class _Peekable:
 
 def boundaries(source: Opened, counts: dict[str, int]) -> dict[str, int]:
     """Where each split ends: training first, then validation, then test."""
-    total, (validation, test) = counts["all"], source.cut or (0, 0)
+    total, (validation, test) = counts[source.whole or "all"], source.cut or (0, 0)
     test = test if test >= 1 else test * total
     validation = validation if validation >= 1 else validation * total
     ends = {"train": round(total - validation - test), "validation": round(total - test), "test": total}
@@ -145,9 +153,13 @@ def _from_pydocs(source: Opened, form: Format) -> None:
 def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
     files = reading.find(data.path or "")
-    if data.name == "text" and (len(files) < 2 or {reading.split_of(f) for f in files} != set(SPLITS)):
-        return {"all": files}
-    if data.name != "text" and entry.cut:
+    if data.name == "text":
+        paths = {"validation": data.validation, "test": data.test}
+        paths = {split: reading.find(path) for split, path in paths.items() if isinstance(path, str)}
+        if paths:
+            return {"train": files} | paths
+        return reading.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
+    if entry.cut:
         return {"all": files}
     sorted_files: dict[str, list[Path]] = {
         split: [f for f in files if reading.split_of(f) == split] for split in SPLITS
@@ -178,10 +190,26 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
         return [sums, form.fields, form.columns, lines, form.raw]
 
     source.parts = {split: part(paths) for split, paths in files.items()}
+    if source.data.name == "text" and "train" in files:
+        source.about["taken"] = _taken(source)
     source.identity = identity
     source.about["files"] = [str(f) for f in every][:100]
     if others := reading.others(source.data.path, every):
-        source.about["left_out"] = [f"{len(others):,} files that are not text, e.g. {others[0].name}"]
+        source.about["left_out"] = [f"{len(others):,} files that are not read, e.g. {others[0].name}"]
+
+
+def _taken(source: Opened) -> str:
+    """Which splits are one's own, and what the others are."""
+    own, cut = ", ".join(source.parts), source.cut or []
+    noun = "documents" if source.documents else "characters"
+    rest = [
+        f"{split} is the last {share:.0%} of train"
+        if share < 1
+        else f"{split} is the last {share:,.0f} {noun} of train"
+        for split, share in zip(("validation", "test"), cut)
+        if share
+    ]
+    return "; ".join([f"splits of your own: {own}", *rest])
 
 
 def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""Files to pieces of text: plain, .gz, .xz, .zip, .jsonl and .csv, in constant memory.
+"""Files to pieces of text: plain, .jsonl, .csv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip; in constant memory.
 
 A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
-a megabyte; .jsonl and .csv give one document a line. With `raw` the text is the bytes, one latin-1 character each.
+a megabyte; .jsonl, .csv, .parquet and .arrow give one document a row. With `raw` the text is the bytes, one
+latin-1 character each.
 """
 
+import bz2
 import codecs
 import csv
 import difflib
@@ -20,14 +22,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..errors import InputError, nearest
 
 Piece = tuple[str, bool]
 BLOCK = 1 << 20
-PACKED = (".gz", ".xz", ".zip")
-KINDS = (".txt", ".text", ".md", ".rst", ".jsonl", ".csv", ".tokens", ".raw")
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+ROWS = (".jsonl", ".csv", ".parquet", ".arrow")
+KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
 csv.field_size_limit(1 << 30)
 
 
@@ -40,7 +43,7 @@ def find(path: str) -> list[Path]:
         files = [f for f in given.rglob("*") if f.is_file() and not f.name.startswith(".") and kind(f) in KINDS]
         if not files:
             raise InputError(
-                f"no text in folder '{path}' (.txt .md .jsonl .csv, also .gz .xz .zip); give a file or a glob"
+                f"no text in folder '{path}' (.txt .md .jsonl .csv .parquet, also .gz .xz .zst .zip); give a file or a glob"
             )
         return sorted(files)
     files = [Path(f) for f in glob.glob(str(given), recursive=True) if Path(f).is_file()]
@@ -74,8 +77,8 @@ def kind(path: Path) -> str:
 
 
 def is_documents(path: Path) -> bool:
-    """Whether the file gives documents (.jsonl, .csv) and not one running text."""
-    return kind(path) in (".jsonl", ".csv")
+    """Whether the file gives documents (`ROWS`) and not one running text."""
+    return kind(path) in ROWS
 
 
 def require_columns(field: str | None, files: list[Path]) -> None:
@@ -85,19 +88,38 @@ def require_columns(field: str | None, files: list[Path]) -> None:
         raise InputError(f"--data.field has no effect on '{plain}', which is plain text; leave it out")
 
 
+NAMES = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(
+    ("valid", "validation", "val", "dev"), "validation"
+)
+NAMES["test"] = "test"
+
+
 def split_of(path: Path) -> str | None:
     """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
     words = set(re.split(r"[^a-z]+", path.name.lower()))
-    names = {
-        "train": "train",
-        "valid": "validation",
-        "validation": "validation",
-        "val": "validation",
-        "dev": "validation",
-        "test": "test",
-    }
-    found = {names[w] for w in words & set(names)}
+    found = {NAMES[w] for w in words & set(NAMES)}
     return found.pop() if len(found) == 1 else None
+
+
+def own_splits(folder: Path, files: list[Path]) -> dict[str, list[Path]]:
+    """One's own files by split, where their names or their subfolders say it; {} where they do not.
+
+    train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other. There must
+    be a train split and another.
+    """
+    splits: dict[str, list[Path]] = {}
+    for file in files:
+        inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
+        stem = file.name.partition(kind(file))[0] if kind(file) else file.name
+        named = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
+        word = next((part.lower() for part in inside if part.lower() in NAMES), named and named[1])
+        if word:
+            splits.setdefault(NAMES[word], []).append(file)
+    return (
+        {name: splits[name] for name in ("train", "validation", "test") if name in splits}
+        if ("train" in splits and len(splits) > 1)
+        else {}
+    )
 
 
 class _Counted(io.RawIOBase):
@@ -149,8 +171,13 @@ def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
     suffix = path.suffix.lower()
     if suffix == ".gz":
         return gzip.open(file, "rb")  # pyright: ignore[reportReturnType]
+    if suffix == ".bz2":
+        return bz2.open(file, "rb")
     if suffix == ".xz":
         return lzma.open(file, "rb")
+    if suffix == ".zst":
+        packed = _arrow(path).CompressedInputStream(file, "zstd")
+        return io.BufferedReader(packed, BLOCK)  # pyright: ignore[reportReturnType]
     if suffix == ".zip":
         archive = zipfile.ZipFile(file)
         inside = [m for m in archive.infolist() if not m.is_dir() and not re.search(r"(^|/)(\.|__MACOSX/)", m.filename)]
@@ -179,6 +206,8 @@ def read(path: Path, form: Format, report: Callable[[int], None] = lambda count:
             yield from _documents(_json_lines(path, file), path, form)
         elif kind(path) == ".csv":
             yield from _documents(_csv_rows(path, file, form.columns), path, form)
+        elif kind(path) in (".parquet", ".arrow"):
+            yield from _documents(_columns(path, file, form.fields), path, form)
         elif form.lines:
             yield from _lines(_text(path, file, form.raw))
         else:
@@ -200,6 +229,10 @@ def _opened(path: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
         raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
     except (PermissionError, IsADirectoryError) as problem:
         raise InputError(f"'{path}' cannot be read ({problem.strerror}); give a readable file") from None
+    except OSError as problem:
+        if problem.errno is not None:  # of the disk, and not of what is on it
+            raise
+        raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
 
 
 def _not_text(path: Path, byte: int, at: int) -> InputError:
@@ -278,6 +311,41 @@ def _csv_rows(path: Path, file: IO[bytes], columns: tuple[str, ...]) -> Iterator
     for row in rows:
         if row:
             yield 1 if not columns else rows.line_num, dict(zip(header, row))
+
+
+def _columns(path: Path, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
+    """The rows of a .parquet or .arrow, with the columns asked for if they are all there, else with all of them."""
+    arrow = _arrow(path)
+    try:
+        if kind(path) == ".parquet":
+            from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+
+            table = parquet.ParquetFile(file)
+            names = table.schema_arrow.names
+            wanted = fields or _guess(dict.fromkeys(names))
+            batches = table.iter_batches(1024, columns=[*wanted] if {*wanted} <= {*names} else None)
+        else:
+            head = file.read(6)
+            file.seek(0)
+            table = arrow.ipc.open_file(file) if head == b"ARROW1" else arrow.ipc.open_stream(file)
+            batches = (table.get_batch(i) for i in range(table.num_record_batches)) if head == b"ARROW1" else table
+        number = 0
+        for batch in batches:
+            for record in batch.to_pylist():
+                number += 1
+                yield number, record
+    except (arrow.ArrowException, OSError) as problem:
+        said = (str(problem).splitlines() or [""])[0][:120].rstrip(".")
+        raise InputError(f"'{path}' is damaged ({said}); copy or download it again") from None
+
+
+def _arrow(path: Path) -> Any:
+    try:
+        import pyarrow  # pyright: ignore[reportMissingImports]
+        import pyarrow.ipc  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(f"'{path}' needs 'pyarrow' to be read; pip install pyarrow") from None
+    return pyarrow
 
 
 def _documents(records: Iterator[tuple[int, dict]], path: Path, form: Format) -> Iterator[Piece]:

@@ -181,9 +181,9 @@ DATASETS: dict[str, Source] = {
 # fmt: on
 
 
-def own_split(there: bool, share: float | None, split: str, of: str) -> None:
+def own_split(there: bool, share: float | str | None, split: str, of: str) -> None:
     """InputError where a share is asked for of what comes with that split already."""
-    if there and share is not None:
+    if there and share is not None and not isinstance(share, str):
         raise InputError(f"{of} has a {split} split of its own; leave out --data.{split}")
 
 
