@@ -87,7 +87,7 @@ def test_a_folder_with_splits_of_its_own(tmp_path, names):
     assert {s: texts_of(corpus, s) for s in SPLITS} == {s: [text + end] for s, text in parts.items()}
     assert plan.left_out(corpus) == [
         "splits of your own: train, validation, test",
-        "left out: 1 files that are not read, e.g. README.md",
+        "left out: 1 file that is not read, e.g. README.md",
     ]
     with pytest.raises(InputError, match=r"has a test split of its own; leave out --data\.test"):
         prepare(Data("text", path=str(folder), test=0.2), 16)

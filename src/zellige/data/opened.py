@@ -195,7 +195,8 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
     source.identity = identity
     source.about["files"] = [str(f) for f in every][:100]
     if others := reading.others(source.data.path, every):
-        source.about["left_out"] = [f"{len(others):,} files that are not read, e.g. {others[0].name}"]
+        many = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
+        source.about["left_out"] = [f"{many} not read, e.g. {others[0].name}"]
 
 
 def _taken(source: Opened) -> str:
