@@ -89,7 +89,7 @@ def cut(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str,
     "all" gives validation and test; a train split without a validation split gives that.
     """
     splits = dict(splits)
-    shares = {"validation": data.validation, "test": data.test}
+    shares: dict[str, Any] = {"validation": data.validation, "test": data.test}
     shares = {name: getattr(entry, name) if share is None else share for name, share in shares.items()}
     for name in ("test", "validation"):
         own_split(name in splits, getattr(data, name), name, tell(data))

@@ -88,10 +88,10 @@ def require_columns(field: str | None, files: list[Path]) -> None:
         raise InputError(f"--data.field has no effect on '{plain}', which is plain text; leave it out")
 
 
-NAMES = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(
-    ("valid", "validation", "val", "dev"), "validation"
-)
-NAMES["test"] = "test"
+NAMES = {
+    "train": "train", "training": "train", "valid": "validation", "validation": "validation", "val": "validation",
+    "dev": "validation", "test": "test",
+}  # fmt: skip
 
 
 def split_of(path: Path) -> str | None:
