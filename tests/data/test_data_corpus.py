@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader
 
 from zellige.data import DATASETS, Data, collate, prepare, sources
 from zellige.errors import InputError
+from zellige.schema import CONVERTER
 
 GREEK = "Ἐν ἀρχῇ ἦν ὁ Λόγος, καὶ ὁ Λόγος ἦν πρὸς τὸν Θεόν.\n"
 
@@ -48,7 +49,7 @@ def test_pydocs_is_english_in_27_symbols():
 
 def test_the_config_survives_json_and_the_command_line():
     data = Data("text", path="a b.txt", tokenizer="bytes", validation=0.1)
-    assert cattrs.structure(json.loads(json.dumps(cattrs.unstructure(data))), Data) == data
+    assert CONVERTER.structure(json.loads(json.dumps(CONVERTER.unstructure(data))), Data) == data
     import tyro
 
     assert tyro.cli(Data, args=["--name", "text", "--path", "a b.txt", "--pack", "document"]).pack == "document"
