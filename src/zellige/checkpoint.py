@@ -260,7 +260,9 @@ def best(checkpoints: Path) -> Path | None:
     try:
         record = read_state(last)["run"]["best"]
         folder = checkpoints / step_name(record["step"]) if record else None
-    except InputError:  # nothing is recorded, or it is damaged: the link is left
+    except (InputError, OSError):  # nothing is recorded, or it is damaged: the link is left
+        if not last.is_dir():  # a training beside us has pruned it while it was read
+            return best(checkpoints)
         folder = follow(checkpoints / BEST)
         if folder is None and (last / STATE).is_file():
             raise
@@ -368,7 +370,7 @@ def load(
         try:
             with unchecked(not checksums):
                 return _load(folder, path, method, net, device, choices)
-        except (InputError, OSError):
+        except Exception:  # torch says RuntimeError of a file that has gone
             if folder.exists():
                 raise  # else a training beside us has pruned it while it was read: look again
 
