@@ -24,6 +24,8 @@ def describe(plain: dict[str, Any]) -> list[str]:
         lines.append(of_model(about))
     if len(points) == 1:
         lines.append(f"{counted(points[0]['samples'], 'sample')}{_drawn(points[0])}")
+        if (expected := points[0].get("expected_calls")) is not None:
+            lines.append(f"  of each {expected:.1f} network calls are expected")
         heads = ["", "samples", *([real["name"]] if real else [])]
         rows = [
             [CALLED.get(name, name), *(shown(p, name) for p in (points[0], real) if p)]
@@ -81,9 +83,7 @@ def _drawn(point: dict[str, Any]) -> str:
     if not way["sampler"]:
         return ""
     chosen = "".join(f", {name} {value}" for name, value in way["options"].items())
-    expected = point.get("expected_calls")
-    beside = f", {expected:.1f} expected" if expected is not None else ""
-    asked = f" ({calls:.1f} network calls each{beside})" if calls is not None else ""
+    asked = f" ({calls:.1f} network calls each)" if calls is not None else ""
     heat = f"temperature {way['temperature']:g}, top-p {way['top_p']:g}"
     return f": {way['sampler']}{chosen}, {counted(way['steps'], 'step')}{asked}, {heat}"
 
