@@ -25,6 +25,7 @@ from .config import Config, Train, from_json, to_json
 from .data import Data
 from .data import load as load_tokenizer
 from .errors import InputError
+from .forecast import forecast
 from .generate import mix
 from .method import Method
 from .methods import build, find
@@ -198,6 +199,9 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
             progress.note(f"note: {text}")
         if said := plan.ending(config, fresh.block):
             progress.note(said)
+        if not plan.cuda(config) and devices == 1 and type(progress) is not Silent:
+            for said in forecast(config, fresh, tokens, step):
+                progress.note(said)
         if resume:
             progress.note(plan.resumed(step, config, len(corpus.train), changes))
         journal.log(

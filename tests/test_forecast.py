@@ -1,0 +1,76 @@
+"""What a run is said to take: the arithmetic by a clock that is told, and that nothing else changes."""
+
+import itertools
+from dataclasses import replace
+
+import torch
+
+from zellige import Config, Data, Net, Train
+from zellige.data.tokenizer import Integers
+from zellige.forecast import command, forecast, half_an_hour, seconds, seconds_per_row
+from zellige.methods import build
+from zellige.methods.mdlm import MDLM
+
+NET = Net(layers=1, hidden=16, heads=2, length=8)
+
+
+def example(**train) -> tuple[Config, MDLM]:
+    data = Data("text", path="my notes.txt", tokenizer="bytes")
+    config = Config("mdlm", MDLM.Config(), data, NET, Train(**train), "runs/a")
+    method = build("mdlm", 7, NET)
+    assert isinstance(method, MDLM)
+    return config, method
+
+
+def clock(*each: float):
+    """Reads 0, then the first duration later, and so on; the last one for ever."""
+    durations = itertools.chain(each, itertools.repeat(each[-1]))
+    times = itertools.chain.from_iterable((0.0, d) for d in durations)
+    return lambda: next(times)
+
+
+def test_a_row_is_the_better_of_two_after_a_warm_up():
+    _, method = example()
+    assert seconds_per_row(method, 7, clock(9.0, 4.0, 2.0)) == 2.0 / 8
+
+
+def test_steps_and_validations_add_up():
+    config, _ = example(steps=1000, batch=4, validate_every=500, validate_rows=30, validate_draws=2)
+    assert seconds(config, 1000, 0.5) == 0.5 * (1000 * 4 + 3 * 30 * 2 / 3)
+
+
+def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
+    config, method = example(steps=1000, batch=8, validate_rows=0)
+    assert forecast(config, method, Integers(7), clock=clock(0.01)) == []
+    (line,) = forecast(config, method, Integers(7), clock=clock(1.0))
+    assert line.startswith("note: 1,000 steps will take about 17 minutes on this CPU (")
+    (line,) = forecast(config, method, Integers(7), step=400, clock=clock(100.0))  # resumed: there is nothing to choose
+    assert line.startswith("note: 600 steps will take about 17 hours")
+
+
+def test_the_line_of_half_an_hour():
+    config, method = example(steps=10_000, batch=8, validate_rows=0)
+    assert half_an_hour(config, method, Integers(7), 1 / 8) == (  # 1,800 steps of a second
+        "zellige train mdlm --data.name text --data.path 'my notes.txt' --data.tokenizer bytes --net.layers 1 --net.hidden 16 "
+        "--net.heads 2 --net.length 8 --train.steps 1800 --train.batch 8 --train.validate-rows 0 --run runs/a-small"
+    )
+    said = forecast(config, method, Integers(7), clock=clock(20.0, 20.0, 20.0, 2.0))[1]  # the small one: 2 s for 8 rows
+    assert said.endswith(
+        "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 900 --train.batch 8 "
+        "--train.rate 0.004 --train.ema 0.99 --train.validate-rows 0 --run runs/a-small"
+    )
+
+
+def test_what_no_line_can_name_has_none():
+    config, method = example()
+    assert command(replace(config, data=Data.of(torch.zeros(9, 8), vocabulary=7)), method) == ""
+    assert command(replace(config, network="Mine"), method) == ""
+
+
+def test_neither_weights_nor_random_numbers_change():
+    config, method = example(steps=10**6)
+    before, state = {k: v.clone() for k, v in method.state_dict().items()}, torch.get_rng_state()
+    assert len(forecast(config, method, Integers(7), clock=clock(50.0))) == 2
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(v, before[k]) for k, v in method.state_dict().items())
+    assert all(p.grad is None for p in method.parameters())
