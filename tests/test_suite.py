@@ -168,7 +168,7 @@ def test_the_same_table_across_batch_size_and_processes(model, data):
             continue
         a, b = got[row.name], row.result
         assert abs(a.value - b.value) < 1e-5
-        assert abs(a.draws_half - b.draws_half) < 1e-5
+        assert a.draws_half == pytest.approx(b.draws_half, abs=1e-5)  # inf, where draws are too few for an interval
         assert a.draws_low < a.value < a.draws_high
         assert a.per_sequence is not None
         assert a.per_sequence.value > a.perplexity
