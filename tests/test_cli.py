@@ -699,6 +699,23 @@ def test_infill(run):
     assert err.startswith("2 samples, 46 tokens, ")
 
 
+def test_infill_marks_what_it_filled(run, monkeypatch):
+    """Brackets by choice, colour on a terminal; a pipe has the text alone, and files have."""
+    text = "the val__ of t__ object"
+    _, plain, err = run(f'infill runs/a "{text}"')
+    assert re.search(r" [1-4] network calls? each ", err)
+    _, out, _ = run(f'infill runs/a "{text}" --mark brackets --json r.json')
+    assert re.fullmatch(r"the val\[..\] of t\[..\] object\n", out)
+    assert out.replace("[", "").replace("]", "") == plain
+    assert json.loads(Path("r.json").read_text())["result"]["samples"][0]["text"] + "\n" == plain
+    _, _, err = run(f'infill runs/a "{text}" --mark brackets --watch --steps 2')
+    assert "  the val[··] of t[··] object\n" in err
+    _, out, _ = run(f'infill runs/a "{text}" --color always')
+    assert re.fullmatch(r"the val\x1b\[1;36m..\x1b\[0m of t\x1b\[1;36m..\x1b\[0m object\n", out)
+    assert re.sub(r"\x1b\[[\d;]*m", "", out) == plain
+    assert run(f'infill runs/a "{text}" --mark none --color always')[1] == plain
+
+
 def test_quiet(run):
     for command in ("sample runs/a --steps 2", "sample runs/a --steps 2 --watch", "evaluate runs/a --limit 4"):
         code, out, err = run(f"{command} --quiet")

@@ -350,13 +350,50 @@ def test_infill_keeps_what_is_given():
     assert "____" not in g.infill(m, "____")[0]
 
 
-def test_infill_is_the_beginning_of_a_text_of_the_models_length():
-    """The rest is free: the law is the model's own given the text, not that of a shorter text."""
+def test_infill_draws_nothing_behind_the_text():
+    """The text is the beginning of one of the model's length; what comes after it stays masked, and costs no call."""
     m = model()
     frames = []
     g.fill(m, "ab_", see=frames.append, seed=1)
     assert frames[0].x.shape == (1, L)
+    assert frames[0].fixed[0].tolist() == [True, True, False] + [True] * (L - 3)
+    assert (frames[-1].x[0, 3:] == m.method.process.mask).all()
+
+
+@pytest.mark.parametrize("name", ["mdlm", "md4", "radd", "sedd", "d3pm", "genmd4"])
+@pytest.mark.parametrize("sampler", list(zellige.SAMPLERS))
+def test_infill_asks_once_a_gap_at_most(name, sampler):
+    """53 calls for six gaps before: all places behind the text were drawn too."""
+    m = model(name=name)
+    cls = zellige.SAMPLERS[sampler]
+    if cls.refuse(m.method) or cls.grows or sampler == "uniformisation" or (name, sampler) == ("d3pm", "remasking"):
+        pytest.skip("cannot be paired, writes from left to right, or asks where nothing may happen")
+    steps = 50 if name == "d3pm" else 64
+    _, drawn = g.fill(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)
+    revealing = (name not in ("sedd", "d3pm") or sampler in ("any_order", "fixed_order")) and sampler != "remasking"
+    if name == "genmd4" and sampler in ("ancestral", "first_hitting", "tau_leaping", "euler"):
+        revealing = False  # candidates that are not accepted cost a call too
+    if sampler == "confidence":
+        revealing = False  # asks for all gaps, each step that has some left
+    assert all(calls <= (6 if revealing else steps) for calls in drawn.calls)
+    assert all("·" not in text and len(text) == 18 for text in drawn.texts)
+
+
+def test_noise_of_tokens_draws_the_rest_too():
+    m = model(name="udlm")
+    frames = []
+    g.fill(m, "ab_", see=frames.append, seed=1, steps=4)
     assert frames[0].fixed[0].tolist() == [True, True] + [False] * (L - 2)
+
+
+def test_what_was_filled_is_told_from_what_was_given():
+    gaps = g.gaps(tk.Characters(tk.TEXT8), "a_b__", L)
+    tokens = tk.Characters(tk.TEXT8).encode("axbyz")
+    assert gaps.pieces(tokens, tk.Characters(tk.TEXT8)) == [("a", False), ("x", True), ("b", False), ("yz", True)]
+    frame = list(g.watch(model(), fixed=gaps.fixed, alone=True, steps=4))[-1]
+    watch = Watch(Terminal(io.StringIO(), io.StringIO(), environ={}))
+    assert re.fullmatch(r"  a\[.\]b\[..\]", watch.lines(g.picture(frame, 0, 5, brackets=True))[1])
+    assert re.fullmatch(r"  a.b..", watch.lines(g.picture(frame, 0, 5))[1])
 
 
 @pytest.mark.parametrize(

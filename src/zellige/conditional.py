@@ -275,5 +275,5 @@ def _at(method: Method, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
     mask: Any = method.process.mask
     x_t = x.masked_fill(~known, mask)
     state = State(x_t, known, torch.zeros(len(x), dtype=torch.long, device=x.device))
-    time = clean_where_fixed(state, expected_time(method, state))
+    time = clean_where_fixed(method, state, expected_time(method, state))
     return posterior(method.predict(x_t, time, at=at, context=method.clean(Batch(x))))

@@ -181,20 +181,19 @@ def sample_law(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Ten
 def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
     """The law of the sampler's state at each time, (T + 1, K^L): its initial law times the transition matrices of its steps.
 
-    `fixed` is (L,), -1 where free. Steps may depend on the state and the time, not on `state.memory`.
+    `fixed` is as `run` takes it, (L,). Steps may depend on the state and the time, not on `state.memory`.
     """
     (L,), start = method.shape, start_law(method)
     X = states(len(start), L)
     times = sampler.times(method, steps) if isinstance(steps, int) else steps
     T, N = len(times) - 1, len(X)
     state = sampler.init(method, (T * N, L), fixed=fixed)
-    given = state.fixed[:N]
     state = State(X.repeat(T, 1), state.fixed, state.calls, state.context, state.memory)
     t, s = (u.repeat_interleave(N)[:, None] for u in (times[:-1], times[1:]))
     matrices = transition(sampler, method, state, t, s).reshape(T, N, N)
     each = start[X]
     if fixed is not None:
-        each = torch.where(given, (fixed == X).double(), each)
+        each = torch.where(fixed >= 0, (fixed == X).double(), each)
     laws = [each.prod(-1)]
     for matrix in matrices:
         laws.append(laws[-1] @ matrix)

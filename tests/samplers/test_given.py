@@ -6,8 +6,9 @@ from pairs import METHODS, SAMPLERS, close, denoiser, distance
 
 from worlds import L, V, data_law
 from zellige import exact
-from zellige.process import uniform
-from zellige.samplers import Ancestral
+from zellige.process import absorbing, uniform
+from zellige.samplers import Ancestral, AnyOrder, FirstHitting, FixedOrder
+from zellige.samplers.sampler import HIDDEN, hides
 from zellige.schedule import Linear
 
 
@@ -53,3 +54,69 @@ def test_uniform_noise_needs_a_time_for_each_position():
     error = [[distance(exact.sample_law(Ancestral(), m, T, given), law) for T in (64, 256)] for m in (knows, blind)]
     assert error[0][1] < max(0.3 * error[0][0], 1e-12)
     assert error[1][1] > 0.9 * error[1][0] > 0.02
+
+
+# ------------------------------------------------------------------------------------------------ places that are not drawn
+def beside_hidden(law, hidden, K, length):
+    """A law over K^length with the last `hidden` places summed out: over K^(length - hidden)."""
+    return law.reshape(-1, K**hidden).sum(-1) if hidden else law
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@torch.no_grad()
+def test_one_gap_beside_a_hidden_place_is_exact_at_any_number_of_steps(name):
+    """The hidden place stays masked, and the gap has its law with that place summed out, as where all is drawn."""
+    sampler, fixed = SAMPLERS[name], torch.tensor([-1, HIDDEN])
+    if name in (
+        "remasking, conf",
+        "ancestral, cold",
+        "tau_leaping, corrected",
+        "uniformisation",
+    ):  # as above; its events
+        return
+    for title in ("mdlm", "d3pm, absorbing", "sedd, absorbing"):
+        method = METHODS[title]() if title != "mdlm" else denoiser(absorbing(V + 1, Linear()))
+        if sampler.refuse(method) or (name, title) == ("remasking, loop", "d3pm, absorbing"):
+            continue
+        assert hides(method)
+        K = method.process.K
+        whole = conditional(method, torch.tensor([-1, -1]))
+        for T in (1, 3, 6):
+            law = exact.sample_law(sampler, method, T, fixed)
+            X = exact.states(K, L)
+            assert float(law[X[:, 1] == method.process.mask].sum()) == pytest.approx(1)
+            close(beside_hidden(law, 1, K, L), beside_hidden(whole, 1, K, L), rtol=0, atol=1e-9, msg=f"{title}, {T}")
+
+
+@pytest.mark.parametrize("sampler", [AnyOrder(), FixedOrder("backward"), FixedOrder("forward"), FirstHitting()])
+@torch.no_grad()
+def test_gaps_beside_a_hidden_place_have_the_conditional_law(sampler):
+    """Two gaps beside a token that is given and a place that is hidden, jointly: enumerated, with the exact network."""
+    length, process = 4, absorbing(3, Linear())
+    method = exact.Denoiser(process, data_law(2, length), length)
+    X = exact.states(3, length)
+    whole = exact.embed(process, data_law(2, length), length) * (X[:, 0] == 1)
+    law = exact.sample_law(sampler, method, length, torch.tensor([1, -1, -1, HIDDEN]))
+    close(beside_hidden(law, 1, 3, length), beside_hidden(whole / whole.sum(), 1, 3, length), rtol=0, atol=1e-9)
+
+
+@torch.no_grad()
+def test_on_a_grid_the_error_of_gaps_beside_a_hidden_place_goes_with_the_steps():
+    """As it does where all is drawn: tokens of one step are drawn independently."""
+    process, fixed = absorbing(3, Linear()), torch.tensor([-1, -1, HIDDEN])
+    method = exact.Denoiser(process, data_law(2, 3), 3)
+    whole = beside_hidden(exact.embed(process, data_law(2, 3), 3), 1, 3, 3)
+    few, many = (
+        distance(beside_hidden(exact.sample_law(Ancestral(), method, T, fixed), 1, 3, 3), whole) for T in (16, 32)
+    )
+    assert few / many == pytest.approx(2, abs=0.15)
+
+
+def test_noise_of_tokens_hides_nothing():
+    """A token that is noise is read as a token: with it in place of the rest the law of the gap would be another."""
+    process = uniform(V, Linear(0.0))
+    method = denoiser(process)
+    assert not hides(method)
+    asked = torch.tensor([[0, 0], [0, 1], [0, 2]])
+    told = method.predict(asked, 0.5)  # the same gap beside three draws of the noise
+    assert (told.mu[:, 0] - told.mu[:1, 0]).abs().max() > 1e-3

@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ..errors import InputError
-from ..terminal import Terminal, path, size
+from ..terminal import Mark, Terminal, path, size
 from . import options
 from .commands import Device, Run, load, note_change, writable, write_json
 
@@ -120,6 +120,8 @@ class Infill(Drawing):
     """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
     mask_token: str | None = None
     """what marks one missing token, where tokens are not characters"""
+    mark: Literal["color", "brackets", "none"] = "color"
+    """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
 
 
 @dataclass(frozen=True)
@@ -199,23 +201,29 @@ def _draw(
     given = give(model, kind)
     prompt = chosen.text or None if given is not None else chosen.prompt
     more = {"length": chosen.length, "prompt": prompt} if given is None else {"fixed": given.fixed}
-    if isinstance(given, generate.Gaps):
-        more["length"] = generate.needed(model, given)
+    gaps = given if isinstance(given, generate.Gaps) else None
+    if gaps is not None:
+        more["alone"] = True
     frames = generate.watch(model, **more, **how)
     if (said := generate.approximate(model)) and (prompt or given is not None):
         terminal.note(said)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
-    gaps = given if isinstance(given, generate.Gaps) else None
     drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
     if gaps is not None:
+        pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
         drawn = generate.filled(gaps, drawn, model.tokenizer)
     lines: list[dict[str, Any]] = [
         {"text": text, "tokens": tokens, "seed": chosen.seed, "calls": calls, "prompt": prompt}
         for text, tokens, calls in zip(drawn.texts, drawn.tokens, drawn.calls)
     ]
     panels = Panels(kind, drawn.tokens, given if isinstance(given, Given) else None)
-    files = panels.show(terminal, drawn.texts) if out is None else panels.write(out, lines)
+    if out is not None:
+        files = panels.write(out, lines)
+    elif gaps is not None:
+        files = _show_filled(terminal, pieces, chosen.mark)
+    else:
+        files = panels.show(terminal, drawn.texts)
     for verdict in panels.verdicts:
         terminal.result(verdict)
     terminal.say(str(drawn))
@@ -231,6 +239,24 @@ def _draw(
     } | panels.record()
     write_json(terminal, command, arguments, result, began, seed=chosen.seed)
     return 0
+
+
+def _show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark: str) -> list[Path]:
+    """Texts on stdout in pieces, (text, whether it was filled in), the filled ones marked."""
+    for pieces in texts:
+        if mark == "brackets":
+            pieces = [(f"[{text}]" if new else text, new) for text, new in pieces]
+        if mark == "none" or not (terminal.out_tty or terminal.out_styled):
+            terminal.data("".join(text for text, _ in pieces))
+            continue
+        lines: list[list[tuple[str, Mark]]] = [[]]
+        for text, new in pieces:
+            look: Mark = "new" if new else "shown"
+            first, *rest = text.split("\n")
+            lines[-1].append((first, look))
+            lines += [[(line, look)] for line in rest]
+        terminal.picture(lines)
+    return []
 
 
 def _out(name: str | None) -> Path | None:
@@ -299,7 +325,7 @@ def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: T
     from .. import generate
 
     if chosen.watch:
-        viewer = generate.Viewer(terminal, length)
+        viewer = generate.Viewer(terminal, length, brackets=getattr(chosen, "mark", "") == "brackets")
         try:
             return generate.collect(frames, viewer)
         finally:

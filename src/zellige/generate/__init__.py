@@ -2,10 +2,10 @@
 
 from ..kinds import pieces
 from .frames import BATCH, Drawn, Frame, check, collect, load, mix, sample, watch
-from .gaps import Gaps, approximate, fill, filled, gaps, infill, needed
+from .gaps import Gaps, approximate, fill, filled, gaps, infill
 from .show import Viewer, picture
 
 __all__ = [
     "BATCH", "Drawn", "Frame", "Gaps", "Viewer", "approximate", "check", "collect", "fill", "filled", "gaps", "infill", "load",
-    "mix", "needed", "picture", "pieces", "sample", "watch",
+    "mix", "picture", "pieces", "sample", "watch",
 ]  # fmt: skip

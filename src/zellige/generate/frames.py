@@ -22,7 +22,7 @@ from ..errors import InputError
 from ..samplers import State, of_length, run
 from ..samplers.growing import Ending, Growth, again, merged
 from ..samplers.metropolis import Walk, report
-from ..samplers.sampler import start_law
+from ..samplers.sampler import HIDDEN, hides, start_law
 from ..terminal import Mark, count, counted, duration, rate
 from .choice import choose, ending
 
@@ -154,6 +154,7 @@ def watch(
     length: int | None = None,
     batch: int = BATCH,
     fixed: Any = None,
+    alone: bool = False,
     **options: Any,
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
@@ -169,6 +170,8 @@ def watch(
         batch: texts at once; they do not depend on it.
         fixed: (L,) instead of a prompt: the token where it is given, -1 where it is free. Or (N, L), where `count` is a
             multiple of N: so many texts of the first row, then of the second, and so on.
+        alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left to
+            right; see `infill`.
         options: those of the named sampler: `watch(model, sampler="confidence", confidence="margin")`.
 
     Raises:
@@ -181,11 +184,14 @@ def watch(
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else ending(tokenizer, documents)
     how = choose(sampler, method, temperature, top_p, options, end)
+    if alone and how.grows and length is None:
+        length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)
     if fixed is None and prompt:
         fixed = _prompt(tokenizer, prompt, length, how.grows)
     if fixed is not None:
-        fixed = _fixed(fixed, tokenizer, length, count)
+        rest = HIDDEN if alone and not how.grows and hides(method) else -1
+        fixed = _fixed(fixed, tokenizer, length, count, rest)
     how.admit(method, fixed)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
     inside = of_length(method, length)
@@ -278,8 +284,8 @@ def length_of(model: Any, length: int | None, grows: bool = False) -> int:
     return length
 
 
-def _fixed(fixed: Any, tokenizer: Any, length: int, total: int) -> Tensor:
-    """(N, length) tokens, -1 where they are free, of (N, L) or (L,) with L of `length` at most."""
+def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) -> Tensor:
+    """(N, length) tokens, -1 where they are free, of (N, L) or (L,) with L of `length` at most; behind it `rest`."""
     rows = torch.as_tensor(fixed, dtype=torch.long).cpu()
     rows = rows[None] if rows.ndim == 1 else rows
     N, given = rows.shape
@@ -294,7 +300,7 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int) -> Tensor:
         raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
     if not N or total % N:
         raise InputError(f"--count is {total:,}, fixed has {N:,} rows; give a multiple of that")
-    return torch.nn.functional.pad(rows, (0, length - given), value=-1)
+    return torch.nn.functional.pad(rows, (0, length - given), value=rest)
 
 
 def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:

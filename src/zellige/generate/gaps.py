@@ -33,19 +33,23 @@ class Gaps:
     parts: list[str | int]
     fixed: list[int]
 
-    def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
-        """The text with its gaps filled from `tokens`; what was given stays as it was given."""
-        out, at = "", 0
+    def pieces(self, tokens: Sequence[int], tokenizer: Any) -> list[tuple[str, bool]]:
+        """The text with its gaps filled from `tokens`, in pieces: (text, whether it was filled in)."""
+        out, at = [], 0
         free = [i for i, token in enumerate(self.fixed) if token < 0]
         for part in self.parts:
             if isinstance(part, str):
-                out += part
+                out.append((part, False))
                 continue
             where = free[at : at + part]
             at += part
             before = list(tokens[: where[0]][-1:])
-            out += added(tokenizer, before, [tokens[i] for i in where])
+            out.append((added(tokenizer, before, [tokens[i] for i in where]), True))
         return out
+
+    def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
+        """The text with its gaps filled from `tokens`; what was given stays as it was given."""
+        return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
 
 def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) -> Gaps:
@@ -105,9 +109,14 @@ def infill(
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
 
     `infill(model, "the quick _____ fox")`: a run of `_` is as many characters; for tokenizers that are not by characters
-    each `mask_token` is one missing token. The text is the beginning of one of the model's own length whose rest is free:
-    the law is the model's conditional law given the text (approximately, if its noise is not absorbing). For a grid the
+    each `mask_token` is one missing token. For a grid the
     text is a puzzle, "53..7....": a dot is a blank. The other arguments are those of `watch`.
+
+    **The law.** The text is the beginning of one of the model's own length. Where the noise is a mask, the places behind it stay
+    masked and nothing is asked about them: a mask says nothing, so that the gaps have the conditional law given the text, the
+    rest summed out, by the network's own answers for an unseen rest (with the exact network the same law as if the rest were
+    drawn too; with a trained one that of reading the text alone), at one network call a gap at most. Noise that is tokens is
+    read as text wherever it stands: there the rest is drawn, too, and is cut off; keeping tokens is approximate.
 
     Args:
         fixed: instead of a text (L,) or (N, L) tokens, -1 where one is to be drawn: half an image, some voices, puzzles.
@@ -134,13 +143,7 @@ def fill(
     """As `infill`, with what it cost; `see` is shown every frame."""
     model = load(model)
     given = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
-    how = {"length": needed(model, given)} | how
-    return given, filled(given, collect(watch(model, fixed=given.fixed, **how), see), model.tokenizer)
-
-
-def needed(model: Any, given: Gaps) -> int | None:
-    """How many tokens are drawn to fill the gaps: of a model that writes from left to right no more than the text has."""
-    return len(given.fixed) if 0 < model.method.block < model.method.window else None
+    return given, filled(given, collect(watch(model, fixed=given.fixed, alone=True, **how), see), model.tokenizer)
 
 
 def filled(given: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:

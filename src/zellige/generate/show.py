@@ -6,8 +6,13 @@ from ..terminal import Picture, Terminal, Watch, count, counted, scaled
 from .frames import Frame
 
 
-def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | None = None) -> Picture:
-    """One text of a frame, for `terminal.Watch`; the first `length` tokens of it, and no more than is being written."""
+def picture(
+    frame: Frame, row: int = 0, length: int | None = None, head: str | None = None, *, brackets: bool = False
+) -> Picture:
+    """One text of a frame, for `terminal.Watch`; the first `length` tokens of it, and no more than is being written.
+
+    brackets: round what is not given.
+    """
     kind, marks = kinds.of(frame.tokenizer), frame.marks(row)
     block = kind.block(frame.x[row].tolist(), marks)
     whole = min(frame.x.shape[1], length or frame.x.shape[1])
@@ -24,6 +29,7 @@ def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | N
         marks[:length] if block is None else marks,
         f"{counted(calls, 'network call')}{speed}",
         block,
+        brackets,
         whole if block is None and isinstance(frame.state.memory, Growth) else None,
     )
 
@@ -31,8 +37,8 @@ def picture(frame: Frame, row: int = 0, length: int | None = None, head: str | N
 class Viewer:
     """Shows the first text of every frame on a terminal; a frame stays long enough to be followed, 5 s in all at most."""
 
-    def __init__(self, terminal: Terminal, length: int | None = None, indent: str = "  "):
-        self.terminal, self.length, self.indent = terminal, length, indent
+    def __init__(self, terminal: Terminal, length: int | None = None, indent: str = "  ", brackets: bool = False):
+        self.terminal, self.length, self.indent, self.brackets = terminal, length, indent, brackets
         self.watch: Watch | None = None
 
     def __call__(self, frame: Frame) -> None:
@@ -40,7 +46,7 @@ class Viewer:
             self.watch = Watch(self.terminal, indent=self.indent, hold=min(1 / 12, 5 / max(frame.steps, 1)))
             self.watch.__enter__()
         last = frame.step == frame.steps
-        self.watch.draw(picture(frame, 0, self.length), last=last)
+        self.watch.draw(picture(frame, 0, self.length, brackets=self.brackets), last=last)
         if last:
             self.close()
 

@@ -18,6 +18,8 @@ from ..prediction import Prediction
 from ..process import Mixture, Process
 from ..schedule import CLEAN
 
+HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
+
 
 @dataclass(frozen=True)
 class State:
@@ -25,7 +27,7 @@ class State:
 
     Attributes:
         x: (B, L) tokens, masks among them.
-        fixed: (B, L) bool, positions that must not change.
+        fixed: (B, L) bool, positions that must not change: given, or hidden, which hold the mask.
         context: what the network remembers (a key/value cache).
         memory: what the sampler remembers (times of the rows, confidences).
         calls: (B,) network calls so far.
@@ -179,9 +181,9 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     else:
         law = start_law(method)
         x = maths.replace(torch.zeros(shape, dtype=torch.long, device=law.device), 1.0, law, generator)
-    given = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) >= 0
+    given = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
     if fixed is not None:
-        x = torch.where(given, fixed.to(x.device), x)
+        x = torch.where(fixed.to(x.device) >= 0, fixed.to(x.device), x)
     return State(x, given, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
@@ -200,7 +202,8 @@ def run(
     Args:
         shape: (B, L); L is the method's own length, or less, or what the sampler admits.
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
-        fixed: (B, L) long, the token where it is given, -1 where it is free. Exact for absorbing processes.
+        fixed: (B, L) long, the token where it is given, -1 where it is free, HIDDEN where it stays masked. Exact for absorbing
+            processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
     """
     method = of_length(method, shape[1])
@@ -223,7 +226,7 @@ def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Predicti
     rows = at.any(-1).nonzero()[:, 0]
     if len(rows) == 0:
         return None
-    time = clean_where_fixed(state, t)
+    time = clean_where_fixed(method, state, t)
     context = None if state.context is None else state.context.take(rows)
     return method.predict(state.x[rows], time[rows], at=at[rows], context=context)
 
@@ -298,18 +301,34 @@ def free(method: Method, state: State) -> Tensor:
 
 
 def expected_time(method: Method, state: State) -> Tensor:
-    """The time (B, 1) at which the share of masks among the free positions is the expected one, to 1/1000."""
-    T = steps_of(method) or 1000
-    process, share = method.process, free(method, state).sum(-1) / (~state.fixed).sum(-1).clamp_min(1)
+    """The time (B, 1) at which the share of masks among the positions that are not given is the expected one, to 1/1000."""
+    T, given = steps_of(method) or 1000, given_places(method, state)
+    process, share = method.process, (method.process.movable(state.x) & ~given).sum(-1) / (~given).sum(-1).clamp_min(1)
     t = torch.arange(T + 1, dtype=torch.float64, device=state.x.device) / T
     alpha = process.schedule.alpha(t)  # (T + 1, 1), or (T + 1, K)
     lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
     return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(T)][:, None]
 
 
-def clean_where_fixed(state: State, t: Tensor | float) -> Tensor:
+def hides(method: Method) -> bool:
+    """Whether a place can be left out of a draw: where noise is a mask, which says nothing of the token behind it.
+
+    With the mask at a place the clean posterior of the others is their law with that place summed out. Noise that is a token
+    is an observation of it.
+    """
+    mask = getattr(method.process, "mask", None)
+    return mask is not None and not bool(method.process.clean[mask])
+
+
+def given_places(method: Method, state: State) -> Tensor:
+    """(B, L) bool, the positions whose tokens are given; not those that are hidden."""
+    return state.fixed & (state.x != method.process.mask) if hides(method) else state.fixed
+
+
+def clean_where_fixed(method: Method, state: State, t: Tensor | float) -> Tensor:
     """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
-    return torch.where(state.fixed, CLEAN, torch.as_tensor(t, dtype=torch.float64, device=state.x.device))
+    time = torch.as_tensor(t, dtype=torch.float64, device=state.x.device)
+    return torch.where(given_places(method, state), CLEAN, time)
 
 
 def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,6 +33,7 @@ class Picture:
     marks: Sequence[Mark]
     foot: str  # "22 network calls  11.8k tokens/s"
     block: Sequence[Line] | None = None  # instead of the pieces one after another: lines that stay as they are
+    brackets: bool = False  # whether they stand round what is not given
     total: int | None = None  # tokens of a text that grows: these are its beginning, and what came last is to be seen
 
 
@@ -109,9 +110,8 @@ class Watch:
         """Cut into lines by cells, not words: a token that appears must not move the others."""
         styled = self.terminal.styled and self.terminal.unicode
         lines, used, open_style = [""], 0, ""
-        for piece, mark in zip(picture.pieces, picture.marks):
-            style = _MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
-            for char in "·" if mark in ("masked", "again") else escape(piece, keep="\n"):
+        for text, style in self._runs(picture, styled):
+            for char in text:
                 wide = cells(char)
                 if char == "\n" or used + wide > width:
                     lines[-1] += "\x1b[0m" if open_style else ""
@@ -125,6 +125,18 @@ class Watch:
                 used += wide
         lines[-1] += "\x1b[0m" if open_style else ""
         return lines
+
+    def _runs(self, picture: Picture, styled: bool) -> Iterator[tuple[str, str]]:
+        """What stands for each token, with its style, and where they are wanted the brackets round what is not given."""
+        inside = False
+        for piece, mark in zip(picture.pieces, picture.marks):
+            if picture.brackets and inside is (mark == "given"):
+                inside = not inside
+                yield "[" if inside else "]", ""
+            style = _MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
+            yield "·" if mark in ("masked", "again") else escape(piece, keep="\n"), style
+        if inside:
+            yield "]", ""
 
 
 def painted(lines: Sequence[Line], styled: bool, hues: int) -> list[str]:
