@@ -6,13 +6,14 @@ project = "Zellige"
 copyright = "the Zellige authors"
 release = version = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the snippets of these pages
 exclude_patterns = ["_build", "evaluation-generation.md"]  # the latter is a part of evaluation.md
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"Zellige {version}"
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
@@ -53,5 +54,16 @@ def plain_docstrings(app, what, name, obj, options, lines):
     lines[:] = out
 
 
+def formula(self, node):
+    """A formula as MathML, which browsers draw themselves: a page needs nothing from another host."""
+    from docutils import nodes
+    from latex2mathml.converter import convert
+
+    block = isinstance(node, nodes.math_block)
+    self.body.append(convert(node.astext(), display="block" if block else "inline"))
+    raise nodes.SkipNode
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("autodoc-process-docstring", plain_docstrings, priority=400)  # before napoleon

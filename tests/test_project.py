@@ -235,3 +235,14 @@ def folder(tmp_path_factory, monkeypatch_module) -> Path:
 def test_snippets_run(page, folder):
     with chdir(folder):
         exec(compile(snippets(page), str(page), "exec"), {"__name__": "snippets"})
+
+
+def test_formulas_of_the_docs_come_from_no_other_host():
+    conf = (ROOT / "docs" / "conf.py").read_text()
+    assert 'html_math_renderer = "mathml"' in conf
+    assert "mathjax" not in conf
+    convert = pytest.importorskip("latex2mathml.converter").convert
+    for page in PAGES:
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
+        for block, inline in re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", text, flags=re.S):
+            assert "\\" not in re.sub(r"<[^>]*>", "", convert(block or inline)), f"{page.name}: {block or inline}"
