@@ -4,7 +4,6 @@ Both have the same face: `encode(texts)`, `same(tokenizer)`, `nats(tokens, real,
 and what the protocol says of them. Rows are filled up on the right; `real` (B, T) bool says where they are.
 """
 
-import json
 import re
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from torch import Tensor
 from .batch import Batch
 from .data import remote
 from .errors import InputError, nearest
+from .schema import read_json
 
 ROWS = 256  # whose logits are float64 at one time
 _NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")  # on the hub
@@ -32,7 +32,7 @@ def find(path: Any, device: torch.device | str) -> Any:
     folder = Path(name)
     config = folder / "config.json"
     try:
-        theirs = config.is_file() and "model_type" in json.loads(config.read_text(encoding="utf-8"))
+        theirs = config.is_file() and "model_type" in read_json(config, dict, "copy it again from where it was trained")
     except ValueError:
         raise InputError(f"'{config}' is not JSON; copy it again from where it was trained") from None
     if folder.is_dir() and not theirs:

@@ -286,8 +286,10 @@ def header(path: Path) -> dict[str, Any]:
         raise _truncated(path, have, 8 + length)
     try:
         found = json.loads(text)
+        if not all(isinstance(value, str) for value in (found.get("__metadata__") or {}).values()):
+            raise TypeError("metadata are texts")
         need = 8 + length + max((e["data_offsets"][1] for n, e in found.items() if n != "__metadata__"), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise InputError(f"'{shown(path)}' is not a safetensors file; give a folder that Zellige wrote") from None
     if have < need:
         raise _truncated(path, have, need)

@@ -164,7 +164,7 @@ def read(path: str | Path, model: Any = None) -> list[Set]:
         else:
             try:
                 sample = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise InputError(f"line {number:,} of '{path}' is not JSON; give one object a line") from None
             if not isinstance(sample, dict) or not isinstance(sample.get("text"), str):
                 raise InputError(f"line {number:,} of '{path}' has no field text; give one object a line that has")

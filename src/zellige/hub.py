@@ -21,6 +21,7 @@ from huggingface_hub import ModelCard, ModelHubMixin
 from . import __version__
 from .data import DATASETS
 from .errors import InputError
+from .schema import read_json
 
 MASK = "<|mask|>"
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -210,8 +211,8 @@ def _numbers(source: Path | None) -> list[str]:
     """A table of these results, each with its interval and what was done for it."""
     rows: list[tuple[bool, str]] = []
     for path in _results(source):
+        plain = read_json(path)
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
             value, (low, high) = plain["result"]["value"], (plain["interval"][end] for end in ("low", "high"))
             about, said = plain["result"].get("about") or {}, plain.get("protocol") or {}
             sign = {"bound": "≤ ", "exact": "= "}.get(plain.get("kind"), "")

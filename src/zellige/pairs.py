@@ -22,6 +22,7 @@ from .errors import InputError
 from .files import shown
 from .generate import load
 from .result import Result, summarize
+from .schema import read_text
 from .share import Share
 
 PROTOCOL = "zellige-pairs-1"
@@ -47,12 +48,7 @@ def read_pairs(path: str | Path) -> list[Record]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give a .jsonl with the fields context and continuation")
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise InputError(
-            f"'{shown(path)}' is not UTF-8 text; give a .jsonl with the fields context and continuation"
-        ) from None
+    lines = read_text(path, "give a .jsonl with the fields context and continuation").splitlines()
     records = [_record(line, f"line {i} of '{shown(path)}'") for i, line in enumerate(lines, 1) if line.strip()]
     if not records:
         raise InputError(f"'{shown(path)}' holds no pairs; give a .jsonl with the fields context and continuation")
@@ -62,7 +58,7 @@ def read_pairs(path: str | Path) -> list[Record]:
 def _record(line: str, where: str) -> Record:
     try:
         plain = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(f"{where} is not JSON; write an object with context and continuation") from None
     if not isinstance(plain, dict) or ("continuation" in plain) == ("choices" in plain):
         raise InputError(

@@ -18,12 +18,11 @@ The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the m
 papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its `lift`).
 """
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -31,7 +30,8 @@ from torch import Tensor
 from .errors import InputError
 from .files import write_file
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
-from .terminal import dumps, number, pm, record
+from .schema import read_json, structure
+from .terminal import as_file, number, pm, record
 
 DRAWS = 4  # of each text, where nobody says how many
 
@@ -210,7 +210,7 @@ class Result:
 
     def to_json(self, path: str | Path, command: str | None = "evaluate", arguments: Any = None) -> None:
         """Write the number, its interval and the whole protocol."""
-        write_file(path, dumps(self.to_dict(command, arguments)) + "\n")
+        write_file(path, as_file(self.to_dict(command, arguments)))
 
     @classmethod
     def from_json(cls, path: str | Path) -> "Result":
@@ -219,6 +219,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
+        structure(data, _Written, f"'{source}'", instead="give one of evaluate-*.json")
         try:
             result, interval = data["result"], data["interval"]
             of, document = result.get("document"), None
@@ -231,7 +232,7 @@ class Result:
                 result.get("about", {}), data["seconds"], document, *_ends(drawn or {"low": None, "high": None}),
                 (drawn or {}).get("freedom"), _per_sequence(each) if each else None,
             )  # fmt: skip
-        except (KeyError, TypeError) as missing:
+        except (KeyError, TypeError, AttributeError) as missing:
             raise InputError(
                 f"'{source}' is not a result of zellige evaluate; give one of evaluate-*.json"
             ) from missing
@@ -263,10 +264,36 @@ def read(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as broken:
-        raise InputError(f"'{path}' is not JSON; give a file that zellige evaluate wrote") from broken
+    return read_json(path, dict, "give a file that zellige evaluate wrote")
+
+
+class _Numbers(TypedDict, total=False):
+    value: float | None
+    terms: dict[str, float | None]
+    sequences: int
+    draws: int
+    units: float
+    about: dict[str, Any]
+    perplexity: dict[str, Any]
+    over_draws: dict[str, Any] | None
+    document: dict[str, Any] | None
+
+
+class _Ends(TypedDict, total=False):
+    low: float | None
+    high: float | None
+
+
+class _Written(TypedDict, total=False):
+    """The types of what stands in the JSON of a result; what has to be there is known where it is read."""
+
+    result: _Numbers
+    interval: _Ends
+    unit: str
+    kind: str
+    seed: int | None
+    protocol: dict[str, Any]
+    seconds: float | None
 
 
 def _exp(x: float) -> float:

@@ -31,6 +31,7 @@ from .method import Method
 from .methods import build, find
 from .nn.transformer import Net
 from .result import Result
+from .schema import sealed
 from .signals import Quit, Signals, Stopped
 from .terminal import count, counted, duration, path, rate, scaled, size
 
@@ -340,7 +341,7 @@ def _settled(last: Path) -> bool:
 
 
 def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
-    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(sealed(to_json(config, about)), indent=1, ensure_ascii=False) + "\n"
     with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
         files.write_file(folder / "config.json", text)
 

@@ -18,7 +18,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError, nearest
-from ..terminal import Terminal, columns, count, dumps, escape, parameters, path, record, size
+from ..terminal import Terminal, as_file, columns, count, escape, parameters, path, record, size
 from . import options, pages
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def put_json(terminal: Terminal, plain: Any) -> None:
     elif terminal.json is not None:
         from ..files import write_file
 
-        write_file(terminal.json, dumps(plain) + "\n")
+        write_file(terminal.json, as_file(plain))
 
 
 def writable(name: str, flag: str) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..terminal import Terminal, counted, dumps, path, pm
+from ..terminal import Terminal, as_file, counted, path, pm
 from . import options
 from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
@@ -63,7 +63,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
         other = choices(prefix=chosen.prefix, draws=chosen.draws if chosen.draws != Pairs.draws else None)
         name = folder / f"pairs-{Path(chosen.pairs).stem}{other}.json"
-        write_file(name, dumps(plain) + "\n")
+        write_file(name, as_file(plain))
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)
     return 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..terminal import Terminal, columns, dumps, path, pm, record
+from ..terminal import Terminal, as_file, columns, path, pm, record
 from . import options
 from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
@@ -97,7 +97,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
             rate=rate if rate != Probe.rate else None,
         )  # fmt: skip
         name = folder / f"probe-{chosen.probe}{other}.json"
-        write_file(name, dumps(plain) + "\n")
+        write_file(name, as_file(plain))
         terminal.result(f"  written   {path(name)}")
     write_json(terminal, "evaluate", None, plain, began)
     return 0

@@ -12,7 +12,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..terminal import Terminal, dumps, path, record, size
+from ..terminal import Terminal, as_file, path, record, size
 from . import options
 from .commands import Device, Run, load, note_change, put_json, writable
 from .drawing import Options
@@ -297,7 +297,7 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
     stem = f"{NAME}-{judge}{_others(chosen, DRAWN + READ)}"
     make(folder)
     written = [folder / f"{stem}.json"]
-    write_file(written[0], dumps(plain) + "\n")
+    write_file(written[0], as_file(plain))
     if len(points) > 1:
         body = [f"# {chosen.run or chosen.samples}", ""]
         for title, (head, *rows) in tables(plain):

@@ -13,7 +13,7 @@ from ..evaluate import PROTOCOL
 from ..files import write_file
 from ..interval import FREEDOM
 from ..result import Result
-from ..terminal import Terminal, columns, count, counted, dumps, number, path, percent, pm
+from ..terminal import Terminal, as_file, columns, count, counted, number, path, percent, pm
 from .commands import of_model
 
 
@@ -118,7 +118,7 @@ def write(folder: Path, result: Result, plain: dict[str, Any], terminal: Termina
             if not own.exists():
                 os.replace(file, own)
                 terminal.note(f"the fuller result that was there is now {path(own)}")
-    write_file(file, dumps(plain) + "\n")
+    write_file(file, as_file(plain))
     return file
 
 

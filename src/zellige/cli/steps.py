@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data import Data
 from ..errors import InputError
-from ..terminal import Terminal, columns, count, decimals, dumps, path, pm, record, size
+from ..terminal import Terminal, as_file, columns, count, decimals, path, pm, record, size
 from . import options
 from .commands import Device, Run, load, note_change, run_folder, writable, write_json
 from .results import choices, heading
@@ -110,7 +110,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         limit = last.sequences if last.partial else None
         chosen_draws = chosen.draws if chosen.draws != Steps.draws else None
         file = folder / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws)}.json"
-        write_file(file, dumps(plain) + "\n")
+        write_file(file, as_file(plain))
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)
     return 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..terminal import Terminal, columns, count, decimals, dumps, path
+from ..terminal import Terminal, as_file, columns, count, decimals, path
 from . import options
 from .commands import Device, Run, load, of_model, run_folder, writable, write_json
 
@@ -96,7 +96,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
             draws=chosen.draws if chosen.draws != table.protocol.draws else None,
         )  # fmt: skip
         file = folder / f"suite-{chosen.suite}-{chosen.protocol}{other}.json"
-        write_file(file, dumps(plain) + "\n")
+        write_file(file, as_file(plain))
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)
     return 0

@@ -1,7 +1,6 @@
 """`zellige train METHOD`: its options are those of the method, the data, the network and the training, all dataclasses."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
@@ -11,6 +10,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
+from ..schema import read_json
 from ..terminal import Terminal, path
 from . import options
 from .commands import own_class, writable, write_json
@@ -144,8 +144,5 @@ def _config(folder: Path, method: Any, from_json: Any) -> Any:
     file = folder / "config.json"
     if not file.is_file():
         return None
-    try:
-        plain = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"'{path(file)}' is not JSON; start again with --overwrite") from None
+    plain = read_json(file, dict, "start again with --overwrite")
     return from_json(plain, method=None if isinstance(method, str) else method, source=path(file))

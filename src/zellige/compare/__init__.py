@@ -9,7 +9,6 @@ speed of its training. measured.json keeps that (with the nats of each text), so
 compare.json, compare.md and compare.svg are made of it.
 """
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -29,8 +28,9 @@ from ..errors import InputError
 from ..methods import build
 from ..nn.transformer import Net
 from ..result import Result, difference
+from ..schema import read_json
 from ..signals import Stopped
-from ..terminal import Terminal, Training, count, counted, dumps, duration, parameters, record
+from ..terminal import Terminal, Training, as_file, count, counted, duration, parameters, record
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .judge import judge_of
@@ -167,7 +167,7 @@ class _Work:
     def go(self) -> dict[str, Any]:
         """Train and measure what is not there yet; what measured.json then holds."""
         file = self.folder / "measured.json"
-        measured = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        measured = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
         judge = None
         for number, each in enumerate(self.several, 1):
             run = self.folder / each.folder
@@ -185,7 +185,7 @@ class _Work:
             model = checkpoint.load(run, method=None if each.named else each.method, device=device)
             with _Bars(self.terminal) as bars:
                 measured[each.folder] = {"key": keys[each.folder]} | measure(model, run, judge, self.how, bars)
-            files.write_file(file, dumps(measured) + "\n")
+            files.write_file(file, as_file(measured))
         return measured
 
     def _train(self, each: Entrant, run: Path, label: str) -> None:
@@ -241,7 +241,7 @@ class _Work:
             "compare", arguments, {k: v for k, v in result.items() if k != "protocol"}, unit=self.unit, kind="bound",
             protocol=result["protocol"], seed=self.how.seed, seconds=seconds,
         )  # fmt: skip
-        files.write_file(self.folder / "compare.json", dumps(plain) + "\n")
+        files.write_file(self.folder / "compare.json", as_file(plain))
         files.write_file(self.folder / "compare.md", table.markdown(result))
         files.write_file(self.folder / "compare.svg", figure.svg(result))
         return Comparison(self.folder, plain)

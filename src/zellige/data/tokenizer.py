@@ -25,6 +25,7 @@ import numpy as np
 
 from .. import FORMERLY
 from ..errors import InputError
+from ..schema import read_json
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = "<|endoftext|>"
@@ -293,9 +294,7 @@ def load(folder: str | Path) -> Tokenizer:
     path = Path(folder)
     path = path / "tokenizer.json" if path.is_dir() else path
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise ValueError("not an object")
+        data = dict(read_json(path, dict, "give a tokenizer.json"))
         kind = data.pop(OURS, None) or data.pop(FORMERLY, "tokens")
         if kind == "characters":
             return Characters(data["alphabet"], data.get("kind", "text"), data.get("shape", ()))
@@ -313,7 +312,9 @@ def load(folder: str | Path) -> Tokenizer:
         beside = within or _beside(path)
         name = beside.get("name") or path.resolve().parent.name
         return Tokens(Inner.from_str(json.dumps(data)), name, beside.get("rows"), beside.get("mask"))
-    except FileNotFoundError:
+    except InputError:
+        if path.exists():
+            raise
         raise InputError(f"no tokenizer.json in '{folder}'; give a folder that a model was saved in") from None
     except Exception as problem:  # the library raises a bare Exception for a wrong definition
         raise InputError(f"'{path}' is not a tokenizer ({problem}); give a tokenizer.json") from None

@@ -3,6 +3,7 @@
 import sys
 
 from ..errors import InputError
+from ..terminal import escape
 
 
 def main() -> int:

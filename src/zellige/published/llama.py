@@ -4,7 +4,6 @@ The states are the tokenizer's tokens, the mask among them, by their published n
 more rows; those that no token has are kept, and are neither input nor prediction.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from ..errors import InputError
 from ..files import shown
 from ..nn.llama import Llama, LlamaNet
 from ..nn.transformer import Net
+from ..schema import read_json
 from .layout import Layout, Said, Shapes, whole
 
 PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
@@ -103,7 +103,7 @@ def complete(inner: Any, folder: Path) -> None:
 
     try:
         numbers, said = (
-            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            read_json(path) if path.is_file() else {}
             for path in (folder / "added_tokens.json", folder / "tokenizer_config.json")
         )
         more = {int(number): str(token) for token, number in numbers.items()}

@@ -4,19 +4,19 @@ The last two are pickles. What they name is read first, without running it; then
 them, with stand-ins, which do nothing, for the classes of configurations and tokenizers that training checkpoints hold.
 """
 
-import json
 import pickle
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..files import load_tensors, refuse_code, shown
+from ..schema import read_json
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth")
 SUFFIXES = (".safetensors", *PICKLES)
@@ -110,9 +110,15 @@ def open_weights(file: Path) -> Opened:
     return _from_pickle(file, unpickle(file))
 
 
+class Index(TypedDict):
+    """model.safetensors.index.json: which file holds which tensor."""
+
+    weight_map: dict[str, str]
+
+
 def _open_shards(index: Path) -> Opened:
     try:
-        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        named = read_json(index, Index, "copy or download it again")["weight_map"]
         files = sorted(set(named.values()))
         inside = all(Path(name).name == name for name in files)
     except (ValueError, KeyError, TypeError, AttributeError):

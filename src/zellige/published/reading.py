@@ -16,6 +16,7 @@ from ..errors import InputError, unknown
 from ..files import shown
 from ..method import Method
 from ..methods import METHODS, build
+from ..schema import read_json
 from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened
@@ -45,7 +46,7 @@ def _own(folder: Path) -> bool:
     """Whether a folder's config is one that Zellige wrote."""
     try:
         plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(plain, dict) and "format" in plain
 
@@ -111,13 +112,7 @@ def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
     path = file.parent / "config.json"
     if not path.is_file():
         return file, None
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise InputError(f"'{shown(path)}' is not JSON; copy or download it again") from None
-    if not isinstance(config, dict):
-        raise InputError(f"'{shown(path)}' is not the config of a model; copy or download it again")
-    return file, config
+    return file, read_json(path, dict, "copy or download it again")
 
 
 def _inner(config: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from ..files import write_file
 from ..kinds import of
 from ..result import Result, fullest
 from ..samplers.sampler import admissible
+from ..schema import read_json
 from ..terminal import count as counted
 from ..terminal import duration, escape, parameters
 from ..terminal import path as shown_path
@@ -166,11 +167,8 @@ _LOSS = "Where the bound comes from: the integrand of its diffusion term at each
 
 # ---------------------------------------------------------------------------------------------------- what is asked
 def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    """The JSON of a file; None where there is none. InputError where it is damaged."""
+    return read_json(path) if path.is_file() else None
 
 
 def _model(folder: Path, model: Any) -> tuple[Any, str]:

@@ -24,7 +24,7 @@ from .numbers import (
     size,
 )
 from .progress import Bar, Training, gauge
-from .record import dumps, record
+from .record import as_file, dumps, record
 from .screen import Terminal, plain
 from .watch import Line, Look, Mark, Picture, Watch
 
@@ -37,6 +37,7 @@ __all__ = [
     "Terminal",
     "Training",
     "Watch",
+    "as_file",
     "cells",
     "columns",
     "count",

@@ -3,10 +3,13 @@
 import json
 import math
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from zellige import __version__
+
+from ..schema import SEAL, digest
 
 
 def record(
@@ -40,6 +43,11 @@ def dumps(value: Any) -> str:
     What is not printable is escaped, also beyond ASCII, so that a text in it cannot move a terminal's cursor.
     """
     return _write(value, "\n")
+
+
+def as_file(value: Mapping[str, Any]) -> str:
+    """An object as the text of a JSON file; its last entry is the checksum that `schema.read_json` compares."""
+    return dumps({**value, SEAL: digest(json.loads(dumps(dict(value))))}) + "\n"
 
 
 def _write(value: Any, line: str) -> str:

@@ -1,0 +1,111 @@
+"""One flipped bit in any file of a model, a run or the token cache is refused by the file's name, or is without effect.
+
+Without effect: the tensors, the config, the tokenizer, the result and the tokens that are read are equal to those before.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import zellige
+from zellige import Data, InputError, Net, Train, load
+from zellige.checkpoint import newest, read_config, read_state
+from zellige.config import from_json
+from zellige.data import prepare
+from zellige.files import check_sums, load_tensors
+from zellige.result import Result
+
+TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "
+NET = Net(layers=1, hidden=16, heads=2, length=16, condition=8)
+SEED = 20261122
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of two steps with its evaluation, a saved model with a subword tokenizer beside it, and the cache."""
+    place = tmp_path_factory.mktemp("flips")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("ZELLIGE_CACHE", str(place / "cache"))
+        Path("notes.txt").write_text(TEXT * 100)
+        train = Train(steps=2, batch=2, samples=0, validate_rows=4, tensorboard=False, log_every=1)
+        data = Data("text", path="notes.txt", tokenizer="bpe:300")
+        zellige.train("mdlm", data=data, net=NET, train=train, run="run")
+        zellige.evaluate("run", limit=4).to_json("run/evaluate-text-test.json")
+        load("run").save("model")
+        yield place
+
+
+def same(a, b) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def model(folder: Path):
+    made = load(folder)
+    return made.method.state_dict(), made.config, made.about, made.tokenizer.fingerprint, made.tokenizer.name
+
+
+def checkpoint(folder: Path):
+    """All that a run goes on from."""
+    check_sums(folder)
+    return *model(folder), load_tensors(folder / "training.safetensors"), read_state(folder)
+
+
+def configuration(folder: Path):
+    plain = read_config(folder)
+    return from_json(plain), plain
+
+
+def corpus(folder: Path):
+    made = prepare(Data("text", path="notes.txt", tokenizer="bpe:300"), 16)
+    rows = {name: [row["tokens"] for row in made.split(name)] for name in made.rows}
+    return {name: torch.stack(tokens) for name, tokens in rows.items()}, made.tokenizer.fingerprint, made.about
+
+
+def readings(place: Path) -> list[tuple]:
+    """(file, what reads it, of which folder), of every file that is read."""
+    last, (tokens,) = newest(place / "run" / "checkpoints"), (place / "cache" / "tokens").iterdir()
+    files = [(file, model, place / "model") for file in sorted((place / "model").iterdir())]
+    files += [(file, checkpoint, last) for file in sorted(last.iterdir())]
+    files += [(file, corpus, tokens) for file in sorted(tokens.iterdir())]
+    files += [(place / "run" / "config.json", configuration, place / "run")]
+    result = place / "run" / "evaluate-text-test.json"
+    return [*files, (result, lambda _: Result.from_json(result), place / "run")]
+
+
+def equal(a, b) -> bool:
+    return all(same(x, y) for x, y in zip(a, b, strict=True)) if isinstance(a, tuple) else same(a, b)
+
+
+@pytest.mark.parametrize("flips", [200, pytest.param(1000, marks=pytest.mark.long)])
+def test_a_flipped_bit(flips, run, monkeypatch):
+    monkeypatch.chdir(run)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(run / "cache"))
+    draw, refused = random.Random(SEED), 0
+    files = readings(run)
+    before = {read: read(folder) for _, read, folder in files}
+    assert {file.name for file, _, _ in files} >= {
+        "model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "SHA256SUMS", "training.json",
+        "training.safetensors", "evaluate-text-test.json", "tokens.bin", "meta.json",
+    }  # fmt: skip
+    for number in range(flips):
+        file, read, folder = files[number % len(files)]
+        whole = file.read_bytes()
+        at, bit = draw.randrange(len(whole)), draw.randrange(8)
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        message, after = "", None
+        try:
+            after = read(folder)
+        except InputError as error:
+            message = str(error)
+        if message:
+            assert file.name in message or file.parent.name in message, (file, at, bit, message)
+        else:
+            assert equal(after, before[read]), (file, at, bit)
+        refused += bool(message)
+        file.write_bytes(whole)
+    assert refused > flips / 3
