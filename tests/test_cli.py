@@ -432,7 +432,7 @@ def test_evaluate(run):
     ]
     assert [line for line in lines if len(line) > 80] == []
     written = json.loads(Path("runs/a/evaluate-text-test-draws-2.json").read_text())
-    assert list(written) == KEYS
+    assert list(written) == [*KEYS, "checksum"]
     assert json.loads(Path("r.json").read_text()) == written
     assert written["interval"]["low"] < written["result"]["value"] < written["interval"]["high"]
     assert {"packing", "separators", "time", "draws", "network", "bound", "weights", "seed"} <= set(written["protocol"])
@@ -600,7 +600,7 @@ def test_evaluate_pairs(run):
     assert found[-1] == "  written   runs/a/pairs-pairs-draws-8.json"
     assert all(len(line) <= 80 for line in found)
     written = json.loads(Path("runs/a/pairs-pairs-draws-8.json").read_text())
-    assert list(written) == KEYS
+    assert list(written) == [*KEYS, "checksum"]
     assert json.loads(Path("p.json").read_text()) == written
     nats = [line["nats"] for line in written["result"]["pairs"]]
     assert [len(n) for n in nats] == [1, 2, 2]
