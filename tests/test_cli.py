@@ -343,7 +343,7 @@ def test_train_says_what_it_does(place):
     assert "\x1b" not in done.stderr
     assert not [line for line in err if "arning" in line]  # of other libraries
     record = json.loads((folder / "train.json").read_text())
-    assert list(record) == KEYS
+    assert list(record) == [*KEYS, "checksum"]
     assert record["seed"] == 5  # --seed is the run's
     assert record["interval"]["low"] < record["result"]["validation"] < record["interval"]["high"]
 
