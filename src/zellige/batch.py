@@ -2,13 +2,36 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from .arguments import checked, of_kind
+from .errors import InputError
 from .maths import Randomness
 
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
 
+
+def tensor(value: Tensor) -> str:
+    """What a tensor is, in an error: `(2, 16) float32`."""
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+
+
+def whole_numbers(name: str, value: Any) -> Tensor:
+    """Tokens of any form as a tensor of whole numbers (*); InputError where they are none."""
+    try:
+        found = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = None
+    if found is None or (found.dtype not in WHOLE and found.numel()):
+        what = of_kind(value) if found is None else tensor(found)
+        raise InputError(f"{name} is {what}; it must be a tensor, array or list of whole numbers")
+    return found.long()
+
+
+@checked
 @dataclass(frozen=True)
 class Batch:
     """What data gives and losses take.
@@ -24,6 +47,17 @@ class Batch:
     mask: Tensor | None = None
     segments: Tensor | None = None
     condition: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.dtype not in WHOLE:
+            raise InputError(f"tokens are {tensor(self.tokens)}; they must be (B, L) whole numbers")
+        for name, kind in (("mask", torch.bool), ("segments", torch.long)):
+            beside = getattr(self, name)
+            if beside is not None and (beside.shape != self.tokens.shape or beside.dtype != kind):
+                what = "True and False" if kind is torch.bool else "whole numbers"
+                raise InputError(
+                    f"{name} is {tensor(beside)}; it must be {what}, of the shape {tuple(self.tokens.shape)}"
+                )
 
     @property
     def counted(self) -> Tensor:

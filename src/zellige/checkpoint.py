@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from . import __version__, hub, published, weights
+from .arguments import checked, of_kind
+from .batch import whole_numbers
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .data import load as load_tokenizer
 from .data import remote
@@ -73,20 +75,32 @@ class Model(hub.Shared):
         """What its likelihood is in: bits per character, dimension, note or cell; "nats/token" for other tokens."""
         return unit(self.tokenizer)
 
+    @checked
     def text(self, tokens: Any) -> list[str]:
         """The texts of a state, of a frame, or of tokens (B, L) or (L,)."""
-        tokens = torch.as_tensor(getattr(tokens, "x", tokens))
-        return [self.tokenizer.decode(row.tolist()) for row in tokens.reshape(-1, tokens.shape[-1]).cpu()]
+        tokens = whole_numbers("tokens", getattr(tokens, "x", tokens))
+        low, high = (int(x) for x in tokens.aminmax()) if tokens.numel() else (0, 0)
+        most = self.method.vocabulary  # a mask stands there until the last step
+        if tokens.ndim == 0 or low < 0 or high > most:
+            wrong = "a single number" if tokens.ndim == 0 else f"{low if low < 0 else high:,} among them"
+            raise InputError(f"tokens are {wrong}; they must be (B, L) or (L,) numbers of 0 to {most:,}")
+        return [
+            self.tokenizer.decode(row.tolist())
+            for row in (tokens if tokens.ndim > 1 else tokens[None]).flatten(0, -2).cpu()
+        ]
 
+    @checked
     def to(self, device: torch.device | str) -> "Model":
         """The same model on another device."""
-        self.method.to(device)
+        self.method.to(usable(device))
         return self
 
+    @checked
     def save(self, folder: str | Path) -> Path:
         """Write the model into a folder of its own; see `save`."""
         return save(self, folder)
 
+    @checked
     def export(self, folder: str | Path, to: str | None = None) -> Path:
         """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
         return export(self, folder, to)
@@ -141,6 +155,17 @@ def versions() -> dict[str, str]:
     return found
 
 
+def usable(device: torch.device | str) -> torch.device:
+    """A device of torch; InputError where there is none of this name, or it is not there."""
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        ours = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
+        raise InputError(f"device is {of_kind(str(device))}; it must be {ours}") from None
+    return chosen
+
+
 # ---------------------------------------------------------------------------------------------------- writing
 def write_model(
     folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
@@ -152,6 +177,7 @@ def write_model(
     tokenizer.save(folder)
 
 
+@checked
 def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
     """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
 
@@ -169,6 +195,7 @@ def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = la
     return _write(folder, tensors, fill)
 
 
+@checked
 def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
     """Write a model into a folder in a published layout, all or nothing.
 
@@ -341,6 +368,7 @@ def prune(checkpoints: Path, keep: int) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- reading
+@checked
 def load(
     path: str | os.PathLike,
     *,
@@ -365,6 +393,7 @@ def load(
         InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
             not fit; weights that are not finite.
     """
+    device = usable(device)
     while True:
         folder = locate(path, checkpoint)
         try:
@@ -455,7 +484,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         raise InputError(f"no run or model at '{path}'; {_near(folder)}")
     points = folder / "checkpoints"
     if points.is_dir():
-        names = [checkpoint] if checkpoint else [BEST, LAST]
+        names = [Path(checkpoint).name] if checkpoint else [BEST, LAST]
         found = next((f for f in (named(points, name) for name in names) if f), None)
         if found is None:
             short = (name for name in (BEST, LAST) if named(points, name))

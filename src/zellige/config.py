@@ -9,9 +9,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, get_args, get_type_hints
 
 from . import FORMERLY, __version__
+from .arguments import MOST, checked, of_kind
 from .data import Data
 from .errors import InputError, nearest
 from .methods import find
@@ -22,6 +24,7 @@ AGAIN = "copy it again from where it was trained"
 FORMAT = 1  # of config.json and of model folders; raised when an older Zellige could not read them
 
 
+@partial(checked, kinds=False)  # its own __post_init__ says of each number what it may be
 @dataclass(frozen=True)
 class Train:
     """How a model is trained. The defaults suit a small text model on one device."""
@@ -97,14 +100,20 @@ class Train:
         for name in ("weight_decay", "clip", "save_minutes"):
             _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
         _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
-        if len(self.betas) != 2:
-            raise InputError(f"--train.betas is {self.betas}; it must be two numbers, e.g. 0.9 0.99")
+        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
+            raise InputError(f"--train.betas is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
         for beta in self.betas:
             _real("betas", beta, lambda x: 0 <= x < 1, "at least 0 and below 1")
+        for name in ("wandb", "start"):
+            if not isinstance(value := getattr(self, name), str):
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be a text")
+        for name in ("compile", "tensorboard"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be True or False")
         for name in ("decay", "precision", "device", "strategy"):
             choices = get_args(get_type_hints(Train)[name])
-            if getattr(self, name) not in choices:
-                raise InputError(f"--train.{name} is '{getattr(self, name)}'; it must be {either(choices)}")
+            if not isinstance(value := getattr(self, name), str) or value not in choices:
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be {either(choices)}")
 
 
 @dataclass(frozen=True)
@@ -128,14 +137,16 @@ class Config:
 
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"--train.{name} is {quoted(value)}; it must be a whole number of {least} or more")
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a whole number of {least} or more")
     if value < least:
         raise InputError(f"--train.{name} is {value}; it must be {least} or more")
+    if value > MOST and name != "seed":
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be at most {MOST:,}")
 
 
 def _real(name: str, value: Any, holds: Any, range: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"--train.{name} is {quoted(value)}; it must be a number {range}")
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a number {range}")
     if not holds(value):
         raise InputError(f"--train.{name} is {value:g}; it must be {range}")
 

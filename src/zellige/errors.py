@@ -1,11 +1,54 @@
 """One sentence for every wrong input: what was wrong; what would be right."""
 
 import difflib
+import os
+import re
 from collections.abc import Iterable
+
+_LONG = re.compile(r"\S{200,}")
 
 
 class InputError(ValueError):
-    """The input was wrong. `str()` is the sentence that the command line prints after `error: ` (exit code 2)."""
+    """The input was wrong. `str()` is the sentence that the command line prints after `error: ` (exit code 2).
+
+    It is one line, and a value of thousands of characters in it is cut to its ends.
+    """
+
+    def __init__(self, sentence: str):
+        super().__init__(_LONG.sub(lambda word: f"{word[0][:60]}...{word[0][-20:]}", sentence.replace("\n", "\\n")))
+
+
+SYNONYMS = {  # what other libraries call an argument: what it is called here
+    "n": "count", "num_samples": "count", "n_samples": "count", "num_return_sequences": "count",
+    "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "max_length": "length", "seq_len": "length",
+    "epochs": "steps", "max_steps": "steps", "num_steps": "steps", "iterations": "steps",
+    "num_layers": "layers", "n_layers": "layers", "hidden_size": "hidden", "num_heads": "heads", "n_heads": "heads",
+    "dataset": "data", "model_name": "model", "config": "options", "output": "out",
+}  # fmt: skip
+
+
+def meant(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant: by its meaning, or else by its letters.
+
+    >>> meant("num_samples", ["count", "seed"]), meant("sede", ["count", "seed"])
+    ('count', 'seed')
+    """
+    names = list(names)
+    other = SYNONYMS.get(name)
+    return other if other in names else nearest(name, names)
+
+
+def from_environment(name: str, default: int = 0) -> int:
+    """A whole number that torchrun sets in the environment; the default where it is not set."""
+    text = os.environ.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InputError(f"{name} is {quoted(text)} in the environment; it must be a whole number, as torchrun sets it")
+    return int(text)
+
+
+def quoted(text: str) -> str:
+    """A text in quotation marks, cut where it is long: `'the value of ...'`"""
+    return f"'{text if len(text) <= 60 else text[:57] + '...'}'"
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -26,7 +69,7 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
 
 
 def at_least(option: str, value: float, least: int) -> None:
-    """InputError where the value of an option is below the least that it may be.
+    """InputError where the value of an option or an argument is below the least that it may be.
 
     >>> at_least("--steps", 0, 1)
     Traceback (most recent call last):

@@ -14,8 +14,10 @@ import torch
 
 from . import groups, invariant
 from ._module import callable_module
+from .arguments import checked, of_kind
 from .checkpoint import identity
-from .errors import InputError
+from .data import Corpus
+from .errors import InputError, at_least
 from .generate import check, load
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, split
 from .method import Method
@@ -165,6 +167,8 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
     from .data import Data, prepare, require_same
 
     own = model.config.data
+    if data is not None and not isinstance(data, (str, Data)):
+        raise InputError(f"data is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare")
     data = own if data is None else Data(data) if isinstance(data, str) else data
     learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
     named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
@@ -203,6 +207,7 @@ def changed(about: dict[str, Any]) -> str | None:
     )
 
 
+@checked
 def evaluate(
     model: Any,
     data: Any = None,
@@ -239,11 +244,12 @@ def evaluate(
         `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
     """
     check(draws=draws, batch=batch)
+    at_least("--steps", steps, 0)
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
     if estimator == "bound" and not bounded(method) and invariant.enumerable(method) is None:
         estimator = DIVERGENCE
-    corpus = data if hasattr(data, "rows") else corpus_of(model, data, reading)
+    corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading)
     rows = corpus.split(split)
     about = (
         identity(model)

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import multiprocessing
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .errors import InputError
+from .errors import InputError, from_environment
 from .files import make, unwritable
 
 Found = dict[str, Any]  # what a group gives: plain lists of numbers, by name
@@ -41,7 +40,12 @@ def fingerprint(*parts: Any) -> str:
 
 def ranks() -> tuple[int, int]:
     """Which process this is, of how many that torchrun started: (0, 1) if it started none."""
-    return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+    rank, world = from_environment("RANK"), from_environment("WORLD_SIZE", 1)
+    if rank >= world:
+        raise InputError(
+            f"RANK is {rank} of WORLD_SIZE {world} in the environment; it must be below, as torchrun sets it"
+        )
+    return rank, world
 
 
 class Kept:

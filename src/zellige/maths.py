@@ -9,6 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .errors import InputError
+
 
 class Source(Protocol):
     """Where random draws come from when not from a `torch.Generator`.
@@ -96,7 +98,7 @@ def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.de
         return torch.rand(tuple(shape), generator=generator, device=where, dtype=torch.float64).to(device or where)
     if isinstance(generator, Sequence):
         if len(generator) != shape[0]:
-            raise ValueError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
+            raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
         return torch.stack([uniform(shape[1:], row, device) for row in generator])
     return generator.uniform(shape, device)
 

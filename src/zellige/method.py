@@ -5,15 +5,16 @@ for the network, and `read`, which makes a prediction of its logits. Predictions
 paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
 """
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from . import bound, maths
-from .batch import Batch, Estimator
-from .errors import unknown
+from . import arguments, bound, maths
+from .batch import Batch, Estimator, tensor
+from .errors import InputError, unknown
 from .maths import Randomness
 from .nn.attention import documents
 from .nn.chunks import each_position
@@ -72,6 +73,15 @@ class Method(nn.Module):
     ordered: bool = False
 
     process: Process
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """What is asked of a method from outside checks what it is given, also where a class has its own."""
+        super().__init_subclass__(**more)
+        for name in ("terms", "bound", "loss"):
+            if name in vars(cls):
+                setattr(cls, name, _of_rows(vars(cls)[name], getattr(Method, name)))
+        if "predict" in vars(cls):
+            cls.predict = arguments.checked(vars(cls)["predict"], like=Method.predict)
 
     def __init__(
         self,
@@ -160,6 +170,7 @@ class Method(nn.Module):
         """
         raise NotImplementedError
 
+    @arguments.checked
     def predict(
         self,
         x_t: Tensor,
@@ -178,7 +189,10 @@ class Method(nn.Module):
             context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
                 before x_t.
         """
-        h = self._features(x_t, t, Batch(x_t, None, segments, condition), context)
+        asked = Batch(x_t, None, segments, condition)
+        _same_rows(x_t, t, at)
+        self._refuse_tokens(x_t, self.states(self.vocabulary, self.config))
+        h = self._features(x_t, t, asked, context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
@@ -188,6 +202,7 @@ class Method(nn.Module):
         """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
         return None
 
+    @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
         return self.process.sample(batch.tokens, _times(batch, t), generator)
@@ -293,6 +308,25 @@ class Method(nn.Module):
         """
         return {}
 
+    # ---------------------------------------------------------------------------------- what it may be asked
+    def _texts(self, batch: Batch) -> "Method":
+        """Itself; InputError unless the batch holds rows of its own length and vocabulary."""
+        rows, length = batch.tokens.shape
+        if not rows or not 0 < length <= self.shape[0]:
+            raise InputError(
+                f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {self.shape[0]:,} tokens"
+            )
+        self._refuse_tokens(batch.tokens, self.vocabulary)
+        return self
+
+    def _refuse_tokens(self, x: Tensor, states: int) -> None:
+        """InputError where tokens are not 0 to `states` - 1; not looked for on a GPU, which would have to wait for the answer."""
+        if x.is_cuda or not x.numel():
+            return
+        low, high = (int(value) for value in x.aminmax())
+        if low < 0 or high >= states:
+            raise InputError(f"tokens hold {low if low < 0 else high:,}; they must be 0 to {states - 1:,}")
+
     # ---------------------------------------------------------------------------------- the jumps at the ends
     def _prior(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
@@ -396,6 +430,26 @@ class Method(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+def _of_rows(function: Any, like: Any) -> Any:
+    """`terms`, `bound` or `loss` of a method, which asks whether the rows are texts of this method."""
+
+    @functools.wraps(function)
+    def ask(self: Method, batch: Batch, generator: Randomness = None) -> Any:
+        return function(self._texts(batch), batch, generator)
+
+    return arguments.checked(ask, like=like)
+
+
+def _same_rows(x: Tensor, t: Tensor | float, at: Tensor | None) -> None:
+    """InputError unless times t broadcast to the tokens x (B, L), and `at` says True or False of each."""
+    if isinstance(t, Tensor) and (
+        t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
+    ):
+        raise InputError(f"t is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
+    if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
+        raise InputError(f"at is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
+
+
 def _times(batch: Batch, t: Tensor | float) -> Tensor:
     """Times (B, L), CLEAN where a token is given."""
     t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
@@ -415,3 +469,7 @@ def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
     start, place = documents(torch.zeros_like(t, dtype=torch.long) if segments is None else segments)
     first = start + place // block * block
     return torch.full_like(t, CLEAN).scatter_reduce(1, first, t, "amax").gather(1, first)
+
+
+for _name in ("terms", "bound", "loss"):  # of Method itself; a class that has its own: `__init_subclass__`
+    setattr(Method, _name, _of_rows(vars(Method)[_name], vars(Method)[_name]))

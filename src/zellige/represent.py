@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from .arguments import checked
 from .batch import Batch, by_length
 from .errors import InputError
 from .generate import check, load, mix
@@ -103,6 +104,7 @@ def embed_tokens(
     return (total / torch.tensor([len(text) for text in texts], dtype=torch.float64)[:, None]).float()
 
 
+@checked
 def embed(
     model: Any,
     texts: Sequence[str] | str,

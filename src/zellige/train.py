@@ -21,10 +21,11 @@ from torch import nn
 from . import checkpoint as checkpoints
 from . import files, journal, lock, plan
 from ._module import callable_module
+from .arguments import checked
 from .config import Config, Train, from_json, to_json
 from .data import Data
 from .data import load as load_tokenizer
-from .errors import InputError
+from .errors import InputError, from_environment
 from .forecast import forecast
 from .generate import mix
 from .method import Method
@@ -116,6 +117,7 @@ def describe(run: Run) -> list[str]:
     return lines
 
 
+@checked
 def train(
     method: str | type[Method] = "mdlm",
     *,
@@ -147,9 +149,9 @@ def train(
         Stopped: Ctrl-C or SIGTERM; the last step is saved. A SystemExit: uncaught it ends the process with 130 or 143.
         guard.Diverged: the loss is not finite.
     """
-    rank = int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0)
+    rank = from_environment("RANK") or from_environment("LOCAL_RANK")
     progress = Silent() if rank or progress is None else progress
-    name = method if isinstance(method, str) else getattr(method, "name", method.__name__)
+    name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
     folder = Path(run) if run is not None else Path("runs") / name
     data = Data(data) if isinstance(data, str) else data

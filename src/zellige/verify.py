@@ -12,6 +12,7 @@ import torch
 
 from . import identities, methods
 from ._module import callable_module
+from .arguments import checked
 from .errors import InputError, unknown
 from .identities import OWN, SHARED, L, Row, V
 from .method import Method
@@ -144,6 +145,7 @@ def _pair(name: str, method: Method, sampler: Sampler, asked: bool) -> tuple[flo
     )
 
 
+@checked
 def verify(
     *which: str | type[Method],
     only: str | None = None,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from zellige import __version__
 
-from ..errors import InputError, nearest, unknown
+from ..errors import InputError, from_environment, nearest, unknown
 from ..terminal.screen import Terminal
 from . import pages
 
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal = Terminal()
     try:
         options, argv = everywhere(argv)
-        alone = int(os.environ.get("LOCAL_RANK") or 0) == 0  # of several processes that train, the first one speaks
+        alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
         terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
         with _quiet_libraries(), _terminable(), _checksums(options.checksums):
             return dispatch(argv, terminal)

@@ -22,6 +22,7 @@ import torch
 from .. import checkpoint, files, journal, lock, plan
 from .. import train as trainer
 from .._module import callable_module
+from ..arguments import checked
 from ..config import Config, Train
 from ..data import Data
 from ..errors import InputError
@@ -57,6 +58,7 @@ class Comparison:
         return "\n".join(table.lines(self.plain["result"]))
 
 
+@checked
 def compare(
     methods: Sequence[Any],
     *,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from .. import checkpoint
+from ..arguments import of_kind
 from ..config import Config
 from ..errors import InputError, unknown
 from ..files import shown
@@ -40,7 +41,9 @@ class Entrant:
 
         Raises InputError for an unknown method, a choice that it has not, or a value that is none.
         """
-        what, choices = what if isinstance(what, tuple) else (what, "")
+        what, choices = what if isinstance(what, tuple) and len(what) == 2 else (what, "")
+        if not isinstance(choices, str):
+            raise InputError(f"the choices of a method are {of_kind(choices)}; they must be a text: process=uniform")
         if isinstance(what, str) and not choices:
             what, _, choices = what.partition(":")
         method = find(what)

@@ -4,10 +4,12 @@ import dataclasses
 import importlib.util
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import InputError, unknown
+from ..arguments import checked
+from ..errors import InputError, at_least, unknown
 from . import sources
 from .opened import Opened, Progress, boundaries, open_source
 from .sources import DATASETS, SPLITS
@@ -20,6 +22,7 @@ REBUILT = "the tokens in the cache were damaged; they were made again from the t
 PACKS = ("wrap", "document", "packed")
 
 
+@partial(checked, prefix="--data.")
 @dataclass(frozen=True)
 class Data:
     """Which corpus a model is trained or judged on.
@@ -62,6 +65,7 @@ class Data:
     cache: str | None = None
 
     @staticmethod
+    @checked
     def of(tokens: Any, vocabulary: int, **choices: Any) -> "Data":
         """Own integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows.
 
@@ -110,6 +114,7 @@ class Corpus:
         return self.split("test")
 
 
+@checked
 def prepare(
     data: Data, length: int | None = None, *, tokenizer: "Tokenizer | None" = None, progress: Progress | None = None
 ) -> Corpus:
@@ -124,12 +129,14 @@ def prepare(
     Raises InputError where the source is missing, empty, too short, not text or not the tokenizer's.
     """
     _check(data)
+    if length is not None:
+        at_least("length", length, 1)
     if DATASETS[data.name].shaped:
         from . import arrays
 
         return arrays.prepare(data, length, tokenizer, progress)
     if length is None:
-        raise TypeError("text is cut into rows; give prepare their length")
+        raise InputError("text is cut into rows; give prepare their length")
     if tokenizer is not None and tokenizer.shape:
         raise InputError(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"

@@ -1,9 +1,10 @@
 """Which sampler draws, by the names and options that `watch` and the command line take."""
 
+import inspect
 from typing import Any
 
 from .. import samplers
-from ..errors import InputError
+from ..errors import InputError, meant
 from ..method import Method
 
 
@@ -59,10 +60,21 @@ def _make(name: str, temperature: float, top_p: float, options: dict[str, Any]) 
     for option in options:
         if option not in own:
             if not any(option in samplers.options(other) for other in samplers.SAMPLERS.values()):
-                raise TypeError(f"watch() got an unexpected keyword argument '{option}'")
+                raise _misnamed(option)
             takes = f"its options: {', '.join(map(flag, own))}" if own else "it has no options of its own"
             raise InputError(f"sampler '{name}' takes no {flag(option)}; {takes}")
     return cls(temperature=temperature, top_p=top_p, **options)  # pyright: ignore[reportCallIssue]
+
+
+def _misnamed(name: str) -> TypeError:
+    """The error for an argument that neither `watch` nor a sampler has."""
+    from .frames import watch
+
+    every = [*inspect.signature(watch).parameters][:-1]
+    every += [option for cls in samplers.SAMPLERS.values() for option in samplers.options(cls)]
+    near = meant(name, every)
+    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
+    return TypeError(f"no argument is called '{name}'; {hint}")
 
 
 def flag(name: str) -> str:

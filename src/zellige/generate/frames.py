@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from .. import kinds, samplers
+from ..arguments import checked, of_kind
+from ..batch import tensor, whole_numbers
 from ..data import Data
 from ..errors import InputError
 from ..samplers import State, of_length, run
@@ -137,10 +139,13 @@ def load(model: Any) -> Any:
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         from ..checkpoint import load
 
-        return load(str(model))
+        return load(model)
+    if isinstance(model, type) or not (hasattr(model, "method") and hasattr(model, "tokenizer")):
+        raise InputError(f"model is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
     return model
 
 
+@checked
 def watch(
     model: Any,
     *,
@@ -286,8 +291,10 @@ def length_of(model: Any, length: int | None, grows: bool = False) -> int:
 
 def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) -> Tensor:
     """(N, length) tokens, -1 where they are free, of (N, L) or (L,) with L of `length` at most; behind it `rest`."""
-    rows = torch.as_tensor(fixed, dtype=torch.long).cpu()
+    rows = whole_numbers("fixed", fixed).cpu()
     rows = rows[None] if rows.ndim == 1 else rows
+    if rows.ndim != 2:
+        raise InputError(f"fixed is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
     N, given = rows.shape
     if given > length or (given < length and not kinds.of(tokenizer).running):
         raise InputError(f"fixed has {given:,} places, the model takes {length:,}; give a token or -1 for each")
@@ -389,6 +396,7 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
     return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating)
 
 
+@checked
 def sample(model: Any, **how: Any) -> Any:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`. The arguments are those of `watch`.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import checked
 from ..errors import InputError
 from ..kinds import added, of
 from .frames import Drawn, Frame, collect, length_of, load, watch
@@ -95,6 +96,7 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) 
     return Gaps(parts, fixed)
 
 
+@checked
 def infill(
     model: Any,
     text: str | None = None,

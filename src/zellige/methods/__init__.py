@@ -4,7 +4,8 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import InputError, unknown
+from ..arguments import checked, of_kind
+from ..errors import InputError, at_least, unknown
 from ..method import Method
 from ..nn.transformer import Net
 from .ar import AR
@@ -34,15 +35,21 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+@checked
 def find(method: str | type[Method]) -> type[Method]:
     """The class of a method, by name or as it is. Raises InputError for an unknown name."""
     if isinstance(method, str):
         if method not in METHODS:
             raise unknown("method", method, METHODS, "zellige list methods")
         return METHODS[method]
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise InputError(
+            f"method is {of_kind(method)}; it must be a name of zellige list methods, or a class of Method"
+        )
     return method
 
 
+@checked
 def build(
     method: str | type[Method],
     vocabulary: int,
@@ -66,6 +73,9 @@ def build(
     """
     cls = find(method)
     config = cls.Config() if config is None else config
+    if not isinstance(config, cls.Config):
+        raise InputError(f"config is {of_kind(config)}; it must be {cls.__name__}.Config")
+    at_least("vocabulary", vocabulary, 1)
     if not ordered and (choice := cls.needs_order(config)):
         raise InputError(
             f"{choice} needs ordered tokens, such as pixels or pitches; these are not, use uniform or absorbing"
@@ -75,7 +85,7 @@ def build(
         length = length or net.length
         net = cls.build_network(net, vocabulary, config)
     if length is None:
-        raise ValueError("an own network does not say its length; give length=")
+        raise InputError("an own network does not say its length; give length=")
     made = cls(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
     made.ordered = ordered
     return made

@@ -79,6 +79,9 @@ class AR(Method):
         """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
         return self._logits(h).double().softmax(-1)
 
+    def predict(self, x_t, t, **_):
+        raise InputError("ar undoes no noise and predicts no clean tokens; ask `next` for the law of the next one")
+
     def terms(self, batch, generator=None):
         x, at = batch.tokens, batch.counted
         h = self._features(self.inputs(batch), None, batch)[at]

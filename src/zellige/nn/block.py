@@ -2,17 +2,20 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zellige.arguments import checked
 from zellige.errors import InputError
 from zellige.nn.attention import Sight, attend
 from zellige.nn.convolution import ShortConv
 from zellige.nn.embedding import Modulation, add, modulate, rotate
 
 
+@partial(checked, prefix="--net.")
 @dataclass(frozen=True)
 class Net:
     """The size of a network.

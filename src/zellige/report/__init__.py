@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arguments import checked, of_kind
 from ..errors import InputError
 from ..files import write_file
 from ..kinds import of
@@ -46,6 +47,7 @@ FILLED = 8  # rows that are filled in
 SMALL = 2_000_000  # tokens of a train split up to which n-grams are fitted for comparison
 
 
+@checked
 def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, steps: int = 64, seed: int = 0) -> Path:
     """Write the report of a run and return its path.
 
@@ -59,7 +61,10 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     Raises:
         InputError: there is no run at `run`, or a file in it is not what the run wrote.
     """
-    folder = Path(getattr(run, "folder", run))
+    run = getattr(run, "folder", run)
+    if not isinstance(run, (str, os.PathLike)):
+        raise InputError(f"run is {of_kind(run)}; it must be a run's folder, or what train returned")
+    folder = Path(run)
     config = _json(folder / "config.json")
     if config is None:
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")

@@ -2,6 +2,7 @@
 
 import inspect
 
+from ..arguments import checked
 from ..errors import unknown
 from .ancestral import Ancestral
 from .any_order import AnyOrder
@@ -37,6 +38,7 @@ ALIASES = {  # another name: the sampler, and why they are one
 }
 
 
+@checked
 def find(name: str) -> type[Sampler]:
     """The class of a sampler, by its name or an alias. Raises InputError for an unknown name."""
     if name not in SAMPLERS and name not in ALIASES:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import maths
+from ..arguments import checked
 from ..errors import InputError
 from ..maths import Randomness
 from ..method import Method
@@ -60,6 +61,11 @@ class Sampler(Protocol):
         0  # how often a text that repeats itself is drawn again; by who draws texts (`generate.watch`), not in `run`
     )
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "__init__" in vars(cls):
+            checked(cls)
+
     @classmethod
     def refuse(cls, method: Method) -> str | None:
         """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
@@ -89,6 +95,7 @@ class Sampler(Protocol):
         ...
 
 
+@checked
 def check(sampler: Sampler, method: Method) -> None:
     """InputError where the two cannot be paired, with the samplers that draw from this method's law."""
     why = sampler.refuse(method)
@@ -188,6 +195,7 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
 
 
 @torch.no_grad()
+@checked
 def run(
     sampler: Sampler,
     method: Method,

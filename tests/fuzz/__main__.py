@@ -1,0 +1,66 @@
+"""`make fuzz`: wrong command lines, damaged files and wrong calls, by thousands, drawn from a seed.
+
+    make fuzz ARGS="--trials 5000 --seed 0"          every family, for 10 minutes at most
+    make fuzz ARGS="--family calls --seed 0 --only 17"     one trial again
+
+A trial fails where a traceback is written, where anything but one line says what was wrong and what would be right, where a wrong
+input changes a file, where a damaged file gives another text or number without a word, and where nothing happens for 30 s.
+"""
+
+import argparse
+import collections
+import importlib
+import random
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from .world import World, Wrong, little_memory, now
+
+FAMILIES = ("commands", "files", "calls")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make fuzz", description="wrong command lines, damaged files, wrong calls")
+    parser.add_argument("--trials", type=int, default=5000, help="over all families")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=10.0, help="at most")
+    parser.add_argument("--family", choices=FAMILIES, help="this family alone")
+    parser.add_argument("--only", type=int, help="the trial of this number alone")
+    parser.add_argument("--show", action="store_true", help="print every trial")
+    how = parser.parse_args()
+    families = [how.family] if how.family else FAMILIES
+    modules = {name: importlib.import_module(f"{__package__}.{name}") for name in families}
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder).resolve() / "box")
+        little_memory()
+        began, done, failures = now(), collections.Counter(), []
+        for number in range(how.trials) if how.only is None else [how.only]:
+            if now() - began > 60 * how.minutes:
+                break
+            family = families[number % len(families)] if how.only is None else families[0]
+            start = now()
+            try:
+                name = modules[family].trial(world, random.Random(f"{how.seed} {family} {number}"))
+                problem = None
+            except Wrong as wrong:
+                name, problem = "", str(wrong)
+            except Exception:
+                name, problem = "", f"the trial itself failed\n{traceback.format_exc()}"
+            done[family] += 1
+            if how.show and problem is None:
+                print(f"{family} {number} ({now() - start:.1f} s)  {name}", flush=True)
+            if problem is not None:
+                failures.append(family)
+                print(f"FAIL {family} {number} ({now() - start:.1f} s)  {problem}")
+                print(f'    again: make fuzz ARGS="--family {family} --seed {how.seed} --only {number}"', flush=True)
+    each = ", ".join(f"{name} {n:,}" for name, n in done.items())
+    print(
+        f"seed {how.seed}: {sum(done.values()):,} trials ({each}) in {(now() - began) / 60:.1f} min, {len(failures)} failed"
+    )
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
