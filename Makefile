@@ -13,13 +13,14 @@ INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolatio
 # step of the demo took 0.24 to 0.29 s so, and 0.66 to 1.13 s without.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: help demo test test-long lint format docs clean
+.PHONY: help demo test test-long fuzz lint format docs clean
 .SILENT:
 
 help:
 	echo "make demo       train a small model here, compare it with n-grams, watch it write: 4 minutes"
 	echo "make test       every check and every test: within 12 minutes on 2 cores"
 	echo "make test-long  the tests that take minutes each"
+	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
 	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
 	echo "make docs       the documentation, as HTML, in docs/_build"
 	echo "make clean      removes .venv and everything that was made from the sources"
@@ -33,6 +34,10 @@ test: lint
 
 test-long: .venv/test.stamp
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m long $(ARGS)
+
+# ARGS="--trials 500 --seed 1 --family calls"; every failure prints the line that does it again.
+fuzz: .venv/test.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check --quiet .

@@ -237,6 +237,8 @@ def _usable(path: str) -> None:
     """InputError where no file can have this name."""
     if "\0" in path:
         raise InputError(f"is {quoted(path)}; it must be a path, without a NUL character")
+    if any("\ud800" <= sign <= "\udfff" for sign in path):
+        raise InputError(f"is {quoted(path)}; it must be a path in UTF-8")
     if len(path) > 4000 or max(len(os.fsencode(part)) for part in path.split("/")) > 255:
         raise InputError(f"is {quoted(path)}, {len(path):,} characters long; it must be a shorter path")
 

@@ -205,6 +205,7 @@ class Method(nn.Module):
     @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
+        _same_rows(batch.tokens, t, None)
         return self.process.sample(batch.tokens, _times(batch, t), generator)
 
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:

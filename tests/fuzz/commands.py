@@ -34,7 +34,7 @@ VALID = (
 )  # fmt: skip
 DEAR = (  # they take seconds
     f"train mdlm --run runs/new {ON} {TINY}", f"train csm --run runs/new {ON} {TINY}",
-    f"train ar --run runs/new {ON} {TINY}", f"train d3pm --steps 4 --run runs/new {ON} {TINY}",
+    f"train ar --run runs/new {ON} {TINY}", f"train d3pm --diffusion-steps 4 --run runs/new {ON} {TINY}",
     f"train own.py:Own --run runs/new {ON} {TINY}", f"train bd3lm --block 4 --run runs/new {ON} {TINY}",
     f"train genmd4 --run runs/new {ON} {TINY}", "report runs/a", f"train mdlm --run runs/a --resume {TINY}",
 )  # fmt: skip

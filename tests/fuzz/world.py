@@ -21,7 +21,7 @@ TEXT = "the value of the object is returned by the function and it is the name o
 NET = "--net.layers 1 --net.hidden 16 --net.heads 2"
 TINY = f"{NET} --train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 2 --quiet"
 ON = "--data.name text --data.path notes.txt --net.length 16"
-RUNS = {"a": "mdlm", "next": "ar", "discrete": "d3pm --steps 4", "scores": "csm"}
+RUNS = {"a": "mdlm", "next": "ar", "discrete": "d3pm --diffusion-steps 4", "scores": "csm"}
 
 
 class Hang(BaseException):
@@ -181,6 +181,7 @@ def short(text: str) -> str:
 
 
 LINE = re.compile(r"error: [^\n]{1,600}\n")
+NO_ROOM = re.compile(r"no space left")
 FAILED = re.compile(r"error: (out of memory|loss is (NaN|inf))")  # exit code 1 with one line
 
 
@@ -194,9 +195,10 @@ def judge(world: World, done: Outcome) -> None:
             raise Wrong(f"not one line: {said}")
         if "; " not in done.err:
             raise Wrong(f"does not say what would be right: {said}")
-        if done.out:
+        late = NO_ROOM.search(done.err)  # found out when it is written, and the result has been shown
+        if done.out and not late:
             raise Wrong(f"an error with a result: {said}")
-        if world.touched:
+        if world.touched and not late:
             raise Wrong(f"changed {world.touched[:5]}: {said}")
     elif done.code == 1:
         if not FAILED.search(done.err):

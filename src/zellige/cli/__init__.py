@@ -76,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     terminal = Terminal()
     try:
+        if any("\0" in word for word in argv):
+            raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
         options, argv = everywhere(argv)
         alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
         terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
@@ -106,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.fail(str(wrong) if wrong else _unforeseen(error))
         return 2 if wrong else 1
     except Exception as error:
-        terminal.fail(str(error) if _foreseen(error) else _unforeseen(error))
+        short = "out of memory; lower --train.batch or --batch, or use a smaller --net" if _memory(error) else None
+        terminal.fail(short or (str(error) if _foreseen(error) else _unforeseen(error)))
         return 1
 
 
@@ -193,6 +196,12 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _memory(error: Exception) -> bool:
+    """Whether there is not enough memory, here or on the GPU."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+
+
 def _foreseen(error: Exception) -> bool:
     """Whether it is a failure of the work that says itself what to do: a loss that is not finite."""
     guard = sys.modules.get("zellige.guard")  # there if a model was trained
@@ -202,8 +211,6 @@ def _foreseen(error: Exception) -> bool:
 def _unforeseen(error: Exception) -> str:
     """What to say about an error that nobody foresaw: one line, and where the rest is."""
     text = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".")
-    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
-        text = "out of memory; lower --train.batch or --batch, or use a smaller --net"
     file = Path(tempfile.gettempdir()) / f"zellige-error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
     try:
         file.write_text(

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, Union
 
+from ..arguments import MOST
 from ..errors import InputError, nearest
 from .meanings import meaning
 
@@ -81,6 +82,8 @@ class Flag:
                 ) from None
             if value < self.least and not self.judged:
                 raise InputError(f"{self.name} is {value}; it must be {self.least} or more")
+            if value > MOST and not self.name.endswith("seed"):
+                raise InputError(f"{self.name} is {value:,}; it must be at most {MOST:,}")
         elif kinds and kinds <= {int, float, type(None)}:
             try:
                 float(text)

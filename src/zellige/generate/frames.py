@@ -29,6 +29,7 @@ from ..terminal import Mark, count, counted, duration, rate
 from .choice import choose, ending
 
 BATCH = 16  # texts drawn at once
+STEPS = 1_000_000  # at most, of a sampler
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,8 @@ def watch(
             its range, a prompt that is too long or not in the vocabulary.
     """
     check(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
+    if steps is not None and steps > STEPS:
+        raise InputError(f"--steps is {steps:,}; it must be at most {STEPS:,}")
     model = load(model)
     method, tokenizer = model.method, model.tokenizer
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
