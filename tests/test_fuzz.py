@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from .fuzz import calls, commands
-from .fuzz.world import World
+from fuzz import calls, commands
+from fuzz.world import World
 
 
 @pytest.fixture(scope="module")

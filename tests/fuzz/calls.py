@@ -127,7 +127,7 @@ def trial(here: world.World, rng: random.Random) -> str:
             args.pop()
         elif kind == 1:
             name = rng.choice(
-                ("n", "num_samples", "stesp", "lr", "epochs", "batch_size", "Seed", "temprature", "model_", "zz")
+                ("n", "num_samples", "stesp", "lr", "epochs", "batch_size", "Seed", "model_", "zz")
             )
             kwargs[name] = 1
         elif kind == 2:
