@@ -126,9 +126,7 @@ def trial(here: world.World, rng: random.Random) -> str:
         if kind == 0 and args:
             args.pop()
         elif kind == 1:
-            name = rng.choice(
-                ("n", "num_samples", "stesp", "lr", "epochs", "batch_size", "Seed", "model_", "zz")
-            )
+            name = rng.choice(("n", "num_samples", "stesp", "lr", "epochs", "batch_size", "Seed", "model_", "zz"))
             kwargs[name] = 1
         elif kind == 2:
             args.append(rng.choice(odd)())
