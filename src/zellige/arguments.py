@@ -28,7 +28,8 @@ from typing import Any, Literal, TypeVar, Union
 from .errors import InputError, meant, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST = 10**9  # of whole numbers that count something; a seed may be larger
+MOST = 10**9  # of whole numbers that count something
+MOST_SEED = 2**63 - 1
 _Check = Callable[[Any], Any]  # the value as it is to be used; _Not where it is of another kind
 
 
@@ -205,7 +206,9 @@ def _whole(value: Any) -> int:
 def _seed(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise _Not
-    return operator.index(value)
+    if abs(value := operator.index(value)) > MOST_SEED:
+        raise InputError(f"is {of_kind(value)}; it must be at most {MOST_SEED:,}")
+    return value
 
 
 def _real(value: Any) -> Any:

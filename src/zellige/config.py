@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, get_args, get_type_hints
 
 from . import FORMERLY, __version__
-from .arguments import MOST, checked, of_kind
+from .arguments import MOST, MOST_SEED, checked, of_kind
 from .data import Data
 from .errors import InputError, nearest
 from .methods import find
@@ -140,8 +140,9 @@ def _whole(name: str, value: Any, least: int) -> None:
         raise InputError(f"--train.{name} is {of_kind(value)}; it must be a whole number of {least} or more")
     if value < least:
         raise InputError(f"--train.{name} is {value}; it must be {least} or more")
-    if value > MOST and name != "seed":
-        raise InputError(f"--train.{name} is {of_kind(value)}; it must be at most {MOST:,}")
+    most = MOST_SEED if name == "seed" else MOST
+    if value > most:
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be at most {most:,}")
 
 
 def _real(name: str, value: Any, holds: Any, range: str) -> None:

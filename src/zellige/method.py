@@ -191,7 +191,8 @@ class Method(nn.Module):
         """
         asked = Batch(x_t, None, segments, condition)
         _same_rows(x_t, t, at)
-        self._refuse_tokens(x_t, self.states(self.vocabulary, self.config))
+        K = self.states(self.vocabulary, self.config) if self.process is None else self.process.K
+        self._refuse_tokens(x_t, K)
         h = self._features(x_t, t, asked, context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:

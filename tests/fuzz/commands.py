@@ -70,6 +70,7 @@ class _Seen(Exception):
 def grammar(start: str) -> dict[str, Any]:
     """The options of a command, as its own parser knows them: the command is asked for its help, and its form is looked at."""
     from zellige.cli import dispatch, options
+    from zellige.errors import InputError
     from zellige.terminal import Terminal
 
     form: list[Any] = []
@@ -83,7 +84,9 @@ def grammar(start: str) -> dict[str, Any]:
             dispatch([*shlex.split(start), "--help"], Terminal())
         except _Seen:
             return form[0]
-    raise LookupError(f"{start} has no form")
+        except InputError:
+            return {}
+    return {}  # it prints a page of its own
 
 
 def _start(words: list[str]) -> str:

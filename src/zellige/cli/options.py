@@ -13,7 +13,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, Union
 
-from ..arguments import MOST
+from ..arguments import MOST, MOST_SEED
 from ..errors import InputError, nearest
 from .meanings import meaning
 
@@ -82,8 +82,9 @@ class Flag:
                 ) from None
             if value < self.least and not self.judged:
                 raise InputError(f"{self.name} is {value}; it must be {self.least} or more")
-            if value > MOST and not self.name.endswith("seed"):
-                raise InputError(f"{self.name} is {value:,}; it must be at most {MOST:,}")
+            most = MOST_SEED if self.name.endswith("seed") else MOST
+            if value > most:
+                raise InputError(f"{self.name} is {value:,}; it must be at most {most:,}")
         elif kinds and kinds <= {int, float, type(None)}:
             try:
                 float(text)

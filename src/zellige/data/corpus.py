@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..arguments import checked
-from ..errors import InputError, at_least, unknown
+from ..errors import InputError, at_least, quoted, unknown
 from . import sources
 from .opened import Opened, Progress, boundaries, open_source
 from .sources import DATASETS, SPLITS
@@ -203,6 +203,9 @@ def _installed(name: str) -> bool:
 
 
 def _check(data: Data) -> None:
+    for name in ("path", "tokenizer", "cache"):
+        if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
+            raise InputError(f"--data.{name} is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
     if data.name not in DATASETS:
         raise unknown("data set", data.name, DATASETS, "zellige list data")
     entry = DATASETS[data.name]
