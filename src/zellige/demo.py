@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # torch comes after the first line is on the screen
 STEPS = 2300
 RIVAL = "3-gram"  # what a full run has to beat
 DRAWS = 16  # of each test text
-SAMPLE_STEPS = 64
+SAMPLE_STEPS, TEMPERATURE = 64, 0.7  # of the text that is shown; at 1, the law itself, half of the words are none
 CELLS = 20  # of the longest bar
 RIGHT = 79  # the column where times end
 
@@ -187,7 +187,7 @@ class _Demo:
         """5: one text, every step of it; a few of them where nothing can move."""
         from .generate import Frame, Viewer, collect, watch
 
-        self.say(f"5 sample    {SAMPLE_STEPS} steps, new characters highlighted")
+        self.say(f"5 sample    {SAMPLE_STEPS} steps, temperature {TEMPERATURE}, new characters highlighted")
         viewer = Viewer(self.terminal)
 
         def see(frame: Frame) -> None:
@@ -195,7 +195,7 @@ class _Demo:
                 viewer(frame)
 
         try:
-            collect(watch(self.model, steps=SAMPLE_STEPS, seed=self.seed), see)
+            collect(watch(self.model, steps=SAMPLE_STEPS, seed=self.seed, temperature=TEMPERATURE), see)
         finally:
             viewer.close()
 
