@@ -124,7 +124,7 @@ def test_short_run_end_to_end(small):
     run = small / "runs" / "demo"
     assert (run / "report.html").stat().st_size > 10_000
     assert (run / "config.json").exists()
-    assert (run / "evaluate-pydocs-test-draws-16.json").exists()
+    assert (run / f"evaluate-pydocs-test-draws-{demo.DRAWS}.json").exists()
     assert "runs/demo/report.html" in err.getvalue()
 
 

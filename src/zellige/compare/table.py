@@ -99,7 +99,8 @@ def notes(result: dict[str, Any]) -> list[str]:
             f"on the same test {'texts' if result['rows'] == 'text' else 'rows'}" if grams else "with the same draws"
         )
         lines.append(f"same letter: not told apart {where}, each pair at 95%")
-    texts = next((str(row["bound"]["protocol"].get("texts", "all")) for row in rows if row["bound"]), "all")
+    protocol = next((row["bound"].get("protocol", {}) for row in rows if row["bound"]), {})
+    texts = str(protocol.get("texts", "all"))
     if not texts.startswith("all"):
         lines.append(f"bounds of a part of the texts: {texts}")
     samples = rows[0]["quality"][0]["samples"]
