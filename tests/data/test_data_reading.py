@@ -153,9 +153,9 @@ def test_names_and_choices():
     with pytest.raises(InputError) as error:
         prepare(Data("txet8"), 32)
     assert str(error.value) == "unknown data set 'txet8'; did you mean 'text8'? (all: zellige list data)"
-    for wrong in (Data("text"), Data(path="x.txt"), Data(pack="wrpa"), Data(test=-1.0), Data(validation=2.5)):  # pyright: ignore
+    for wrong in ({"name": "text"}, {"path": "x.txt"}, {"pack": "wrpa"}, {"test": -1.0}, {"validation": 2.5}):
         with pytest.raises(InputError, match=r"--data\."):
-            prepare(wrong, 32)
+            prepare(Data(**wrong), 32)
 
 
 CHOICES = {
