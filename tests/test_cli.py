@@ -777,7 +777,7 @@ def start(place, command):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals(place, number, code):
-    process = start(place, "sample runs/a --steps 20000 --watch")
+    process = start(place, "sample runs/a --steps 200000 --watch")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code

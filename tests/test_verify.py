@@ -147,6 +147,7 @@ def test_one_sampler():
         "sampler.ancestral",
         "sampler.ancestral-grids",
         "sampler.ancestral-choose",
+        "sampler.ancestral-argmax",
     }
     assert list(report.pairings) == ["sedd", "sedd uniform", "sedd geometric", "sedd uniform, geometric", "udlm"]
     assert all(0 < row["ancestral"] < 1e-2 for row in report.pairings.values())
@@ -214,7 +215,17 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
     names = lambda name: [said for said, _ in identities.variants(methods.find(name), kinds=True)]  # noqa: E731
     assert names("radd") == [""]  # four losses, one model
     assert names("mdlm") == ["", "time"]  # any_order refuses a network that is told the time
-    noises = ["", "uniform", "uniform, mean", "middle", "gaussian", "gaussian, mean", "band", "nearest, neighbours 1"]
+    noises = [
+        "",
+        "uniform",
+        "uniform, mean",
+        "absorbing-uniform",
+        "middle",
+        "gaussian",
+        "gaussian, mean",
+        "band",
+        "nearest, neighbours 1",
+    ]
     assert names("d3pm") == noises
     assert names("csm") == ["", "cycle", "grid", "star"]
 
