@@ -254,7 +254,8 @@ def _show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark
             look: Mark = "new" if new else "shown"
             first, *rest = text.split("\n")
             lines[-1].append((first, look))
-            lines += [[(line, look)] for line in rest]
+            for line in rest:
+                lines.append([(line, look)])
         terminal.picture(lines)
     return []
 
