@@ -39,6 +39,7 @@ def test_a_run_gives_the_numbers_and_texts_of_then(folder):
     now = zellige.evaluate("run", draws=before.draws, seed=before.seed)
     assert now.value == pytest.approx(before.value, abs=1e-6)
     assert now.terms == pytest.approx(before.terms, abs=1e-5)
+    assert now.file_name == "evaluate-text-test-draws-2.json"  # of the same text
     texts = [json.loads(line)["text"] for line in (folder / "sample.jsonl").read_text().splitlines()]
     assert zellige.sample("run", count=2, steps=4, seed=0) == texts
 

@@ -188,10 +188,16 @@ def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
     same = own.get("name") == now["name"]
     trained, sha256 = own.get("sha256"), now.get("sha256")
     changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
-    content = {key: now.get(key) for key in ("sha256", "tokens_sha256", "splits", "pack", "fill")}
-    another = any(own.get(key, value) != value for key, value in content.items()) if same else now["name"] == "text"
+    content, before = _content(now), _content(own)
+    another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
     tag = {"other": groups.fingerprint(content)[:8]} if another else {}
     return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
+
+
+def _content(about: dict[str, Any]) -> dict[str, Any]:
+    """What of a corpus decides which texts a result is about; None where that is not known."""
+    rows = {split: (of["rows"], of["tokens"]) for split, of in (about.get("splits") or {}).items()}
+    return {key: about.get(key) for key in ("sha256", "tokens_sha256", "pack", "fill")} | {"splits": rows or None}
 
 
 def changed(about: dict[str, Any]) -> str | None:
