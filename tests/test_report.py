@@ -578,3 +578,10 @@ def test_the_player_shows_the_cells(name, folder, monkeypatch, tmp_path):
         for (style, piece), token, last in zip(spans, tokens, final, strict=True):
             assert piece == last
             assert ('class="masked"' in style) == (token == mask)
+
+
+@pytest.mark.parametrize("text", ["step,loss\n1,0.5:2\n", "something,else\n1,2\n"])
+def test_a_damaged_metrics_csv_is_named(tmp_path, text):
+    (tmp_path / "metrics.csv").write_text(text)
+    with pytest.raises(InputError, match=r"metrics\.csv' is damaged; copy the run again, or remove the file"):
+        report.metrics(tmp_path)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from . import checkpoint, journal, published
+from .arguments import of_kind
 from .checkpoint import versions
 from .config import Config, Train, from_json
 from .data import DATASETS, Corpus, Data, prepare, require_same
@@ -60,6 +61,8 @@ def choose(
 ) -> Config:
     """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
     own = type(net).__name__ if isinstance(net, nn.Module) else ""
+    if own and not (hasattr(net, "features") and hasattr(net, "head")):
+        raise InputError(f"net is {of_kind(net)}; it must be a Net, or a network with `features` and `head`")
     if isinstance(net, nn.Module):
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:

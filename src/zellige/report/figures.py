@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
 from torch import Tensor
 
+from ..errors import InputError
+from ..files import shown
 from ..schedule import SCHEDULES
 from .record import Trace, trace
 
@@ -272,10 +274,15 @@ def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
     columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
                "validation_low", "validation_high")  # fmt: skip
     rows: list[dict[str, str]] = []
-    if path.is_file():
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-    log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}
+    try:
+        if path.is_file():
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}
+        if not np.isfinite(log["step"]).all():
+            raise ValueError
+    except (ValueError, csv.Error):
+        raise InputError(f"'{shown(path)}' is damaged; copy the run again, or remove the file") from None
     return log, next((row["unit"] for row in reversed(rows) if row.get("unit")), "")
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .. import maths
 from ..arguments import checked
-from ..errors import InputError
+from ..batch import tensor
+from ..errors import InputError, at_least
 from ..maths import Randomness
 from ..method import Method
 from ..prediction import Prediction
@@ -214,6 +215,14 @@ def run(
             processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
     """
+    if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
+        raise InputError(f"steps is {tensor(steps)}; it must be a number of steps, or the times, from 1 to 0")
+    at_least("rows", shape[0], 1)
+    at_least("length", shape[1], 1)
+    if fixed is not None and (fixed.ndim > 2 or any(a not in (1, b) for a, b in zip(fixed.shape[::-1], shape[::-1]))):
+        raise InputError(f"fixed is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
+    if isinstance(generator, Sequence) and len(generator) != shape[0]:
+        raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
     method = of_length(method, shape[1])
     check(sampler, method)
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
