@@ -89,3 +89,14 @@ def test_a_setting_out_of_its_kind():
         Train(batch=[2])
     with pytest.raises(InputError, match=re.escape("--net.layers is '2'; it must be a whole number")):
         Net(layers="2")
+
+
+def test_a_vocabulary_of_one_has_no_neighbours():
+    with pytest.raises(InputError, match="one token has no neighbour; give data of two tokens or more"):
+        build("csm", 1, Net(layers=1, hidden=8, heads=1, length=8))
+
+
+def test_classes_in_a_batch_of_which_no_row_moves():
+    method = build("genmd4", 5, Net(layers=1, hidden=8, heads=1, length=8, classes=2))
+    none = torch.zeros(0, 8, dtype=torch.long)
+    assert method.network.features(none, torch.zeros(0)).shape == (0, 8, 8)

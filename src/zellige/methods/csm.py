@@ -91,6 +91,10 @@ class CSM(Method):
         entropy = config.objective == "score-entropy"
         if entropy and config.positive is False:
             raise InputError("--objective score-entropy needs --positive True; it takes the logarithm of the ratios")
+        if vocabulary < 2:
+            raise InputError(
+                "csm learns ratios of neighbours, and one token has no neighbour; give data of two tokens or more"
+            )
         super().__init__(network, vocabulary, shape, config)
         self.process = None  # pyright: ignore[reportAttributeAccessIssue]
         self.neighbourhood = NEIGHBOURHOODS[config.neighbourhood](vocabulary)

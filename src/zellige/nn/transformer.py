@@ -235,7 +235,8 @@ class DiT(nn.Module):
         if condition is None:
             condition = x.new_full((len(x),), -1)
         table = self.classes.weight
-        if condition.shape != (len(x),) or condition.min() < -1 or condition.max() >= len(table):
+        outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
+        if condition.shape != (len(x),) or outside.any():
             raise InputError(
                 f"condition must say a class of 0 to {len(table) - 2} for each of {len(x)} rows, or -1 for none"
             )
