@@ -332,4 +332,4 @@ def test_ranks_of_torchrun_share_the_groups():
 
 def test_gathered_in_order_with_nothing_kept():
     assert groups.gather(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
-    assert Batch(torch.zeros(1, 2)).mask is None
+    assert Batch(torch.zeros(1, 2, dtype=torch.long)).mask is None

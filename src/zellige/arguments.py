@@ -236,6 +236,14 @@ def _text(value: Any) -> str:
     return value
 
 
+def refuse_path(name: str, path: str | os.PathLike) -> None:
+    """InputError where no file can have this name; of an argument whose annotation does not say that it is a path."""
+    try:
+        _usable(os.fspath(path))
+    except InputError as error:
+        raise InputError(f"{name} {error}") from None
+
+
 def _usable(path: str) -> None:
     """InputError where no file can have this name."""
     if "\0" in path:

@@ -318,7 +318,10 @@ class Method(nn.Module):
             raise InputError(
                 f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {self.shape[0]:,} tokens"
             )
-        self._refuse_tokens(batch.tokens, self.vocabulary)
+        mask = getattr(self.process, "mask", None)  # among the tokens, those after it are numbered one further
+        self._refuse_tokens(
+            batch.tokens, self.vocabulary if mask is None or mask >= self.vocabulary else self.process.K
+        )
         return self
 
     def _refuse_tokens(self, x: Tensor, states: int) -> None:

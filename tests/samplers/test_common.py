@@ -141,10 +141,6 @@ class Spy:
     def __init__(self, method):
         self.method, self.asked = method, []
 
-    @property
-    def __class__(self):
-        return type(self.method)
-
     def __getattr__(self, name):
         return getattr(self.method, name)
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InputError
 from ..nn.transformer import Net
 from .ddit import layout, noise
-from .layout import Said, Shapes, field_of, whole
+from .layout import Said, Shapes, field_of, real, whole
 
 
 def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
 def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     return Net(
         whole(config, "n_blocks"), whole(config, "hidden_dim"), whole(config, "n_heads"), whole(config, "model_length"),
-        dropout=float(config.get("dropout", 0.0)), condition=whole(config, "cond_dim"), **more,
+        dropout=real(config, "dropout", 0.0), condition=whole(config, "cond_dim"), **more,
     )  # fmt: skip
 
 
@@ -72,7 +72,9 @@ def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Said:
 
 def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Said:
     time = bool(config.get("time_conditioning", False))
-    clip = tuple(float(f"{config.get(f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0)))
+    clip = tuple(
+        float(f"{real(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
+    )
     options = {"block": whole(config, "block_size"), "time": time, "clip": clip, "schedule": _schedule(config)}
     net = _flat_net(config, shapes, constant=not time)
     return Said(net, whole(config, "vocab_size"), options, **_tokenizer(config))

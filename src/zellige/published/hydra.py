@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import InputError
 from ..nn.transformer import Net
 from .ddit import layout, noise
-from .layout import Said, Shapes, field_of, whole
+from .layout import Said, Shapes, field_of, real, whole
 
 
 def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
@@ -14,7 +14,7 @@ def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     condition = more.pop("condition", None) or whole(config, "model", "cond_dim")
     return Net(
         whole(config, "model", "n_blocks"), whole(config, "model", "hidden_size"), whole(config, "model", "n_heads"),
-        whole(config, "model", "length"), dropout=float(model.get("dropout", 0.0)), condition=condition, **more,
+        whole(config, "model", "length"), dropout=real(model, "dropout", 0.0), condition=condition, **more,
     )  # fmt: skip
 
 

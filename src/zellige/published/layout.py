@@ -118,6 +118,16 @@ def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     return config
 
 
+def real(config: Mapping[str, Any], name: str, default: float) -> float:
+    """A number of a config, `default` where it is not there; InputError where it is something else."""
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(
+            f"the published config.json has {value!r} as '{name}'; it must be a number, as in the folder it came from"
+        )
+    return float(value)
+
+
 def whole(config: Mapping[str, Any], *path: str) -> int:
     """A whole number of a config that must be there; InputError if it is not."""
     value = field_of(config, *path)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arguments import checked, of_kind
+from ..arguments import checked, of_kind, refuse_path
 from ..errors import InputError
 from ..files import write_file
 from ..kinds import of
@@ -64,6 +64,7 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     run = getattr(run, "folder", run)
     if not isinstance(run, (str, os.PathLike)):
         raise InputError(f"run is {of_kind(run)}; it must be a run's folder, or what train returned")
+    refuse_path("run", run)
     folder = Path(run)
     config = _json(folder / "config.json")
     if config is None:

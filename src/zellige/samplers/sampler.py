@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .. import maths
-from ..arguments import checked
+from ..arguments import checked, of_kind
 from ..batch import tensor
 from ..errors import InputError, at_least
 from ..maths import Randomness
@@ -96,9 +96,16 @@ class Sampler(Protocol):
         ...
 
 
+def _answers(method: Any) -> None:
+    """InputError unless a sampler can ask it."""
+    if isinstance(method, type) or not all(hasattr(method, name) for name in ("predict", "process", "shape")):
+        raise InputError(f"method is {of_kind(method)}; it must be a Method")
+
+
 @checked
-def check(sampler: Sampler, method: Method) -> None:
+def check(sampler: Sampler, method: Any) -> None:
     """InputError where the two cannot be paired, with the samplers that draw from this method's law."""
+    _answers(method)
     why = sampler.refuse(method)
     if why is not None:
         from . import SAMPLERS
@@ -199,7 +206,7 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
 @checked
 def run(
     sampler: Sampler,
-    method: Method,
+    method: Any,
     shape: tuple[int, int],
     steps: int | Tensor | Sequence[float] | None = None,
     *,
@@ -209,12 +216,14 @@ def run(
     """Sample, one state a step; the first is the initial state, the last the sample.
 
     Args:
+        method: a Method, or what answers as one.
         shape: (B, L); L is the method's own length, or less, or what the sampler admits.
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
         fixed: (B, L) long, the token where it is given, -1 where it is free, HIDDEN where it stays masked. Exact for absorbing
             processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
     """
+    _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
         raise InputError(f"steps is {tensor(steps)}; it must be a number of steps, or the times, from 1 to 0")
     at_least("rows", shape[0], 1)
