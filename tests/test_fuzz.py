@@ -1,12 +1,48 @@
-"""The fuzzer (`make fuzz`), for some seconds with a fixed seed: wrong calls."""
+"""The fuzzer (`make fuzz`), for some seconds with a fixed seed: a few trials of each family, and what it finds wrong."""
 
 import random
+from pathlib import Path
 
-from fuzz import calls
-from fuzz.world import World
+import pytest
+
+from fuzz import calls, commands, files
+from fuzz.world import Outcome, World, Wrong, judge
+
+TRIALS = {"commands": (commands, 40), "files": (files, 24), "calls": (calls, 100)}
 
 
-def test_wrong_calls_are_one_line(tmp_path):
-    world = World(tmp_path.resolve() / "box")
-    for number in range(100):
-        calls.trial(world, random.Random(f"test {number}"))
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("fuzz").resolve() / "box")
+
+
+@pytest.mark.parametrize("family", TRIALS)
+def test_some_trials(world, family):
+    module, count = TRIALS[family]
+    for number in range(count):
+        module.trial(world, random.Random(f"test {number}"))
+
+
+ERROR = "error: --steps is 0; it must be 1 or more\n"
+
+
+def test_what_it_finds_wrong(world):
+    judge(world, Outcome(2, "", ERROR))
+    for outcome, wrong in [
+        (Outcome(1, "", "error: KeyError: 'x' (traceback: /tmp/zellige-error.txt)\n"), "a traceback"),
+        (Outcome(2, "", ERROR * 2), "not one line"),
+        (Outcome(2, "", "error: no\n"), "does not say what would be right"),
+        (Outcome(2, "a text\n", ERROR), "an error with a result"),
+        (Outcome(3, "", ""), "exit 3"),
+    ]:
+        with pytest.raises(Wrong, match=wrong):
+            judge(world, outcome)
+    with world.trial():
+        Path("notes.txt").write_text("other")
+        with pytest.raises(Wrong, match=r"changed \['notes.txt'\]"):
+            judge(world, Outcome(2, "", ERROR))
+    assert not world.touched
+    sound, other = Outcome(0, "a text\n", ""), Outcome(0, "another\n", "")
+    with pytest.raises(Wrong, match="another result without a word"):
+        files.judge(world, sound, other, checked=True)
+    files.judge(world, sound, Outcome(0, "a text\n  written   elsewhere\n", ""), checked=True)
