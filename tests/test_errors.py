@@ -82,6 +82,9 @@ def place(tmp_path_factory):
     tensors = load_file(folder / "nan" / "model.safetensors")
     tensors["network.embedding.weight"][0, :3] = torch.nan
     save_file(tensors, folder / "nan" / "model.safetensors")
+    shutil.copytree(folder / "runs/a", folder / "edited")
+    rows = folder / "edited" / "metrics.csv"
+    rows.write_text(rows.read_text().replace("\n2,0,", "\n2,1,"))
     file = folder / "cut" / "model.safetensors"
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     tensors = load_file(folder / "keys" / "model.safetensors")

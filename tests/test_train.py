@@ -16,7 +16,7 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train, files, load
-from zellige.checkpoint import newest
+from zellige.checkpoint import newest, read_metrics
 from zellige.cli.results import heading as results_heading
 from zellige.ema import EMA
 from zellige.guard import Diverged
@@ -24,6 +24,7 @@ from zellige.hub import card
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
 from zellige.plan import rate
+from zellige.schema import unchecked
 from zellige.stream import Dice, Stream
 from zellige.train import Silent, describe, train
 
@@ -492,6 +493,8 @@ def ruined(path: Path, how: str) -> str:
         path.write_text(text.replace(text.splitlines(keepends=True)[1], ""))
     elif how == "another number":
         path.write_text(text.replace("0.", "1.", 1))
+    elif how == "cut":
+        path.write_text(text.splitlines(keepends=True)[0])
     return path.read_bytes().decode(errors="replace")
 
 
@@ -514,6 +517,32 @@ def test_metrics_come_back(how, steps, tmp_path):
         assert (folder / "metrics-damaged.csv").read_bytes().decode(errors="replace") == there
         go(folder, overwrite=True, steps=1)
         assert not (folder / "metrics-damaged.csv").exists()
+
+
+@pytest.mark.parametrize("how", ["garbage", "a row less", "another number", "cut"])
+def test_changed_metrics_are_not_read(how, tmp_path, monkeypatch):
+    """Where a checkpoint can tell; a checkpoint whose copy is damaged cannot, and rows after the last one are not in it."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("a")
+    go(folder, save_every=2)
+    whole = (folder / "metrics.csv").read_text()
+    for text in (whole, whole + whole.splitlines()[-1].replace("4,", "5,", 1) + "\n"):
+        (folder / "metrics.csv").write_text(text)
+        assert read_metrics(folder) == text
+    (folder / "metrics.csv").write_text(whole)
+    ruined(folder / "metrics.csv", how)
+    said = (
+        r"^'a/metrics\.csv' (has changed since 'a/checkpoints/step-00000[24]' was written; --resume|is not UTF-8 text;)"
+    )
+    for step in (4, 2):
+        with pytest.raises(InputError, match=said):
+            read_metrics(folder)
+        if how == "garbage":
+            return
+        with unchecked():
+            assert read_metrics(folder) == (folder / "metrics.csv").read_text()
+        ruined(folder / "checkpoints" / f"step-00000{step}" / "metrics.csv", "garbage")
+    assert read_metrics(folder) == (folder / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize("how", ["gone", "garbage", "a row less"])

@@ -47,12 +47,13 @@ from .files import (
 )
 from .method import Method
 from .methods import METHODS, build
-from .schema import read_json, structure, unchecked
+from .schema import checking, read_json, read_text, structure, unchecked
 
 __all__ = ["Model", "load", "save", "write_folder"]
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
 STATE = "training.json"  # of a checkpoint: the numbers of the training
+METRICS = "metrics.csv"  # of a run, and of a checkpoint: what was measured up to its step
 HUB = "hub"  # of `export`: a folder for the Hugging Face hub
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -350,6 +351,34 @@ def read_state(folder: Path) -> dict[str, Any]:
     plain = read_json(folder / STATE, dict, instead)
     structure(plain, State, f"'{shown(folder / STATE)}'", instead=instead)
     return plain
+
+
+def read_metrics(run: Path) -> str:
+    """metrics.csv of a run; "" where there is none.
+
+    Raises:
+        InputError: it does not begin with what the newest checkpoint whose copy is whole holds; it is not UTF-8.
+    """
+    folder, saved = _saved_metrics(run / "checkpoints")  # read first: a training beside us only adds to the other
+    path = run / METRICS
+    if not path.is_file():
+        return ""
+    text = read_text(path, "copy the run again, or remove the file")
+    if not text.startswith(saved):
+        raise InputError(
+            f"'{shown(path)}' has changed since '{shown(folder)}' was written; --resume restores it, "
+            "or take it as it is with --no-checksums"
+        )
+    return text
+
+
+def _saved_metrics(checkpoints: Path) -> tuple[Path, str]:
+    """The newest checkpoint whose copy of metrics.csv is whole, and that copy; "" where there is none."""
+    for folder in reversed(steps(checkpoints)) if checking.get() else ():
+        with contextlib.suppress(InputError):  # damaged, of an earlier version that has none, or pruned beside us
+            check_sums(folder, METRICS)
+            return folder, read_text(folder / METRICS)
+    return checkpoints, ""
 
 
 def link(checkpoints: Path) -> None:

@@ -22,10 +22,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from . import files
-from .checkpoint import intact, nbytes, read_state, room, write_model
+from .checkpoint import METRICS, intact, nbytes, read_state, room, write_model
 from .config import Config
 from .guard import Guard
-from .journal import METRICS
 from .method import Batch, Method
 from .plan import cuda, precision, rate
 from .signals import worker

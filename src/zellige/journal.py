@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .checkpoint import step_name
+from .checkpoint import METRICS, step_name
 from .errors import InputError
 from .files import make, write_file
 from .schema import accessible
 
-METRICS = "metrics.csv"
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
     "validation", "validation_low", "validation_high",

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,6 @@ def plain_bound(result: Result) -> dict[str, Any]:
 
 def speed(run: Path) -> float | None:
     """Tokens a second in training, the median of metrics.csv."""
-    with (run / "metrics.csv").open(encoding="utf-8", newline="") as file:
-        found = [float(row["tokens_per_second"]) for row in csv.DictReader(file) if row.get("tokens_per_second")]
+    rows = csv.DictReader(io.StringIO(checkpoint.read_metrics(run)))
+    found = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
     return median(found) if found else None

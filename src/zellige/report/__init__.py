@@ -69,12 +69,12 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     config = _json(folder / "config.json")
     if config is None:
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")
+    log, unit = metrics(folder)
     model, problem = _model(folder, model)
     corpus, missing = _corpus(model)
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob("evaluate-*.json"))}
     best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
-    log, unit = metrics(folder)
     asked, watched, filled = [page.note(problem)], None, ""
     if model is not None:
         asked, watched = _ask(model, corpus, missing, min(steps, 199), seed)

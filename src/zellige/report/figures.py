@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
 from torch import Tensor
 
+from ..checkpoint import METRICS, read_metrics
 from ..errors import InputError
 from ..files import shown
 from ..schedule import SCHEDULES
@@ -270,19 +272,18 @@ def ends(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
 
 def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
     """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
-    path = Path(getattr(run, "folder", run)) / "metrics.csv"
+    folder = Path(getattr(run, "folder", run))
     columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
                "validation_low", "validation_high")  # fmt: skip
-    rows: list[dict[str, str]] = []
     try:
-        if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(io.StringIO(read_metrics(folder))))
         log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}
         if not np.isfinite(log["step"]).all():
             raise ValueError
+    except InputError:
+        raise
     except (ValueError, csv.Error):
-        raise InputError(f"'{shown(path)}' is damaged; copy the run again, or remove the file") from None
+        raise InputError(f"'{shown(folder / METRICS)}' is damaged; copy the run again, or remove the file") from None
     return log, next((row["unit"] for row in reversed(rows) if row.get("unit")), "")
 
 
