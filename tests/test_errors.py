@@ -92,8 +92,12 @@ def place(tmp_path_factory):
     save_file(tensors, folder / "keys" / "model.safetensors")
     _rewrite(folder / "new" / "model.safetensors", lambda header: header["__metadata__"].update(format="3"))
     theirs = load(best).export(folder / "theirs", "mdlm")
-    for name in ("bare", "other", "words"):
+    for name in ("bare", "other", "words", "letters"):
         shutil.copytree(theirs, folder / name)
+    letters = folder / "letters" / "tokenizer.json"
+    letters.write_text(letters.read_text().replace("abc", "acb"))
+    for name in ("bare", "other", "words"):  # as from somebody who gives no checksums
+        (folder / name / "SHA256SUMS").unlink()
     (folder / "bare" / "config.json").unlink()
     tensors = load_file(theirs / "model.safetensors")
     del tensors["backbone.blocks.1.norm1.weight"]

@@ -202,7 +202,8 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 
     Args:
         to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
-            and config.json. "hub" is no layout of others: Zellige's own folder with a model card (`Model.save_pretrained`).
+            and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model card
+            (`Model.save_pretrained`).
 
     Raises:
         InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
@@ -211,7 +212,11 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
         model.save_pretrained(folder)
         return Path(folder)
     published.layout_of(model.config, model.about, to)
-    fill = lambda f: published.write(f, model.method, model.tokenizer, model.config, model.about, to)  # noqa: E731
+
+    def fill(here: Path) -> None:
+        published.write(here, model.method, model.tokenizer, model.config, model.about, to)
+        write_checksums(here)
+
     return _write(folder, model.method.state_dict(), fill)
 
 

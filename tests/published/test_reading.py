@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 import zellige
 from zellige import published, weights
 from zellige.data.tokenizer import Integers
+from zellige.files import write_checksums
 from zellige.nn import DiT, Net
 from zellige.published import names
 
@@ -75,6 +76,11 @@ def test_shards(mdlm, tmp_path):
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {n: file for file, part in parts.items() for n in part}}))
     assert torch.equal(logits(zellige.load(folder)), logits(zellige.load(hub.folder(tmp_path / "w", mdlm, CONFIG))))
+    write_checksums(folder)
+    tensors = (folder / "two.safetensors").read_bytes()
+    (folder / "two.safetensors").write_bytes(tensors[:-1] + bytes([tensors[-1] ^ 1]))
+    assert "two.safetensors' has changed since it was written" in fails(folder)
+    (folder / "SHA256SUMS").unlink()
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     assert "names files outside its folder" in fails(folder)
 

@@ -47,6 +47,25 @@ def fails(model: Model, folder, to) -> str:
     return str(caught.value)
 
 
+def test_checksums(tmp_path, monkeypatch):
+    """What is written in a published layout has them, and whatever reads such a folder, or a file in it, compares them."""
+    monkeypatch.chdir(tmp_path)
+    folder = made("mdlm").export("out", "mdlm")
+    listed = {line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
+    assert listed == {p.name for p in folder.iterdir()} - {"SHA256SUMS"}
+    for name in sorted(listed):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        for place in (folder, folder / "model.safetensors"):
+            with pytest.raises(zellige.InputError, match=f"^'out/{name}' has changed since it was written .SHA256SUMS"):
+                zellige.load(place)
+        (folder / name).write_bytes(whole)
+    (folder / "tokenizer.json").write_text((folder / "tokenizer.json").read_text() + "\n")
+    with pytest.raises(zellige.InputError, match="SHA256SUMS"):
+        zellige.load(folder)
+    assert zellige.load(folder, checksums=False).tokenizer.name == "integers"
+
+
 @pytest.mark.parametrize(
     ("name", "to", "options"),
     [

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..files import load_tensors, refuse_code, shown
+from ..files import check_sums, load_tensors, refuse_code, shown
 from ..schema import read_json
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth")
@@ -100,10 +100,12 @@ def open_weights(file: Path) -> Opened:
     """The tensors of a file, or of all the files that an index names.
 
     Raises:
-        InputError: truncated; a pickle that names anything but tensors; no tensors.
+        InputError: truncated; changed since its checksum was written (SHA256SUMS); a pickle that names anything but tensors;
+            no tensors.
     """
     if file.name.endswith(".index.json"):
         return _open_shards(file)
+    check_sums(file.parent, file.name)
     if file.suffix == ".safetensors":
         tensors, metadata = load_tensors(file)
         return Opened(file, tensors, metadata=metadata)

@@ -13,7 +13,7 @@ from .. import weights
 from ..config import Config
 from ..data import DATASETS, Data
 from ..errors import InputError, unknown
-from ..files import shown
+from ..files import check_sums, shown
 from ..method import Method
 from ..methods import METHODS, build
 from ..schema import read_json
@@ -23,6 +23,8 @@ from .flat import flattened
 from .layout import Choices, Layout, Said, Shapes
 from .opening import SUFFIXES, Opened, open_weights, weights_in
 from .tokens import first_token, tokenizer_of
+
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
         raise InputError(
             f"'{shown(source)}' holds no weights; give a file of {', '.join(SUFFIXES)} or the folder that holds one"
         )
+    check_sums(file.parent, *BESIDE)
     path = file.parent / "config.json"
     if not path.is_file():
         return file, None
