@@ -208,7 +208,9 @@ def test_files_of_samples(tmp_path):
     file.write_text(frontier.write(sets), encoding="utf-8")
     assert frontier.read(file) == sets
     (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
-    with pytest.raises(InputError, match=r"line 2 of .* has no field text"):
+    with pytest.raises(
+        InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"
+    ):
         frontier.read(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(InputError, match="holds no text"):

@@ -277,6 +277,20 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_bits(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
+    keep, one, two = groups.Kept(tmp_path, "k"), {"terms": [0.25, 3.5]}, {"terms": [0.5]}
+    keep.add(0, one)
+    keep.add(1, two)
+    keep.close()
+    (file,) = tmp_path.iterdir()
+    whole = file.read_text()
+    for before, after in (("0.25", "0.75"), ("group", "grouq"), ('{"group": 0', '{"group": 2'), ("3.5]", "3.5}")):
+        file.write_text(whole.replace(before, after, 1))
+        assert groups.Kept(tmp_path, "k").found == {1: two}, before
+    file.write_text(json.dumps([0, one]) + "\n")  # as an earlier version wrote it
+    assert groups.Kept(tmp_path, "k").found == {0: one}
+
+
 def test_a_changed_model_or_text_is_another_evaluation(tmp_path):
     def name(m, rows, **options):
         with pytest.raises(KeyboardInterrupt):

@@ -16,12 +16,13 @@ import pytest
 import torch
 from torch import nn
 
-from zellige import kinds, report
+from zellige import frontier, kinds, report
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.errors import InputError
 from zellige.generate import Frame, watch
+from zellige.journal import write_samples
 from zellige.method import Batch
 from zellige.methods import D3PM, MDLM
 from zellige.report import figures, page, shown
@@ -578,6 +579,25 @@ def test_the_player_shows_the_cells(name, folder, monkeypatch, tmp_path):
         for (style, piece), token, last in zip(spans, tokens, final, strict=True):
             assert piece == last
             assert ('class="masked"' in style) == (token == mask)
+
+
+def test_damaged_samples_are_named(tmp_path, monkeypatch):
+    """A letter of a text, a token, the form; and `evaluate --samples` says the same."""
+    monkeypatch.chdir(tmp_path)
+    write_samples(tmp_path, 4, [{"text": f"the cat {i}", "tokens": [i], "seed": 0, "calls": 3} for i in range(2)])
+    file = Path("samples/step-000004.jsonl")
+    whole = file.read_text()
+    assert "the cat 1" in shown.samples(Path(), None)
+    for before, after, said in (
+        ("the cat 1", "the bat 1", "has changed since it was written (checksum); "),
+        ('"tokens": [1]', '"tokens": [3]', "has changed since it was written (checksum); "),
+        ('"tokens": [1]', '"tokens": [1}', "is not JSON; "),
+    ):
+        file.write_text(whole.replace(before, after))
+        for read in (lambda: shown.samples(Path(), None), lambda: frontier.read(file)):
+            with pytest.raises(InputError) as caught:
+                read()
+            assert str(caught.value).startswith(f"line 2 of 'samples/step-000004.jsonl' {said}")
 
 
 @pytest.mark.parametrize("text", ["step,loss\n1,0.5:2\n", "something,else\n1,2\n"])

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -21,6 +21,7 @@ from .judge import Judge
 from .quality import Number
 from .samplers import of_length
 from .samplers.sampler import admissible
+from .schema import read_lines, read_text
 
 PROTOCOL = "zellige-generation-1"
 TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
@@ -144,6 +145,12 @@ def write(sets: Iterable[Set]) -> str:
     return "".join(lines)
 
 
+class Text(TypedDict):
+    """What is needed of a line of a file of samples."""
+
+    text: str
+
+
 def read(path: str | Path, model: Any = None) -> list[Set]:
     """Samples from a file: JSON lines with `text` (what `write`, or `zellige sample --out x.jsonl`, wrote), or one text a line.
 
@@ -151,23 +158,17 @@ def read(path: str | Path, model: Any = None) -> list[Set]:
         model: whose tokenizer makes tokens of texts that come without.
 
     Raises:
-        InputError: no file, no text in it.
+        InputError: no file, no text in it, or a line that is damaged.
     """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give texts, one a line, or JSON lines with the field text")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    if path.suffix == ".jsonl":
+        samples = [sample for _, sample in read_lines(path, Text, "give one object a line, with the field text")]
+    else:
+        samples = [{"text": line} for line in read_text(path, "give texts, one a line").splitlines()]
     found: dict[str, list[dict[str, Any]]] = {}
-    for number, line in enumerate(lines, 1):
-        if path.suffix != ".jsonl":
-            sample: Any = {"text": line}
-        else:
-            try:
-                sample = json.loads(line)
-            except (ValueError, RecursionError):
-                raise InputError(f"line {number:,} of '{path}' is not JSON; give one object a line") from None
-            if not isinstance(sample, dict) or not isinstance(sample.get("text"), str):
-                raise InputError(f"line {number:,} of '{path}' has no field text; give one object a line that has")
+    for sample in samples:
         way = {name: sample[name] for name in Way.__dataclass_fields__ if sample.get(name) is not None}
         found.setdefault(json.dumps(way, sort_keys=True), []).append(sample)
     if not found:

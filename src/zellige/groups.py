@@ -1,8 +1,9 @@
 """Groups of texts, judged one after another, by several processes, or by the ranks of torchrun; what is done is kept in a file.
 
 A group owns its random numbers, so who judges it, beside which others, and after how many interruptions, changes nothing. What a
-group gave is a line of JSON (Python writes and reads a float without loss), appended when it is done; a line that was
-cut off is judged again. The name of the file is a hash of everything that makes the number: another protocol has another file.
+group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
+that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the number: another protocol
+has another file.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import torch
 
 from .errors import InputError, from_environment
 from .files import make, unwritable
+from .schema import parse_as, sealed
 
 Found = dict[str, Any]  # what a group gives: plain lists of numbers, by name
 
@@ -59,10 +61,11 @@ class Kept:
         self.found: dict[int, Found] = {}
         self._rank, self._file = rank, None
         for path in self._files():
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                with contextlib.suppress(ValueError):  # the last line, cut off
-                    index, found = json.loads(line)
-                    self.found[index] = found
+            for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged, or the last one, cut off
+                    plain = parse_as(line, Any, "")
+                    index, result = plain if isinstance(plain, list) else (plain["group"], plain["result"])
+                    self.found[index] = result
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"{self.name}-*.jsonl")) if self.folder is not None else []
@@ -77,7 +80,7 @@ class Kept:
                 make(self.folder)
                 self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
                 self._file.write("\n")  # after a line that was cut off
-            self._file.write(json.dumps([index, found]) + "\n")
+            self._file.write(json.dumps(sealed({"group": index, "result": found})) + "\n")
             self._file.flush()
         except OSError as problem:
             raise unwritable(self.folder, problem) from problem

@@ -129,7 +129,7 @@ def complete_tokenizer(folder: Path, method: Any, tokenizer: Any) -> None:
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return
-    plain = json.loads(path.read_text(encoding="utf-8")) | {"model_max_length": int(method.shape[0])}
+    plain = read_json(path) | {"model_max_length": int(method.shape[0])}
     mask = getattr(getattr(method, "process", None), "mask", None)
     if mask == tokenizer.known:  # transformers numbers a token that is not in the vocabulary after all others
         plain["mask_token"] = MASK

@@ -16,7 +16,7 @@ from typing import Any
 from .checkpoint import METRICS, step_name
 from .errors import InputError
 from .files import make, write_file
-from .schema import accessible
+from .schema import accessible, sealed
 
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
@@ -148,9 +148,9 @@ def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
 
 
 def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
-    """samples/step-000500.jsonl: an object a line."""
+    """samples/step-000500.jsonl: an object a line, each with its checksum."""
     make(folder / "samples")
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    lines = [json.dumps(sealed(row), ensure_ascii=False) + "\n" for row in rows]
     write_file(folder / "samples" / f"step-{step:06d}.jsonl", "".join(lines))
 
 

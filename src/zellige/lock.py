@@ -12,15 +12,25 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypedDict
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from .errors import InputError
 from .files import made, shown, unwritable, write_file
+from .schema import read_json
 
 LOCK, HOLDER, SOFT = ".lock", ".lock.json", ".lock.soft"
 WAIT = 0.5  # seconds, for a holder that is just ending
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)  # a network file system without locks
+
+
+class Holder(TypedDict):
+    """Who works in a folder."""
+
+    pid: int
+    host: str
+    since: str
 
 
 @contextlib.contextmanager
@@ -66,7 +76,7 @@ def _lock(folder: Path, what: str) -> BaseFileLock:
 def _holder(folder: Path) -> str:
     """`process 4242 on HOST since 2026-05-01 12:00:00`, as far as it is known."""
     try:
-        about = json.loads((folder / HOLDER).read_text(encoding="utf-8"))
-        return f"process {int(about['pid'])} on {about['host']!s:.100} since {about['since']!s:.40}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        about = read_json(folder / HOLDER, Holder)
+        return f"process {about['pid']} on {about['host']:.100} since {about['since']:.40}"
+    except (OSError, InputError):
         return "another process"

@@ -7,7 +7,6 @@ A line with choices counts by its right one in the mean, and in two accuracies, 
 `acc_norm`: the choice of the least nats, and of the least nats per character.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from .errors import InputError
 from .files import shown
 from .generate import load
 from .result import Result, summarize
-from .schema import read_text
+from .schema import parse, read_text
 from .share import Share
 
 PROTOCOL = "zellige-pairs-1"
@@ -48,7 +47,7 @@ def read_pairs(path: str | Path) -> list[Record]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give a .jsonl with the fields context and continuation")
-    lines = read_text(path, "give a .jsonl with the fields context and continuation").splitlines()
+    lines = read_text(path, "give a .jsonl with the fields context and continuation").split("\n")
     records = [_record(line, f"line {i} of '{shown(path)}'") for i, line in enumerate(lines, 1) if line.strip()]
     if not records:
         raise InputError(f"'{shown(path)}' holds no pairs; give a .jsonl with the fields context and continuation")
@@ -56,10 +55,7 @@ def read_pairs(path: str | Path) -> list[Record]:
 
 
 def _record(line: str, where: str) -> Record:
-    try:
-        plain = json.loads(line)
-    except (ValueError, RecursionError):
-        raise InputError(f"{where} is not JSON; write an object with context and continuation") from None
+    plain = parse(line, where, "write an object with context and continuation")
     if not isinstance(plain, dict) or ("continuation" in plain) == ("choices" in plain):
         raise InputError(
             f"{where} has not one of continuation and choices; write an object with context and one of them"

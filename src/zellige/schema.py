@@ -99,14 +99,18 @@ def read_json(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> Any:
     Raises:
         InputError: as `read_text`; not JSON, nested too deep, or an entry of another type, which is named.
     """
-    source = f"'{shown(path)}'"
-    return structure(read_plain(path, instead), kind, source, instead=instead)
+    return parse_as(read_text(path, instead), kind, f"'{shown(path)}'", instead)
 
 
-def read_plain(path: str | Path, instead: str = AGAIN) -> Any:
-    """The JSON of a file, whatever it is; its checksum, where it has one, is compared and taken away."""
-    source = f"'{shown(path)}'"
-    return _unsealed(parse(read_text(path, instead), source, instead), source, instead)
+def read_lines(path: str | Path, kind: Any = dict, instead: str = AGAIN) -> list[tuple[int, Any]]:
+    """(number, JSON as `kind`) of each line of a file but the blank ones; raises as `read_json`, with the number of the line."""
+    lines = enumerate(read_text(path, instead).split("\n"), 1)
+    return [(n, parse_as(text, kind, f"line {n:,} of '{shown(path)}'", instead)) for n, text in lines if text.strip()]
+
+
+def parse_as(text: str, kind: Any, source: str, instead: str = AGAIN) -> Any:
+    """The JSON in a text as `kind`; its checksum, where it has one, is compared and taken away."""
+    return structure(_unsealed(parse(text, source, instead), source, instead), kind, source, instead=instead)
 
 
 # ---------------------------------------------------------------------------------------------------- checksums
@@ -135,7 +139,7 @@ def digest(value: Any) -> str:
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with the checksum of what it holds as its last entry; `read_json` compares the two."""
+    """An object with the checksum of what it holds as its last entry; `read_json` and `read_lines` compare the two."""
     content = {name: entry for name, entry in value.items() if name != SEAL}
     return content | {SEAL: digest(json.loads(json.dumps(content)))}
 

@@ -208,9 +208,13 @@ def test_chorales(published):
 
 def test_what_is_no_chorale(tmp_path):
     path = tmp_path / "a.json"
-    for wrong in ("[]", "{}", "no", '{"train": [[1, 2]], "valid": [], "test": []}'):
+    for wrong in ("[]", "{}", "null", '{"train": [[1, 2]], "valid": [], "test": []}'):
         path.write_text(wrong)
         with pytest.raises(InputError, match="does not hold four-voice chorales"):
+            prepare(Data("jsb-chorales", path=str(path)))
+    for wrong, said in (("no", "is not JSON"), ("[" * 100_000, "is nested too deep")):
+        path.write_text(wrong)
+        with pytest.raises(InputError, match=rf"a\.json' {said}; give Jsb16thSeparated\.json$"):
             prepare(Data("jsb-chorales", path=str(path)))
 
 

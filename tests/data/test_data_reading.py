@@ -136,7 +136,7 @@ def test_a_field_that_is_not_there(tmp_path):
     path.write_text('{"id": "7", "text": "abc"}\n')
     refuse(path, "field 'txt' is not in line 1 of 'PATH' (fields: id, text); use --data.field text", field="txt")
     path.write_text('{"text": "abc"}\n{"text": \n')
-    refuse(path, "line 2 of 'PATH' is not JSON (Expecting value); one object a line")
+    refuse(path, "line 2 of 'PATH' is not JSON; one object a line")
     path.write_text('{"text": "abc"}\n{"body": "x"}\n')
     refuse(path, "field 'text' is not in line 2 of 'PATH' (fields: body); use --data.field body")
 

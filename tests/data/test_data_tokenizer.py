@@ -132,3 +132,16 @@ def test_a_wrong_tokenizer_file(tmp_path):
         load(tmp_path)
     with pytest.raises(InputError, match=r"no tokenizer\.json in"):
         load(tmp_path / "nothing")
+
+
+def test_a_damaged_config_beside_it_is_named(tmp_path):
+    """It has the name and the mask; a folder without one is named after itself."""
+    tokenizer = named.train_bpe(270, ["the cat sat on the mat " * 20])
+    tokenizer.save(tmp_path)
+    config = tmp_path / "tokenizer_config.json"
+    assert load(tmp_path).name == tokenizer.name
+    config.write_text(config.read_text()[:-9])
+    with pytest.raises(InputError, match=r"tokenizer_config\.json' is not JSON; copy it again"):
+        load(tmp_path)
+    config.unlink()
+    assert load(tmp_path).name == tmp_path.name

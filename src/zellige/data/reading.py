@@ -13,7 +13,6 @@ import glob
 import gzip
 import hashlib
 import io
-import json
 import lzma
 import re
 import zipfile
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, nearest
+from ..schema import parse
 
 Piece = tuple[str, bool]
 BLOCK = 1 << 20
@@ -283,14 +283,13 @@ def _json_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
     at = 0
     for number, line in enumerate(file, 1):
         try:
-            record = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8")) if line.strip() else None
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as problem:
             raise _not_text(path, line[problem.start], at + problem.start) from None
-        except json.JSONDecodeError as problem:
-            raise InputError(f"line {number:,} of '{path}' is not JSON ({problem.msg}); one object a line") from None
         at += len(line)
-        if record is None:
+        if not text.strip():
             continue
+        record = parse(text, f"line {number:,} of '{path}'", "one object a line")
         if not isinstance(record, dict):
             raise InputError(f"line {number:,} of '{path}' is not an object; one object a line, e.g. {{\"text\": ...}}")
         yield number, record

@@ -3,13 +3,13 @@
 import csv
 import io
 import itertools
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
+from ..schema import parse
 from . import reading
 from .levels import SILENT
 from .raw import Fetch, Raw, cut, locate
@@ -33,10 +33,12 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     files, about = locate(data, fetch)
     path = next(iter(files.values()))
     try:
-        found = json.loads(reading.whole(path))
+        found = parse(reading.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
         pieces = {
             split: [np.array(p, np.int64).reshape(-1, 4) for p in found[split]] for split in ("train", "valid", "test")
         }
+    except InputError:
+        raise
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(
             f"'{path}' does not hold four-voice chorales ({problem}); give Jsb16thSeparated.json"

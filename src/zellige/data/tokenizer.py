@@ -322,12 +322,10 @@ def load(folder: str | Path) -> Tokenizer:
 
 def _beside(path: Path) -> dict[str, Any]:
     """What the config beside a tokenizer.json says of it that the library has no place for: its name, its rows."""
-    try:
-        entries = json.loads((path.parent / CONFIG).read_text(encoding="utf-8"))
-        found = entries[OURS if OURS in entries else FORMERLY]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    config = path.parent / CONFIG
+    entries = read_json(config) if config.is_file() else {}
+    beside = entries.get(OURS, entries.get(FORMERLY))
+    return beside if isinstance(beside, dict) else {}
 
 
 def require_same(trained: Tokenizer, given: Tokenizer) -> None:

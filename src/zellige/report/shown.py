@@ -1,26 +1,33 @@
 """Samples on the page as their kind shows them: running text to copy, else a picture."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ..generate import approximate, watch
 from ..kinds import Kind, of
+from ..schema import read_lines
 from ..terminal import count
 from . import page
 
 STILLS = (0, 0.25, 0.5, 0.75, 1)  # of the way: what is seen in print, and without scripts
 
 
+class Sample(TypedDict):
+    """A line of samples/step-000500.jsonl."""
+
+    text: str
+    tokens: list[int]
+
+
 def samples(folder: Path, model: Any, most: int = 4) -> str:
-    """What was drawn at the first and at the last validation, side by side."""
+    """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
     found = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
     columns: dict[str, list[dict[str, Any]]] = {}
     for path in dict.fromkeys(found[:1] + found[-1:]):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+        rows = [row for _, row in read_lines(path, Sample, "copy the run again, or remove the file")]
         columns[f"step {count(int(path.stem.rpartition('-')[2]))}"] = rows[:most]
     if not columns:
         return page.note("no samples yet: they are drawn at each validation")
