@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from zellige import Data, Train, checkpoint, cli, train
+from zellige import Config, Data, InputError, Train, checkpoint, cli, groups, plan, train
 
 TINY = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
 NEW = f"--data.name text --data.path new.txt --train.start runs/a {TINY}"
@@ -66,3 +66,16 @@ def test_a_character_that_the_model_does_not_know(begun, capsys):
     assert err.startswith(f"error: {why} (")
     assert err.endswith("); take it out of the text, or train without --train.start\n")
     assert not Path("runs/b").exists()
+
+
+@pytest.mark.parametrize("flag", ["--train.workers", "--train.devices", "--processes"])
+def test_more_processes_than_a_machine_bears_are_refused(flag, monkeypatch):
+    """100,000 of them took the memory of a machine, and with it what else ran there."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    if flag == "--processes":
+        with pytest.raises(InputError, match=r"--processes is 100,000, and this machine has 2 cores; use 16 or fewer"):
+            groups.limit_processes(flag, 100_000)
+        return
+    config = Config("mdlm", None, train=Train(device="cpu", **{flag.rpartition(".")[2]: 100_000}))
+    with pytest.raises(InputError, match=rf"{flag} is 100,000, and this machine has 2 cores; use 16 or fewer"):
+        plan.devices(config)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -38,6 +39,14 @@ def fingerprint(*parts: Any) -> str:
             else:
                 digest.update(json.dumps(tensor, sort_keys=True, default=str).encode())
     return digest.hexdigest()
+
+
+def limit_processes(flag: str, number: int) -> None:
+    """InputError where so many processes would only fight for the cores and the memory of this machine."""
+    cores = os.cpu_count() or 1
+    most = max(16, 4 * cores)
+    if number > most:
+        raise InputError(f"{flag} is {number:,}, and this machine has {cores:,} cores; use {most} or fewer")
 
 
 def ranks() -> tuple[int, int]:
@@ -146,6 +155,7 @@ def gather(
 def _each(
     work: Callable[[int], Found], pending: list[int], processes: int, device: torch.device
 ) -> Iterator[tuple[int, Found]]:
+    limit_processes("--processes", processes)
     processes = min(processes, len(pending))
     if processes <= 1:
         yield from ((index, work(index)) for index in pending)

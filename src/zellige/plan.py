@@ -21,6 +21,7 @@ from .data import load as load_tokenizer
 from .data.tokenizer import OutsideVocabulary
 from .errors import InputError
 from .files import check_sums, load_tensors, shown
+from .groups import limit_processes
 from .method import Method
 from .methods import METHODS
 from .nn.transformer import Net
@@ -147,6 +148,9 @@ def devices(config: Config) -> int:
         raise InputError(
             f"--train.devices is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
         )
+    if not gpu:
+        limit_processes("--train.devices", t.devices)
+    limit_processes("--train.workers", t.workers)
     return t.devices or (gpus if gpu else 1)
 
 
