@@ -20,7 +20,7 @@ import zellige
 from zellige import cli, hub
 from zellige.cli import meanings, options, pages
 from zellige.errors import InputError
-from zellige.result import Result
+from zellige.result import Result, fullest
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -508,11 +508,15 @@ def test_every_choice_that_changes_what_is_measured_is_in_the_name(run, tmp_path
     run(f"evaluate {here} --limit 2 --data.name text --data.path other.txt")
     run(f"evaluate {here} --limit 2 --data.name text --data.path notes.txt --data.test 0.1")
     run(f"evaluate {here} --steps 2 4 --limit 2 --draws 2")
+    run(f"evaluate {here} --limit 2 --seed 7")
+    run(f"evaluate {here} --steps 2 4 --limit 2 --draws 2 --seed 7")
     names = sorted(p.name for p in here.glob("*-*.json"))
     assert [re.sub("[0-9a-f]{8}", "TAG", name) for name in names] == [
         "evaluate-text-TAG-test-limit-2.json",
         "evaluate-text-TAG-test-limit-2.json",
+        "evaluate-text-test-limit-2-seed-7.json",
         "evaluate-text-validation-forward-limit-2.json",
+        "steps-text-test-steps-2-4-limit-2-draws-2-seed-7.json",
         "steps-text-test-steps-2-4-limit-2-draws-2.json",
     ]
 
@@ -527,6 +531,24 @@ def test_a_fuller_result_of_an_earlier_name_keeps_its_place(run, tmp_path):
     assert f"note: the fuller result that was there is now {here / 'evaluate-text-test-limit-20-draws-8.json'}\n" in err
     assert (here / "evaluate-text-test-limit-20-draws-8.json").read_text() == fuller
     assert json.loads((here / "evaluate-text-test.json").read_text())["result"]["draws"] == 4
+
+
+def test_another_seed_has_its_own_name(run, tmp_path):
+    """Two evaluations that differed in --seed alone had one name; that of before is renamed, none is lost."""
+    here = copied(str(tmp_path / "seeds"))
+    name = "evaluate-text-test-limit-4-draws-2{}.json"
+    for seed in (0, 7):
+        run(f"evaluate {here} --limit 4 --draws 2 --seed {seed}")
+    first, seventh = ((here / name.format(end)).read_text() for end in ("", "-seed-7"))
+    assert json.loads(first)["result"]["value"] != json.loads(seventh)["result"]["value"]
+    (here / name.format("-seed-7")).rename(here / name.format(""))  # as it was named before
+    code, _, err = run(f"evaluate {here} --limit 4 --draws 2")
+    assert code == 0
+    assert f"note: the other result that was there is now {here / name.format('-seed-7')}\n" in err
+    assert (here / name.format("-seed-7")).read_text() == seventh
+    assert json.loads((here / name.format("")).read_text())["result"] == json.loads(first)["result"]
+    results = [Result.from_json(here / name.format(end)) for end in ("-seed-7", "")]
+    assert fullest(results, "text") is results[1]  # what the report and the model card lead with
 
 
 def test_a_text_that_has_changed_since_the_training(run, tmp_path):

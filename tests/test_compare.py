@@ -141,6 +141,30 @@ def test_another_number_of_samples_measures_again_and_trains_nothing(done, tmp_p
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*.safetensors")} == weights
 
 
+def test_a_part_of_the_texts_has_its_own_files_and_says_so(done, tmp_path, monkeypatch):
+    """`--limit` wrote over the table of all texts, and over what had been measured for it."""
+    import shutil
+
+    folder = shutil.copytree(done.folder, tmp_path / "c", symlinks=True)
+    names = ("compare.json", "compare.md", "compare.svg", "measured.json")
+    full = {name: (folder / name).read_bytes() for name in names}
+    part = go(folder, limit=4)
+    assert part.name == "compare-limit-4"
+    assert {name: (folder / name).read_bytes() for name in names} == full
+    plain = json.loads((folder / "compare-limit-4.json").read_text())
+    assert plain["result"]["partial"] == "4 of 48, evenly spaced"
+    assert done.plain["result"]["partial"] is None
+    assert "a partial result: bounds of 4 of 48, evenly spaced" in str(part).splitlines()
+    page = (folder / "compare-limit-4.md").read_text()
+    assert "- a partial result: bounds of 4 of 48, evenly spaced\n" in page
+    assert "](compare-limit-4.svg)" in page
+    assert (folder / "compare-limit-4.svg").is_file()
+    assert go(folder, limit=48).name == "compare"  # all of them
+    monkeypatch.setattr(comparer, "measure", None)
+    monkeypatch.setattr(comparer, "judge_of", None)
+    assert str(go(folder, limit=4)) == str(part)  # kept beside the other one
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     """The table on stdout, the rest on stderr, the record in --json; --quiet and a second call print the table alone."""
     monkeypatch.chdir(tmp_path)
@@ -455,7 +479,8 @@ def result(n: int, kind: str = "n-gram", **more):
     rows[0]["bound"]["kind"] = "exact"
     reference = {"value": 2.12, "band": [2.0, 2.3], "entropy": 2.84, "bound": 1.5, "rows": 200}
     return {
-        "data": "text8", "rows": "text", "unit": "bits/char", "steps": 5000, "calls": [8, 16, 32, 64, 128, 256], "methods": rows,
+        "data": "text8", "rows": "text", "unit": "bits/char", "steps": 5000, "partial": None, "calls": [8, 16, 32, 64, 128, 256],
+        "methods": rows,
         "judge": {"kind": kind, "name": "5-gram of the train split", "unit": "bits/char"}, "reference": reference,
         "command": None, "protocol": {"name": "x", "bound": {"draws": 4}}, **more,
     }  # fmt: skip

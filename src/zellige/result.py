@@ -110,13 +110,15 @@ class Result:
     def file_name(self) -> str:
         """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
 
-        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` one of other draws.
+        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
+        one of other draws.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
         parts += [estimator if estimator not in ("bound", "divergence") else None]
         parts += [f"limit-{self.sequences}" if self.partial else None]
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
+        parts += [f"seed-{self.seed}" if self.seed and self.kind != "exact" else None]
         return "-".join(["evaluate", *(str(part).replace("/", "-") for part in parts if part)]) + ".json"
 
     @property
@@ -250,13 +252,13 @@ def _per_sequence(plain: dict[str, Any]) -> PerSequence:
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
-    """The one that stands for a model: on the test split of its own `data`, all texts before a part, and of the most draws."""
+    """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws, seed 0."""
     ours = [
         r for r in results
         if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
     ]  # fmt: skip
     plain = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
-    return max(plain or ours, key=lambda r: (not r.partial, r.sequences, r.draws), default=None)
+    return max(plain or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -39,7 +39,9 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
         return 130
     for line in str(done).splitlines():
         terminal.result(line)
-    terminal.result(f"  written   {'   '.join(path(done.folder / f'compare.{end}') for end in ('json', 'md', 'svg'))}")
+    terminal.result(
+        f"  written   {'   '.join(path(done.folder / f'{done.name}.{end}') for end in ('json', 'md', 'svg'))}"
+    )
     put_json(terminal, done.plain)
     best = done.plain["result"]["methods"][0]
     own = next((f" --method {typed(cls)}" for cls in own_classes if cls.name == best["method"]), "")

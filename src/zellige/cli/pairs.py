@@ -61,7 +61,8 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..files import write_file
         from .results import choices
 
-        other = choices(prefix=chosen.prefix, draws=chosen.draws if chosen.draws != Pairs.draws else None)
+        draws = chosen.draws if chosen.draws != Pairs.draws else None
+        other = choices(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None)
         name = folder / f"pairs-{Path(chosen.pairs).stem}{other}.json"
         write_file(name, as_file(plain))
         terminal.result(f"  written   {path(name)}")

@@ -94,7 +94,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         epochs, rate = (None if chosen.linear else chosen.epochs, chosen.rate)
         other = choices(
             linear=chosen.linear, layer=chosen.layer, epochs=epochs if epochs != Probe.epochs else None,
-            rate=rate if rate != Probe.rate else None,
+            rate=rate if rate != Probe.rate else None, seed=chosen.seed or None,
         )  # fmt: skip
         name = folder / f"probe-{chosen.probe}{other}.json"
         write_file(name, as_file(plain))

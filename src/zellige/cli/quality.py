@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DRAWN = (  # choices that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
+    "seed",
 )  # fmt: skip
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve")
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json, .md, -frontier.svg, -calls.svg

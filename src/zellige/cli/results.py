@@ -106,18 +106,18 @@ def choices(**values: Any) -> str:
 
 
 def write(folder: Path, result: Result, plain: dict[str, Any], terminal: Terminal) -> Path:
-    """Write a result into a run, beside what is there: a fuller one under that name keeps its place under another."""
+    """Write a result into a run; one that is there under its name, and is fuller or of other choices, is renamed before."""
     file = folder / result.file_name
     with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
         before = Result.from_json(file)
         fewer = result.kind != "exact" and before.draws > result.draws
-        if fewer or before.sequences > result.sequences:
-            own = folder / before.file_name
-            if own == file:
-                own = file.with_name(f"{file.stem}-of-{before.sequences}.json")
-            if not own.exists():
-                os.replace(file, own)
-                terminal.note(f"the fuller result that was there is now {path(own)}")
+        fuller = fewer or before.sequences > result.sequences
+        own = folder / before.file_name
+        if own == file and fuller:
+            own = file.with_name(f"{file.stem}-of-{before.sequences}.json")
+        if own != file and not own.exists():
+            os.replace(file, own)
+            terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own)}")
     write_file(file, as_file(plain))
     return file
 

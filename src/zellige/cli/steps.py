@@ -109,7 +109,10 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         taken = None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted]
         limit = last.sequences if last.partial else None
         chosen_draws = chosen.draws if chosen.draws != Steps.draws else None
-        file = folder / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws)}.json"
+        file = (
+            folder
+            / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws, seed=chosen.seed or None)}.json"
+        )
         write_file(file, as_file(plain))
         terminal.result(f"  written   {path(file)}")
     write_json(terminal, "evaluate", None, plain, began)

@@ -93,7 +93,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
         other = choices(
             only=chosen.only, estimator=chosen.estimator if chosen.estimator != "bound" else None, limit=chosen.limit,
-            draws=chosen.draws if chosen.draws != table.protocol.draws else None,
+            draws=chosen.draws if chosen.draws != table.protocol.draws else None, seed=chosen.seed or None,
         )  # fmt: skip
         file = folder / f"suite-{chosen.suite}-{chosen.protocol}{other}.json"
         write_file(file, as_file(plain))

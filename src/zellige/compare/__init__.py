@@ -6,7 +6,7 @@
 Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what was
 interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network calls, the
 speed of its training. measured.json keeps that (with the nats of each text), so that a second call measures nothing;
-compare.json, compare.md and compare.svg are made of it.
+compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
 """
 
 import math
@@ -49,10 +49,12 @@ class Comparison:
     Attributes:
         folder: where compare.json, compare.md, compare.svg and the runs are.
         plain: what compare.json holds.
+        name: of the three files without their endings; `compare-limit-20` where only so many texts were judged.
     """
 
     folder: Path
     plain: dict[str, Any]
+    name: str = "compare"
 
     def __str__(self) -> str:
         return "\n".join(table.lines(self.plain["result"]))
@@ -142,6 +144,7 @@ class _Work:
             if (run / "config.json").is_file():
                 plan.same_corpus(checkpoint.read_config(run).get("about") or {}, self.corpus)
         self.unit = checkpoint.unit(tokens)
+        self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
 
     def _check(self, each: Entrant, config: Config) -> int:
         """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
@@ -168,7 +171,7 @@ class _Work:
     # ------------------------------------------------------------------------------------------------ the work
     def go(self) -> dict[str, Any]:
         """Train and measure what is not there yet; what measured.json then holds."""
-        file = self.folder / "measured.json"
+        file = self.folder / f"measured{self.part}.json"
         measured = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
         judge = None
         for number, each in enumerate(self.several, 1):
@@ -225,11 +228,12 @@ class _Work:
         pairs, named = _differences([(found[i]["label"], b) for _, i, b in known])
         for (_, i, _), letter in zip(known, named):
             found[i]["letters"] = letter
+        partial = known[0][2].partial if known else ""
         order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
         result = {
             "data": self.corpus.about["name"], "rows": "text" if self.corpus.tokenizer.kind == "text" else "data",
             "unit": self.unit, "steps": self.config.train.steps,
-            "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
+            "partial": partial or None, "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
             "methods": [found[i] for i in order], "differences": pairs, "command": journal.command(),
             "protocol": self._protocol(data, found, [b for _, _, b in known]),
         }  # fmt: skip
@@ -243,10 +247,11 @@ class _Work:
             "compare", arguments, {k: v for k, v in result.items() if k != "protocol"}, unit=self.unit, kind="bound",
             protocol=result["protocol"], seed=self.how.seed, seconds=seconds,
         )  # fmt: skip
-        files.write_file(self.folder / "compare.json", as_file(plain))
-        files.write_file(self.folder / "compare.md", table.markdown(result))
-        files.write_file(self.folder / "compare.svg", figure.svg(result))
-        return Comparison(self.folder, plain)
+        name = f"compare{self.part if partial else ''}"
+        files.write_file(self.folder / f"{name}.json", as_file(plain))
+        files.write_file(self.folder / f"{name}.md", table.markdown(result, f"{name}.svg"))
+        files.write_file(self.folder / f"{name}.svg", figure.svg(result))
+        return Comparison(self.folder, plain, name)
 
     def _protocol(self, data: dict[str, Any], rows: list[dict[str, Any]], bounds: list[Result]) -> dict[str, Any]:
         samples = rows[0]["quality"][0]["samples"]

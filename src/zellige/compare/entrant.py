@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..files import shown
 from ..method import Method
 from ..methods import find
 
-OWN = ("compare.json", "compare.md", "compare.svg", "measured.json")  # what a comparison writes beside its runs
+OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def check_folder(folder: Path) -> None:
     if (folder / "config.json").is_file():
         raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another --run")
     if any(
-        p.name not in OWN and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
+        not OWN.fullmatch(p.name) and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
         for p in visible(folder)
     ):
         raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another --run")

@@ -99,10 +99,8 @@ def notes(result: dict[str, Any]) -> list[str]:
             f"on the same test {'texts' if result['rows'] == 'text' else 'rows'}" if grams else "with the same draws"
         )
         lines.append(f"same letter: not told apart {where}, each pair at 95%")
-    protocol = next((row["bound"].get("protocol", {}) for row in rows if row["bound"]), {})
-    texts = str(protocol.get("texts", "all"))
-    if not texts.startswith("all"):
-        lines.append(f"bounds of a part of the texts: {texts}")
+    if result["partial"]:
+        lines.append(f"a partial result: bounds of {result['partial']}")
     samples = rows[0]["quality"][0]["samples"]
     half = max((q["high"] - q["low"]) / 2 for row in rows for q in row["quality"])
     if grams:
@@ -168,8 +166,8 @@ def _width(wide: Sequence[int], n: int, gap: int) -> int:
     return sum(wide) + 2 * (len(wide) - 1) + (gap - 2) * (n - 1)
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The same table with all its numbers, the figure, and how it was made."""
+def markdown(result: dict[str, Any], figure: str = "compare.svg") -> str:
+    """The same table with all its numbers, the figure (the file of that name), and how it was made."""
     over, group, end = _heads(result)
     law, calls = result["judge"]["kind"] == "law", [count(c) for c in result["calls"]]
     head = ["method", "variant", f"{over}, {result['unit']} (95%)", *(["excess"] if law else []), "same", *calls, end]
@@ -184,7 +182,7 @@ def markdown(result: dict[str, Any]) -> str:
     parts = [f"# {title} on {result['data']}"]
     parts += [f"    {result['command']}"] if result["command"] else []
     parts += [f"Under {', '.join(calls)}: {group}.", "\n".join("| " + " | ".join(row) + " |" for row in body)]
-    parts += ["\n".join(said), "![bounds and samples](compare.svg)", "\n".join(how)]
+    parts += ["\n".join(said), f"![bounds and samples]({figure})", "\n".join(how)]
     return "\n\n".join(parts) + "\n"
 
 
