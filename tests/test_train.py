@@ -519,6 +519,18 @@ def test_metrics_come_back(how, steps, tmp_path):
         assert not (folder / "metrics-damaged.csv").exists()
 
 
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_damaged_copy_of_the_metrics_restores_nothing(steps, tmp_path):
+    folder = tmp_path / "a"
+    go(folder)
+    before = (folder / "metrics.csv").read_bytes()
+    ruined(folder / "checkpoints/step-000004/metrics.csv", "another number")
+    with pytest.raises(InputError, match=r"step-000004/metrics\.csv' has changed since it was written .SHA256SUMS"):
+        go(folder, resume=True, steps=steps)
+    assert (folder / "metrics.csv").read_bytes() == before
+    assert not (folder / "metrics-damaged.csv").exists()
+
+
 @pytest.mark.parametrize("how", ["garbage", "a row less", "another number", "cut"])
 def test_changed_metrics_are_not_read(how, tmp_path, monkeypatch):
     """Where a checkpoint can tell; a checkpoint whose copy is damaged cannot, and rows after the last one are not in it."""

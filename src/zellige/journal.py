@@ -15,8 +15,8 @@ from typing import Any
 
 from .checkpoint import METRICS, step_name
 from .errors import InputError
-from .files import make, write_file
-from .schema import accessible, sealed
+from .files import check_sums, make, write_file
+from .schema import accessible, read_text, sealed
 
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
@@ -88,14 +88,18 @@ def history(folder: Path, step: int, say: Callable[[str], Any]) -> str:
 
     It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
     name, and is told of, where it is not that with later rows after it.
+
+    Raises:
+        InputError: what the checkpoint holds has changed since it was written.
     """
     path, header = folder / METRICS, _text([COLUMNS])
     with accessible("change its permissions"):
         there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
     saved = folder / "checkpoints" / step_name(step) / METRICS
+    check_sums(saved.parent, METRICS)
     restored = f"restored from the checkpoint of step {step:,}"
     if step and saved.is_file():
-        text = saved.read_text(encoding="utf-8")
+        text = read_text(saved)
         damaged = there is not None and not there.startswith(text)
     else:
         text, damaged = header + _text(_until(there or "", step)), bool(step and there and _unreadable(there))
