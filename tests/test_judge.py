@@ -1,12 +1,13 @@
 """The judge: the chain rule by hand, batches, what counts; of transformers with a tiny GPT-2 on disk, and of our own AR."""
 
+import json
 import math
 
 import pytest
 import torch
 
 import zellige
-from zellige import Data, Net
+from zellige import Data, Net, causal
 from zellige.checkpoint import Model
 from zellige.config import Config
 from zellige.data.tokenizer import Characters, Tokens
@@ -15,6 +16,7 @@ from zellige.evaluate import evaluate_rows
 from zellige.judge import Judge
 from zellige.method import Batch
 from zellige.methods import build
+from zellige.schema import sealed
 
 WORDS = "the value of the object is returned by the function and it is the name of a class in this module "
 TEXTS = [WORDS[:30], "a", WORDS * 3, "the", WORDS[10:60], "", "it is"]
@@ -245,3 +247,9 @@ def test_the_folder_of_a_run_is_a_judge(tmp_path):
     texts = ["the value", "of"]
     agree(judge.nats(texts), Judge(model, first="judged", eos="all").nats(texts))
     assert judge.about["judge"] == str(folder)
+
+
+def test_a_judge_whose_config_has_changed_is_named(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(sealed({"format": 1})).replace("1", "2", 1))
+    with pytest.raises(InputError, match=r"config\.json' has changed since it was written \(checksum\)"):
+        causal.find(tmp_path, "cpu")

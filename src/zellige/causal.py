@@ -31,10 +31,7 @@ def find(path: Any, device: torch.device | str) -> Any:
     name = str(path)
     folder = Path(name)
     config = folder / "config.json"
-    try:
-        theirs = config.is_file() and "model_type" in read_json(config, dict, "copy it again from where it was trained")
-    except ValueError:
-        raise InputError(f"'{config}' is not JSON; copy it again from where it was trained") from None
+    theirs = config.is_file() and "model_type" in read_json(config)
     if folder.is_dir() and not theirs:
         from .checkpoint import load
 

@@ -83,6 +83,9 @@ def test_shards(mdlm, tmp_path):
     (folder / "SHA256SUMS").unlink()
     index.write_text(json.dumps({"weight_map": {"a": "../one.safetensors"}}))
     assert "names files outside its folder" in fails(folder)
+    index.write_text(json.dumps({"weight_map": {"a": 1}}))
+    assert "weight_map" in fails(folder)
+    assert "is 1; it must be a text" in fails(folder)
 
 
 def test_half_precision_comes_back(mdlm, tmp_path):

@@ -119,13 +119,8 @@ class Index(TypedDict):
 
 
 def _open_shards(index: Path) -> Opened:
-    try:
-        named = read_json(index, Index, "copy or download it again")["weight_map"]
-        files = sorted(set(named.values()))
-        inside = all(Path(name).name == name for name in files)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"'{shown(index)}' does not say which file holds what; copy or download it again") from None
-    if not inside:
+    files = sorted({*read_json(index, Index, "copy or download it again")["weight_map"].values()})
+    if not all(Path(name).name == name for name in files):
         raise InputError(f"'{shown(index)}' names files outside its folder; copy or download it again")
     tensors: dict[str, Tensor] = {}
     for name in files:
