@@ -1,6 +1,7 @@
-"""One flipped bit in any file of a model, a run or the token cache is refused by the file's name, or is without effect.
+"""One flipped bit in any file of a model, an export, a run or the caches is refused by the file's name, or is without effect.
 
-Without effect: the tensors, the config, the tokenizer, the result and the tokens that are read are equal to those before.
+Without effect: the tensors, the config, the tokenizer, the result, the curve, the samples and the tokens that are read are equal
+to those before; of an interrupted evaluation, what is read, the rest being made again.
 """
 
 import random
@@ -10,11 +11,13 @@ import pytest
 import torch
 
 import zellige
-from zellige import Data, InputError, Net, Train, load
-from zellige.checkpoint import newest, read_config, read_state
+from zellige import Data, InputError, Net, Train, groups, load
+from zellige.checkpoint import newest, read_config, read_metrics, read_state
 from zellige.config import from_json
 from zellige.data import prepare
+from zellige.evaluate import evaluate_rows
 from zellige.files import check_sums, load_tensors
+from zellige.report import shown
 from zellige.result import Result
 
 TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "
@@ -24,18 +27,27 @@ SEED = 20261122
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of two steps with its evaluation, a saved model with a subword tokenizer beside it, and the cache."""
+    """A run of two steps with its evaluation and half of another, its model saved and exported, and the cache."""
     place = tmp_path_factory.mktemp("flips")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("ZELLIGE_CACHE", str(place / "cache"))
         Path("notes.txt").write_text(TEXT * 100)
-        train = Train(steps=2, batch=2, samples=0, validate_rows=4, tensorboard=False, log_every=1)
+        train = Train(steps=2, batch=2, samples=2, sample_steps=2, validate_rows=4, tensorboard=False, log_every=1)
         data = Data("text", path="notes.txt", tokenizer="bpe:300")
         zellige.train("mdlm", data=data, net=NET, train=train, run="run")
         zellige.evaluate("run", limit=4).to_json("run/evaluate-text-test.json")
-        load("run").save("model")
+        model = load("run")
+        model.save("model")
+        model.export("exported", "mdlm")
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_rows(model.method, prepare(data, 16).train, keep=Path("run"), progress=interrupt)
         yield place
+
+
+def interrupt(done: int, total: int) -> None:
+    if done >= 32:
+        raise KeyboardInterrupt
 
 
 def same(a, b) -> bool:
@@ -66,13 +78,25 @@ def corpus(folder: Path):
     return {name: torch.stack(tokens) for name, tokens in rows.items()}, made.tokenizer.fingerprint, made.about
 
 
+def drawn(folder: Path):
+    return shown.samples(folder, None)
+
+
 def readings(place: Path) -> list[tuple]:
     """(file, what reads it, of which folder), of every file that is read."""
+    (half,) = (place / "run").glob(".evaluate-*.jsonl")
+    done = lambda folder: groups.Kept(folder, half.name.split("-")[1]).found  # noqa: E731
+    whole = done(place / "run")
+    assert len(whole) == 2
     last, (tokens,) = newest(place / "run" / "checkpoints"), (place / "cache" / "tokens").iterdir()
     files = [(file, model, place / "model") for file in sorted((place / "model").iterdir())]
     files += [(file, checkpoint, last) for file in sorted(last.iterdir())]
     files += [(file, corpus, tokens) for file in sorted(tokens.iterdir())]
+    files += [(file, model, place / "exported") for file in sorted((place / "exported").iterdir())]
     files += [(place / "run" / "config.json", configuration, place / "run")]
+    files += [(place / "run" / "metrics.csv", read_metrics, place / "run")]
+    files += [(file, drawn, place / "run") for file in (place / "run" / "samples").iterdir()]
+    files += [(half, lambda folder: whole | done(folder), place / "run")]
     result = place / "run" / "evaluate-text-test.json"
     return [*files, (result, lambda _: Result.from_json(result), place / "run")]
 
@@ -87,10 +111,11 @@ def test_a_flipped_bit(flips, run, monkeypatch):
     monkeypatch.setenv("ZELLIGE_CACHE", str(run / "cache"))
     draw, refused = random.Random(SEED), 0
     files = readings(run)
-    before = {read: read(folder) for _, read, folder in files}
+    before = {(read, folder): read(folder) for _, read, folder in files}
     assert {file.name for file, _, _ in files} >= {
         "model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "SHA256SUMS", "training.json",
         "training.safetensors", "evaluate-text-test.json", "tokens.bin", "meta.json",
+        "metrics.csv", "step-000002.jsonl",
     }  # fmt: skip
     for number in range(flips):
         file, read, folder = files[number % len(files)]
@@ -105,7 +130,7 @@ def test_a_flipped_bit(flips, run, monkeypatch):
         if message:
             assert file.name in message or file.parent.name in message, (file, at, bit, message)
         else:
-            assert equal(after, before[read]), (file, at, bit)
+            assert equal(after, before[read, folder]), (file, at, bit)
         refused += bool(message)
         file.write_bytes(whole)
     assert refused > flips / 3
