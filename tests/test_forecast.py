@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import torch
 
-from zellige import Config, Data, Net, Train
+from zellige import Config, Data, Net, Train, compare, train
 from zellige.data.tokenizer import Integers
 from zellige.forecast import command, forecast, half_an_hour, seconds, seconds_per_row
 from zellige.methods import build
 from zellige.methods.mdlm import MDLM
+from zellige.terminal import Terminal, Training
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -65,6 +66,24 @@ def test_what_no_line_can_name_has_none():
     config, method = example()
     assert command(replace(config, data=Data.of(torch.zeros(9, 8), vocabulary=7)), method) == ""
     assert command(replace(config, network="Mine"), method) == ""
+
+
+def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
+    """Three losses were run under --quiet too, and for `compare`, which drops the notes."""
+    asked = []
+    monkeypatch.setattr("zellige.train.forecast", lambda *_: asked.append(1) or [])
+    tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
+    how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
+    few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")
+    for name, progress, times in [
+        ("none", None, 0), ("quiet", Training(Terminal(quiet=True)), 0), ("said", Training(Terminal()), 1),
+    ]:  # fmt: skip
+        asked.clear()
+        train("mdlm", **how, train=few, run=tmp_path / name, progress=progress)
+        assert len(asked) == times
+    asked.clear()
+    compare(["mdlm", "md4"], **how, train=few, calls=(2,), samples=2, limit=2, run=tmp_path / "c", terminal=Terminal())
+    assert not asked
 
 
 def test_neither_weights_nor_random_numbers_change():

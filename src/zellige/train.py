@@ -66,6 +66,8 @@ class Progress(Protocol):
 class Silent:
     """Says nothing."""
 
+    quiet = True  # of a Progress: nobody reads its notes, and none need be made
+
     def start(self, total: int, done: int = 0) -> None: ...
     def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None: ...
     def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
@@ -202,7 +204,7 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
             progress.note(f"note: {text}")
         if said := plan.ending(config, fresh.block):
             progress.note(said)
-        if not plan.cuda(config) and devices == 1 and type(progress) is not Silent:
+        if not plan.cuda(config) and devices == 1 and not getattr(progress, "quiet", False):
             for said in forecast(config, fresh, tokens, step):
                 progress.note(said)
         if resume:

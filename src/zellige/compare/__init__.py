@@ -112,6 +112,10 @@ class _Training(Training):
 
     begun = False
 
+    @property
+    def quiet(self) -> bool:
+        return not self.begun or super().quiet
+
     def start(self, total: int, done: int = 0) -> None:
         self.begun = True
         super().start(total, done)

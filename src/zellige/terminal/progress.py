@@ -104,6 +104,11 @@ class Training:
         self._reader: Bar | None = None
         self.pace = Pace(1, clock)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody reads what is noted."""
+        return self.terminal.quiet
+
     def reading(self, done: int, total: int) -> None:
         """While the data is being read, before anything else: `done` of `total` bytes."""
         if self._reader is None:
