@@ -58,9 +58,10 @@ COMMANDS = {  # each with the name of what it writes
 
 
 def refused(command: str, capsys) -> str:
-    """The one line of an error with exit code 2."""
+    """The one line of an error with exit code 2; nothing was printed before it."""
     code = cli.main(shlex.split(command))
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert out == ""
     lines = [line for line in err.splitlines() if line.startswith("error: ")]
     assert (code, len(lines)) == (2, 1), err
     assert err.splitlines()[-1] == lines[0]
@@ -134,6 +135,26 @@ def test_no_permission(command, here, capsys, monkeypatch):
     assert refused(command, capsys) == f"cannot write '{name}' (Permission denied); choose another place"
     file = Path(name) / "config.json" if name == "x" else Path(name)
     assert file.read_bytes() == old
+
+
+RESULTS = (  # commands that write into the run
+    "evaluate a --limit 4 --draws 1", "evaluate a --steps 2 --limit 4 --draws 1", "evaluate a --pairs pairs.jsonl --draws 2",
+    "evaluate a --generate --count 2 --steps 2 --judge missing",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *RESULTS])
+def test_no_room_is_said_before_the_work(command, here, capsys, small_disk, monkeypatch):
+    """It was said after all of it, and after the result."""
+    from zellige.nn.transformer import DiT
+
+    def ask(*_, **__):
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(DiT, "features", ask)
+    Path("pairs.jsonl").write_text('{"context": "the value of ", "continuation": "the object"}\n')
+    small_disk()
+    refused(command, capsys)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

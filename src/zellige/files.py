@@ -12,6 +12,7 @@ import os
 import pickletools
 import re
 import shutil
+import stat
 import struct
 import zipfile
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -132,6 +133,17 @@ def write_file(path: str | Path, content: str | bytes) -> None:
 
 
 def _write_file(path: Path, data: bytes) -> None:
+    with _written_aside(path, data) as aside:
+        if path.exists():
+            shutil.copymode(path, aside)
+        aside.replace(path)
+        with contextlib.suppress(OSError):  # it is there
+            sync(path.parent)
+
+
+@contextlib.contextmanager
+def _written_aside(path: Path, data: bytes) -> Iterator[Path]:
+    """A file beside `path` with this content, on the disk; gone after the block unless it was renamed. Raises OSError."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if path.exists() and not os.access(path, os.W_OK):  # a rename would not ask
@@ -142,31 +154,24 @@ def _write_file(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, aside)
-        aside.replace(path)
-        with contextlib.suppress(OSError):  # it is there
-            sync(path.parent)
-    except BaseException:
+        yield aside
+    finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
-        raise
 
 
 def writable(path: str | Path) -> None:
-    """InputError where `write_file` could not write, as far as that can be known before there is something to write."""
-    path = Path(path)
+    """InputError where `write_file` could not write a page of memory: it is tried, before there is something to write."""
+    path, mode = Path(path), stat.S_IFREG
     try:
-        target = Path(os.path.realpath(path))
-        if path.exists() and not path.is_file() and not path.is_dir():
-            return  # a device, a pipe
-        wrong = errno.EISDIR if target.is_dir() else 0 if target.parent.is_dir() else errno.ENOENT
-        refused = (target.exists() and not os.access(target, os.W_OK)) or not os.access(
-            target.parent, os.W_OK | os.X_OK
-        )
-        wrong = wrong or (errno.EACCES if refused else 0)
-        if wrong:
-            raise OSError(wrong, os.strerror(wrong))
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.stat(path).st_mode
+        if stat.S_ISCHR(mode):
+            with path.open("wb", buffering=0) as device:
+                device.write(b"")  # nothing, which a full device refuses too
+        elif stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # a pipe has its reader later
+            with _written_aside(Path(os.path.realpath(path)), bytes(4096)):
+                pass
     except (OSError, ValueError) as problem:
         raise unwritable(path, problem) from problem
 

@@ -81,6 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         options, argv = everywhere(argv)
         alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
         terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
+        if options.json not in (None, "-"):  # before the work, not after it
+            from .commands import writable
+
+            writable(options.json, "--json")
         with _quiet_libraries(), _terminable(), _checksums(options.checksums):
             return dispatch(argv, terminal)
     except InputError as error:

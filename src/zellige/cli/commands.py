@@ -191,8 +191,6 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
             return 0
         chosen, data = _again(chosen, data, plain, given)
     file = run_folder(chosen.run)
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from .. import evaluate as judge
     from .. import groups
@@ -238,9 +236,14 @@ def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
 
 
 def run_folder(source: str) -> Path | None:
-    """The folder that a result is written into: that of the run, if it is one."""
+    """The folder that a result is written into: that of the run, if it is one. InputError where nothing can be written."""
+    from .. import files
+
     folder = Path(source)
-    return folder if (folder / "config.json").is_file() and (folder / "checkpoints").is_dir() else None
+    if not (folder / "config.json").is_file() or not (folder / "checkpoints").is_dir():
+        return None
+    files.writable(folder / "evaluate.json")
+    return folder
 
 
 def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) -> tuple[Evaluate, Data | None]:
@@ -281,8 +284,6 @@ class Verify:
 def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige verify [METHOD ...]`; exit code 1 if an identity does not hold."""
     chosen = options.parse(Verify, words, "verify", about="Check the identities by enumeration.", most=10**9)
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("starting"):
         from .. import verify as checks
 
@@ -317,8 +318,6 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
     if chosen.out:
         writable(chosen.out, "--out")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("drawing"):
         from ..report import write
 
@@ -341,8 +340,6 @@ class Demo:
 def demo(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige demo`"""
     chosen = options.parse(Demo, words, "demo", about="Train a small model here and now, and watch it write.")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     from ..demo import demo
 
     how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}

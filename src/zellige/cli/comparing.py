@@ -10,7 +10,7 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, path
 from . import options
-from .commands import own_class, put_json, writable
+from .commands import own_class, put_json
 
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -22,8 +22,6 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen: Any = options.parse(Options, words, "compare", about=about, most=10**9)
     if not chosen.run:
         raise InputError("--run is ''; give it a folder, e.g. --run runs/compare")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("starting"):
         from .. import compare as comparer
         from ..plan import typed

@@ -185,8 +185,6 @@ def _draw(
     chosen: Any, command: str, terminal: Terminal, began: float, give: "Callable[[Any, Kind], Gaps | Given | None]"
 ) -> int:
     out = _out(chosen.out)
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     model = load(terminal, chosen.run, command, chosen.method, chosen.device)
     from .. import generate, kinds
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 from ..terminal import Terminal, as_file, counted, path, pm
 from . import options
-from .commands import Device, Run, load, of_model, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, write_json
 
 if TYPE_CHECKING:
     from ..pairs import Judged
@@ -41,12 +41,11 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("loading"):
         from .. import pairs
 
         records = pairs.read_pairs(chosen.pairs)
+    folder = run_folder(chosen.run)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with terminal.bar("pairs", 1, "rows") as bar:
         judged = pairs.judge(
@@ -56,7 +55,6 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     for line in describe(judged):
         terminal.result(line)
     plain = judged.to_dict(dataclasses.asdict(chosen))
-    folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
         from .results import choices

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..terminal import Terminal, as_file, columns, path, pm, record
 from . import options
-from .commands import Device, Run, load, of_model, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, write_json
 
 if TYPE_CHECKING:
     from ..probe import Probe as Found
@@ -60,12 +60,11 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")
     if not chosen.rate > 0:
         raise InputError(f"--rate is {chosen.rate:g}; it must be above 0")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("reading"):
         from .. import probe
 
         data = probe.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
+    folder = run_folder(chosen.run)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with contextlib.ExitStack() as stack:
         bars: dict[str, Any] = {}
@@ -86,7 +85,6 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "evaluate", dataclasses.asdict(chosen), found.to_dict(), protocol=found.protocol, unit="accuracy", seed=chosen.seed,
         seconds=time.monotonic() - began,
     )  # fmt: skip
-    folder = run_folder(chosen.run)
     if folder is not None:
         from ..files import write_file
         from .results import choices

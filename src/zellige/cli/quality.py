@@ -14,7 +14,7 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, as_file, path, record, size
 from . import options
-from .commands import Device, Run, load, note_change, put_json, writable
+from .commands import Device, Run, load, note_change, put_json
 from .drawing import Options
 
 if TYPE_CHECKING:
@@ -94,8 +94,6 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Generate, words, "evaluate --generate", about="Samples, judged: perplexity beside entropy.", most=1
     )
     _check(chosen)
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     folder = _folder(chosen)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device) if chosen.run else None
     from .. import frontier, kinds, quality
@@ -160,16 +158,21 @@ def _check(chosen: Generate) -> None:
 
 
 def _folder(chosen: Generate) -> Path | None:
-    """Where the files go; None: nowhere."""
+    """Where the files go; None: nowhere. InputError where nothing can be written."""
+    from .. import files
+
     if chosen.out is not None:
         folder = Path(chosen.out)
         if folder.is_file():
             raise InputError(f"'{chosen.out}' is a file; --out needs a folder")
         if not folder.absolute().parent.is_dir():
             raise InputError(f"no folder '{folder.parent}' for --out {chosen.out}; make it first")
-        return folder
-    folder = Path(chosen.run)
-    return folder if chosen.run and (folder / "checkpoints").is_dir() else None
+    else:
+        folder = Path(chosen.run)
+        if not chosen.run or not (folder / "checkpoints").is_dir():
+            return None
+    files.writable((folder if folder.is_dir() else folder.parent) / NAME)
+    return folder
 
 
 def _device(chosen: Generate, model: Any) -> Any:

@@ -9,7 +9,7 @@ from ..data import Data
 from ..errors import InputError
 from ..terminal import Terminal, as_file, columns, count, decimals, path, pm, record, size
 from . import options
-from .commands import Device, Run, load, note_change, run_folder, writable, write_json
+from .commands import Device, Run, load, note_change, run_folder, write_json
 from .results import choices, heading
 from .suite import keep, resumable
 
@@ -46,8 +46,6 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
     if not wanted:
         raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from .. import evaluate as judge

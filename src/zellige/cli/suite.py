@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..terminal import Terminal, as_file, columns, count, decimals, path
 from . import options
-from .commands import Device, Run, load, of_model, run_folder, writable, write_json
+from .commands import Device, Run, load, of_model, run_folder, write_json
 
 if TYPE_CHECKING:
     from ..suite import Table
@@ -53,8 +53,6 @@ class Suite:
 def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --suite NAME`"""
     chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     from ..protocol import find
     from ..suite import SUITES
 

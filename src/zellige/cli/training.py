@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..schema import read_json
 from ..terminal import Terminal, path
 from . import options
-from .commands import own_class, writable, write_json
+from .commands import own_class, write_json
 
 
 def form(method: Any) -> Any:
@@ -86,8 +86,6 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls)}")
     if chosen.resume and chosen.overwrite:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
-    if terminal.json not in (None, "-"):
-        writable(terminal.json, "--json")
     with terminal.waiting("starting"):
         from .. import train as trainer
     progress = terminal.training()

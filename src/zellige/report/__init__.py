@@ -22,7 +22,7 @@ import torch
 
 from ..arguments import checked, of_kind, refuse_path
 from ..errors import InputError
-from ..files import write_file
+from ..files import writable, write_file
 from ..kinds import of
 from ..result import Result, fullest
 from ..samplers.sampler import admissible
@@ -69,6 +69,8 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     config = _json(folder / "config.json")
     if config is None:
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")
+    target = Path(out) if out is not None else folder / "report.html"
+    writable(target)
     log, unit = metrics(folder)
     model, problem = _model(folder, model)
     corpus, missing = _corpus(model)
@@ -100,7 +102,6 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
         raw = page.page(title, facts, {**sections, "watch": part}).encode("utf-8", errors="backslashreplace")
         if len(raw) <= LIMIT or kept <= 1:
             break
-    target = Path(out) if out is not None else folder / "report.html"
     write_file(target, raw)
     return target
 
