@@ -208,6 +208,24 @@ def run_law(
     Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
     `fixed` is (length,), -1 where free.
     """
+    reached, _ = _followed(sampler, method, length, steps, fixed)
+    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
+    for x, (_, p) in reached.items():
+        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
+    return law
+
+
+def run_calls(
+    sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
+) -> float:
+    """The expected number of network calls of `run`, as `run_law` follows it."""
+    return _followed(sampler, method, length, steps, fixed)[1]
+
+
+def _followed(
+    sampler: Sampler, method: Method, length: int, steps: int | None, fixed: Tensor | None
+) -> tuple[dict[tuple[int, ...], tuple[State, float]], float]:
+    """The states that `run` ends with, by their tokens, with their probabilities; and the expected calls on the way."""
 
     def tokens(state: State) -> tuple[int, ...]:
         inner = state.memory.inner if isinstance(state.memory, Growth) else None
@@ -215,7 +233,7 @@ def run_law(
 
     method = of_length(method, length)
     state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
-    reached = {(): (state, 1.0)}
+    reached, calls = {(): (state, 1.0)}, float(state.calls)
     for t, s in itertools.pairwise(sampler.times(method, steps)):
         after: dict[tuple[int, ...], tuple[State, float]] = {}
         for state, before in reached.values():
@@ -224,11 +242,9 @@ def run_law(
                 x = tokens(new)
                 if p > 0:
                     after[x] = (new, before * float(p) + (after[x][1] if x in after else 0.0))
+                    calls += before * float(p) * int(new.calls - state.calls)
         reached = after
-    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
-    for x, (_, p) in reached.items():
-        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
-    return law
+    return reached, calls
 
 
 # ---------------------------------------------------------------------------------- the T-step model

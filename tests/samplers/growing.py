@@ -24,6 +24,8 @@ def table(block, time=False, length=L, **more):
 
 
 class Timed(Masked):
+    name = "timed"
+
     def network_time(self, t):
         return 2 * t
 

@@ -21,6 +21,7 @@ from zellige.samplers import (
     Uniformisation,
     run,
 )
+from zellige.samplers.sampler import of_length
 
 INSIDE = {
     "ancestral": Ancestral(),
@@ -52,6 +53,31 @@ def test_the_law_is_the_product_of_the_inner_laws(name, block, time):
     law = exact.run_law(Blockwise(inner), method, L, 2)
     close(law, by_blocks(method, inner, block, 2), rtol=0, atol=1e-12)
     close(law.sum(), torch.ones((), dtype=torch.float64))
+
+
+CUT = [(1, None, 4), (2, None, 4), (2, None, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4)]  # block, stride, tokens of the text
+
+
+@pytest.mark.parametrize("given", ["", "0", "01", "_1", "010"])
+@pytest.mark.parametrize(("block", "stride", "length"), CUT)
+@torch.no_grad()
+def test_expected_calls_are_the_expectation_of_the_calls(block, stride, length, given):
+    """Over every outcome: of blocks from a cache, which is read before each, and of a network of 2 tokens without one."""
+    method = masked(table(block)) if block else masked(table(0, length=2), 2)
+    sampler, method = Blockwise("ancestral", stride=stride), of_length(method, length)
+    fixed = torch.tensor([-1 if sign == "_" else int(sign) for sign in given.ljust(length, "_")])
+    try:
+        sampler.admit(method, fixed)
+    except InputError:
+        return  # a token is given right of a gap in an earlier block
+    calls = sampler.expected_calls(method, sampler.times(method, 2), int((fixed < 0).sum()))
+    assert calls == pytest.approx(exact.run_calls(sampler, method, length, 2, fixed), abs=1e-9)
+
+
+def test_expected_calls_where_nobody_knows():
+    method = masked(table(2))
+    for sampler in (Blockwise("first_hitting"), Blockwise(INSIDE["plain"]), Blockwise(end=1), Blockwise(entropy=1.0)):
+        assert sampler.expected_calls(method, sampler.times(method, 2), L) is None
 
 
 @pytest.mark.parametrize("block", [1, 2])

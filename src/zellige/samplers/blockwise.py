@@ -112,6 +112,30 @@ class Blockwise(Sampler):
             rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
         return torch.cat(rows[::-1])
 
+    def expected_calls(self, method, times, free):
+        """The inner sampler's of each block, and the calls that read what stands before it; None where texts may end early."""
+        if self.ending != Ending():
+            return None
+        first, stride, window = self.layout(method)
+        cached, N, read, total = 0 < method.block < method.window, method.shape[0], 0, 0.0
+        inside = of_length(method, method.block if cached else window)
+        for left in range(int(times[0, 0]), 0, -1):
+            mine = times[times[:, 0] == left]
+            end = first + (int(times[0, 0]) - left) * stride
+            begin = 0 if end == first else end - stride
+            drawn = min(free - max(N - end, 0), min(end, N) - begin)  # all later ones are free: see `check_given`
+            if drawn <= 0:
+                continue
+            if cached:
+                total += sum(1 for _ in pieces(read, begin, min(read, window - method.block), window, method.block))
+                read = begin
+            grid = torch.cat((mine[:, 1], mine[-1:, 2]))
+            each = self.inner.expected_calls(inside, grid, drawn + max(end - N, 0))  # the last block is drawn whole
+            if each is None:
+                return None
+            total += each
+        return total
+
     def admit(self, method, fixed):
         check_given(method, fixed, *self.layout(method)[:2])
 
