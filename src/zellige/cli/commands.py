@@ -309,6 +309,8 @@ class Report:
     """the page; RUN/report.html if not given"""
     seed: int = 0
     """of the samples that are shown"""
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
 
 
 def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -318,10 +320,11 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
     if chosen.out:
         writable(chosen.out, "--out")
+    model = load(terminal, chosen.run, "report", chosen.method, "auto") if chosen.method else None
     with terminal.waiting("drawing"):
         from ..report import write
 
-        page = write(chosen.run, chosen.out, seed=chosen.seed)
+        page = write(chosen.run, chosen.out, model=model, seed=chosen.seed)
     terminal.result(f"{path(page)}, {size(page.stat().st_size)}")
     result = {"page": str(page), "bytes": page.stat().st_size}
     write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)

@@ -44,7 +44,7 @@ def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     best = done.plain["result"]["methods"][0]
     own = next((f" --method {typed(cls)}" for cls in own_classes if cls.name == best["method"]), "")
     folder = path(done.folder / best["folder"])
-    terminal.try_next(f"zellige sample {folder}{own} --watch", f"zellige report {folder}")
+    terminal.try_next(f"zellige sample {folder}{own} --watch", f"zellige report {folder}{own}")
     return 0
 
 

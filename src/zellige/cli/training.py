@@ -121,7 +121,7 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(
-                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)} tries again"
+                f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{own} tries again"
             )
     for line in lines[:-1]:
         terminal.result(line)
