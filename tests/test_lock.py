@@ -114,12 +114,34 @@ def test_a_new_run_is_held_from_the_beginning(tmp_path):
     assert not list(tmp_path.rglob(".lock*"))
 
 
-def test_nothing_stays_of_what_was_refused(tmp_path):
-    wrong = Train(batch=5, accumulate=2, device="cpu")
-    for how in ({"train": wrong}, {"resume": True}):
-        with pytest.raises(InputError):
-            train("mdlm", data="sudoku", run=tmp_path / "runs" / "deep" / "a", **how)
-        assert list(tmp_path.iterdir()) == []
+REFUSED = {  # early and late: by the options, the folder, the data, the network, a checkpoint
+    "batch": {"train": Train(batch=5, accumulate=2, device="cpu")},
+    "strategy": {"train": Train(strategy="fsdp", device="cpu")},
+    "start": {"train": Train(start="missing", device="cpu")},
+    "resume": {"resume": True},
+    "both": {"resume": True, "overwrite": True},
+    "data": {"data": Data("text", path="missing.txt")},
+    "long": {"data": Data.of(torch.zeros(60, 8, dtype=torch.long), vocabulary=7), "net": Net(length=9)},
+    "network": {"net": torch.nn.Linear(2, 2)},
+}
+
+
+@pytest.mark.parametrize("how", REFUSED.values(), ids=REFUSED)
+def test_nothing_stays_of_what_was_refused(how, tmp_path):
+    with pytest.raises(InputError):
+        train("mdlm", **{"data": "sudoku", "run": tmp_path / "runs" / "deep" / "a"} | how)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_nothing_stays_of_what_was_stopped_before_its_first_step(stop, tmp_path, monkeypatch):
+    def stopped(*_):
+        raise stop
+
+    monkeypatch.setattr("zellige.plan.read", stopped)
+    with pytest.raises(stop):
+        go(tmp_path / "runs" / "a")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_comparison_holds_its_folder(tmp_path):
