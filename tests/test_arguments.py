@@ -100,3 +100,19 @@ def test_classes_in_a_batch_of_which_no_row_moves():
     method = build("genmd4", 5, Net(layers=1, hidden=8, heads=1, length=8, classes=2))
     none = torch.zeros(0, 8, dtype=torch.long)
     assert method.network.features(none, torch.zeros(0)).shape == (0, 8, 8)
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "x" * 300, "x/" * 2500, f"runs/{'x' * 256}"], ids=len)
+def test_a_path_that_no_file_can_have(path):
+    """It was an OSError of the system: File name too long."""
+    for call, name in [
+        (zellige.load, "path"),
+        (zellige.watch, "path"),
+        (zellige.report.write, "run"),
+        (lambda run: zellige.train("mdlm", run=run), "run"),
+        (lambda run: zellige.compare(["mdlm", "md4"], run=run), "run"),
+    ]:
+        with pytest.raises(
+            InputError, match=rf"^{name} is '.*\.\.\.', {len(path):,} characters long; it must be a shorter path$"
+        ):
+            call(path)
