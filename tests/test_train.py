@@ -188,7 +188,7 @@ def test_run_folder(finished):
     points = sorted(p.name for p in (run.folder / "checkpoints").iterdir())
     assert {"best", "last", "step-000004"} <= set(points)
     sample = json.loads((run.folder / "samples" / "step-000004.jsonl").read_text())
-    assert list(sample) == ["text", "tokens", "seed", "calls", "prompt"]
+    assert list(sample) == ["text", "tokens", "seed", "calls", "prompt", "checksum"]
     assert len(sample["tokens"]) == 8
     plain = json.loads((run.folder / "config.json").read_text())
     assert plain["about"]["data"]["sha256"]
