@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 import zellige
-from zellige.data import prepare
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.data.prepare import prepare
 from zellige.methods.bd3lm import BD3LM
 
 INTERVALS = [(0.0, 1.0), (0.0, 0.5), (0.3, 0.8), (0.5, 1.0), (0.45, 0.95)]

@@ -17,11 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import measure
-from zellige import maths, rates
-from zellige.chains import CTMC
-from zellige.method import Batch
-from zellige.methods import TauLDR
-from zellige.schedule import Exponential, LinearSigma
+from zellige.core import random
+from zellige.core.batch import Batch
+from zellige.core.matrices import CTMC
+from zellige.core.schedule import Exponential, LinearSigma
+from zellige.methods import TauLDR, tauldr_rates
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8), "K = 256, L = 784, B = 32": (256, 784, 32)}
 SMALL = {"K = 16, L = 49, B = 2": (16, 49, 2)}
@@ -54,9 +54,9 @@ class Published:
     def __init__(self, method: TauLDR):
         self.method, config, K = method, method.config, method.process.K
         if config.process == "uniform":
-            R, law, schedule = *rates.uniform(K), LinearSigma(config.base * config.min_time, config.base)
+            R, law, schedule = *tauldr_rates.uniform(K), LinearSigma(config.base * config.min_time, config.base)
         else:
-            R, law = rates.gaussian(K, config.rate_sigma, config.target_sigma)
+            R, law = tauldr_rates.gaussian(K, config.rate_sigma, config.target_sigma)
             schedule = Exponential(config.base, config.growth, config.min_time)
         self.R, self.schedule = R, CTMC(R, law, schedule).schedule
         root = law.sqrt()
@@ -65,15 +65,15 @@ class Published:
 
     def loss(self, x_0: Tensor, generator: torch.Generator) -> Tensor:
         B = len(x_0)
-        t = 1 - maths.stratified(B, generator)
+        t = 1 - random.stratified(B, generator)
         sigma, beta = self.schedule.sigma(t)[:, :, None], self.schedule.beta(t)[:, :, None]
         q = ((self.right * (sigma * self.values).exp()) @ self.left).float().clamp_min(0.0)  # (B, K, K)
         R = (beta * self.R).float()
         row = torch.arange(B)[:, None]
-        x_t = maths.categorical(q[row, x_0], generator)
+        x_t = random.categorical(q[row, x_0], generator)
         leaving = R[row, x_t].scatter(-1, x_t[..., None], 0.0)
-        place = maths.categorical(leaving.sum(-1), generator)[:, None]
-        value = maths.categorical(leaving[row, place][:, 0], generator)[:, None]
+        place = random.categorical(leaving.sum(-1), generator)[:, None]
+        value = random.categorical(leaving[row, place][:, 0], generator)[:, None]
         x = x_t.scatter(1, place, value)
         logits = self.method.network.head(self.method.network.features(x))
         mu = logits.softmax(-1)

@@ -19,14 +19,15 @@ import torch
 from torch import Tensor
 
 import zellige
-from zellige import frontier
-from zellige.evaluate import corpus_of
-from zellige.frontier import Set, Way
-from zellige.generate import collect, watch
-from zellige.judge import Judge
-from zellige.prediction import posterior
-from zellige.samplers import Ancestral, ask
-from zellige.samplers.sampler import fill, free
+from zellige.core.prediction import posterior
+from zellige.evaluation import sweep
+from zellige.evaluation.evaluate import corpus_of
+from zellige.evaluation.judge import Judge
+from zellige.evaluation.sweep import Set, Way
+from zellige.models.frames import collect
+from zellige.models.watch import watch
+from zellige.samplers import Ancestral
+from zellige.samplers.ask import ask, fill, free
 
 
 class Race(Ancestral):
@@ -82,7 +83,7 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
 
 
 def row(name: str, point: dict[str, Any], base: float) -> str:
-    numbers = [frontier.number(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
+    numbers = [sweep.number(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
     shown = [n.shown(1 if i < 2 else 3) for i, n in enumerate(numbers)]
     return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"
 
@@ -114,9 +115,9 @@ def main() -> None:
         file = chosen.samples / f"{name.replace(', ', '-').replace(' ', '-')}.jsonl"
         if not file.exists():
             began = time.perf_counter()
-            file.write_text(frontier.write([draw(model, *how, chosen.seed)]))
+            file.write_text(sweep.write([draw(model, *how, chosen.seed)]))
             print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
-        (sets[name],) = frontier.read(file)
+        (sets[name],) = sweep.read(file)
     print("\n| steps | of the law lost in float32 | entropy of the law, nats | of what is left |\n|---|---|---|---|")
     for steps in (128, 512, 1_000, 10_000):
         share, before, after = lost(model, steps)
@@ -125,14 +126,14 @@ def main() -> None:
         return
     base_name = next(iter(sets))
     usual = Judge(chosen.judge)
-    points = {name: frontier.score(one, usual) for name, one in sets.items()}
-    base = frontier.number(points[base_name], "perplexity").value
+    points = {name: sweep.score(one, usual) for name, one in sets.items()}
+    base = sweep.number(points[base_name], "perplexity").value
     print(
         "\n| choice | perplexity, corpus | per sequence | entropy, nats | seq-rep-4 | of the first |\n|---|---|---|---|---|---|"
     )
     for name, point in points.items():
         print(row(name, point, base))
-    print(row("real text (test)", frontier.score(frontier.real(corpus_of(model), "test", chosen.count), usual), base))
+    print(row("real text (test)", sweep.score(sweep.real(corpus_of(model), "test", chosen.count), usual), base))
     first = sets[base_name]
     readings: dict[str, tuple[Judge, bool]] = {
         "its own tokens, first given": (usual, True),
@@ -150,8 +151,8 @@ def main() -> None:
     for name, (judge, own) in readings.items():
         judged = first.rows if own and first.rows else judge.encode(first.texts)
         nats, tokens = judge.nats_of(judged)
-        point = frontier.score(first, judge, own=own)
-        numbers = [frontier.number(point, m).shown(1) for m in ("perplexity", "perplexity per sequence")]
+        point = sweep.score(first, judge, own=own)
+        numbers = [sweep.number(point, m).shown(1) for m in ("perplexity", "perplexity per sequence")]
         whole = "-" if judge.long == "cut" and judge.cut(judged) else f"{float(nats.sum()) / letters:.3f}"
         print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {whole} |")
     if usual.inner.same(model.tokenizer):

@@ -16,16 +16,17 @@ import matplotlib
 import torch
 from matplotlib.figure import Figure
 
-from zellige import exact, rates
-from zellige.chains import CTMC
-from zellige.identities.check import numbers
-from zellige.prediction import kernel, reverse_rate
-from zellige.process import Process, uniform
+from zellige import exact
+from zellige.core.matrices import CTMC
+from zellige.core.prediction import kernel, reverse_rate
+from zellige.core.process import Process, uniform
+from zellige.core.schedule import Geometric
+from zellige.exact.identities.check import numbers
+from zellige.methods import tauldr_rates
 from zellige.report.figures import COLOURS
-from zellige.samplers.ancestral import spaced
 from zellige.samplers.euler import stepped
+from zellige.samplers.grid import spaced
 from zellige.samplers.tau_leaping import corrector_rate, leap_law, single_law
-from zellige.schedule import Geometric
 
 K, L = 5, 2
 STEPS = (8, 16, 32, 64, 128, 256)
@@ -40,10 +41,10 @@ LINES = {  # name -> corrector steps, colour, dashes, marker
 
 def worlds() -> dict[str, exact.Denoiser]:
     """The exact networks: levels under noise that moves them to their neighbours, tokens under uniform noise."""
-    R, law = rates.birth_death(K)
+    R, law = tauldr_rates.birth_death(K)
     noise = Geometric(1e-5, 12.0)
     processes: dict[str, Process] = {
-        "ordered levels, birth and death, jumps summed": CTMC(R / rates.gap(R, law), law, noise),
+        "ordered levels, birth and death, jumps summed": CTMC(R / tauldr_rates.gap(R, law), law, noise),
         "tokens, uniform noise, one jump a position": uniform(K, noise),
     }
     weights = (1.05 + numbers(K**L)) ** 2

@@ -18,9 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zellige import Net, exact, invariant, maths
-from zellige.method import Batch, Method
+from zellige import Net, exact
+from zellige.core import maths, random
+from zellige.core.batch import Batch
+from zellige.exact import metropolis
 from zellige.methods import build, find
+from zellige.methods.method import Method
 from zellige.samplers import SAMPLERS, Ancestral, Sampler, run
 
 METHODS = [
@@ -115,12 +118,12 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
     method = made(name, 3, Net(layers=2, hidden=64, heads=4, length=4, conv=3, condition=64))
     steps = steps or (3000 if any(word in name for word in QUICK) else 6000)
     seconds = train(
-        method, lambda g: x_0[maths.categorical(target.expand(256, -1), g)], steps, RATES.get(method.name, 3e-3)
+        method, lambda g: x_0[random.categorical(target.expand(256, -1), g)], steps, RATES.get(method.name, 3e-3)
     )
     entropy = float(exact.entropy(target)) / 4
     if method.process is None:
         what, best = "cross-entropy of the chain's law", entropy
-        reached = best + float(maths.kl(target, invariant.law(method))) / 4
+        reached = best + float(maths.kl(target, metropolis.law(method))) / 4
         drawn = samples(method, SAMPLERS[method.sampler](), 300, count, batch=5000)
     else:
         what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.predicts)

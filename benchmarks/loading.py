@@ -43,8 +43,8 @@ def config(layers: int, hidden: int, tokens: int) -> dict:
 def make(folder: Path, layers: int, hidden: int, tokens: int) -> None:
     """Every way's folder."""
     from zellige.data.tokenizer import Integers
+    from zellige.models.published import names
     from zellige.nn import DiT, Net
-    from zellige.published import names
 
     torch.manual_seed(0)
     network = DiT(Net(layers, hidden, hidden // 64, 1024), tokens + 1, time=True)
@@ -73,7 +73,8 @@ def once(folder: Path, way: str) -> dict[str, float]:
     import contextlib
 
     import zellige
-    from zellige import checkpoint, weights
+    from zellige.models import model as checkpoint
+    from zellige.models import weights
 
     place = folder / ("own" if way == "copied" else way)
     file = place / FILES.get(way, "model.safetensors")

@@ -13,9 +13,9 @@ import math
 import numpy as np
 
 import zellige
-from zellige.data import prepare
-from zellige.generate import watch
-from zellige.ngram import NGrams
+from zellige.data.prepare import prepare
+from zellige.evaluation.ngram import NGrams
+from zellige.models.watch import watch
 
 PIECE, ORDER = 250, 5
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 import zellige
-from zellige.data import prepare
-from zellige.generate import collect, watch
+from zellige.data.prepare import prepare
+from zellige.models.frames import collect
+from zellige.models.watch import watch
 from zellige.samplers import SAMPLERS
 
 WAYS = {

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from zellige.result import Result
+from zellige.evaluation.result import Result
 
 
 def main(paths: list[str]) -> int:

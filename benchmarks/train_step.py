@@ -14,10 +14,10 @@ from torch import nn
 
 import measure
 import reference
-from zellige.ema import EMA
-from zellige.method import Batch
+from zellige.core.batch import Batch
 from zellige.methods import build
 from zellige.nn import Net
+from zellige.training.ema import EMA
 
 NET = Net(layers=6, hidden=256, heads=8, length=256)
 SIZES = {"V = 50,258": (50_258, 8), "V = 28": (28, 16)}  # states with the mask, batch

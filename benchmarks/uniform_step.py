@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 import measure
-from zellige import maths
-from zellige.method import Batch, Method
+from zellige.core import random
+from zellige.core.batch import Batch
 from zellige.methods import D3PM, SEDD, build
+from zellige.methods.method import Method
 from zellige.nn import Net
 
 NET = Net(layers=4, hidden=256, heads=8, length=128)
@@ -60,7 +61,7 @@ def d3pm(method: Any, x_0: Tensor, generator: torch.Generator) -> Tensor:
 def sedd(method: Any, x_0: Tensor, generator: torch.Generator) -> Tensor:
     """The rate of the noise times the score entropy, at random times: (B,) nats. With e = e^sigma - 1, w = e / (e + K)."""
     K, schedule = method.process.K, method.process.schedule
-    t = 1 - maths.stratified(len(x_0), generator)
+    t = 1 - random.stratified(len(x_0), generator)
     x_t = method.corrupt(Batch(x_0), t[:, None], generator)
     e = schedule.sigma(t).expm1().float()
     w = 1 - K / (e + K)

@@ -16,7 +16,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import zellige
-from zellige import exact, invariant, maths
+from zellige import exact
+from zellige.core import random
+from zellige.exact import metropolis
 from zellige.methods import CSM
 from zellige.samplers.metropolis import Metropolis, report
 
@@ -90,7 +92,7 @@ def train(truth: Tensor, steps: int, **choices) -> CSM:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, steps)
     generator, cells = torch.Generator().manual_seed(0), exact.states(S, 2)
     for _ in range(steps):
-        x = cells[maths.categorical(truth.expand(BATCH, -1), generator)]
+        x = cells[random.categorical(truth.expand(BATCH, -1), generator)]
         optimizer.zero_grad()
         method.loss(zellige.Batch(x), generator).mean().backward()
         torch.nn.utils.clip_grad_norm_(method.parameters(), 1.0)
@@ -108,7 +110,7 @@ def draw(method: CSM) -> tuple[Tensor, str]:
 
 def divergence(method: CSM, truth: Tensor) -> str:
     """In nats, exactly."""
-    return f"{float(invariant.divergence(truth, method)):.4f}"
+    return f"{float(metropolis.divergence(truth, method)):.4f}"
 
 
 def picture(shown: list[tuple[str, Tensor, Tensor, str]], path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 import zellige
 from worlds import numbers
 from zellige import Data, Net, Train, exact
-from zellige.method import Batch
+from zellige.core.batch import Batch
 from zellige.methods import AR, build
 from zellige.nn import Table
 from zellige.report import write

@@ -7,15 +7,17 @@ import pytest
 import torch
 
 from worlds import five_sigma, numbers, table
-from zellige import Data, InputError, Net, Train, checkpoint, exact, maths
-from zellige.clipping import intervals
-from zellige.masked import places, spread
-from zellige.method import Batch
+from zellige import Data, InputError, Net, Train, exact
+from zellige.core import random
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel
+from zellige.core.schedule import CLEAN, Linear
 from zellige.methods import BD3LM, MDLM, SEDD, build
+from zellige.methods.bd3lm_clipping import intervals
+from zellige.methods.masked import places, spread
+from zellige.models import model
 from zellige.nn import Table
-from zellige.prediction import kernel
-from zellige.schedule import CLEAN, Linear
-from zellige.train import train
+from zellige.training.train import train
 
 close = torch.testing.assert_close
 V, MASK, LENGTH = 2, 2, 4
@@ -270,7 +272,7 @@ def test_the_search_takes_the_interval_whose_loss_varies_least():
     said = method.adapt(batch, torch.Generator().manual_seed(0))
     chosen = method.interval.tolist()
     assert "variance" in said
-    seed, each = int(maths.uniform((1,), torch.Generator().manual_seed(0)) * 2**53), {}
+    seed, each = int(random.uniform((1,), torch.Generator().manual_seed(0)) * 2**53), {}
     for ends in intervals():
         drawn = method.clipped(batch, torch.tensor(ends).double(), torch.Generator().manual_seed(seed))
         each[ends] = float((drawn / LENGTH).var())
@@ -297,7 +299,7 @@ def trained(folder, method="bd3lm", net=NET, resume=False, options=None, **more)
 
 
 def state(folder) -> dict[str, torch.Tensor]:
-    return checkpoint.load(folder, checkpoint="last").method.state_dict()
+    return model.load(folder, checkpoint="last").method.state_dict()
 
 
 def test_a_search_that_is_stopped_and_resumed_is_the_one_that_was_not(tmp_path):

@@ -8,12 +8,13 @@ import torch
 import torch.nn.functional as F
 
 from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, numbers, per_token, processes, table
-from zellige import bound, exact, maths
-from zellige.method import Batch
+from zellige import exact
+from zellige.core import bound, maths
+from zellige.core.batch import Batch
+from zellige.core.prediction import LeaveOneOut, Mean, Score, posterior, reverse_rate, subs, truth
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Linear, Polynomial
 from zellige.methods import MD4, MDLM
-from zellige.prediction import LeaveOneOut, Mean, Score, posterior, reverse_rate, subs, truth
-from zellige.process import absorbing, uniform
-from zellige.schedule import CLEAN, PRIOR, Linear, Polynomial
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -11,12 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from zellige import Config, Data, InputError, Net, Train, checkpoint, files, load
-from zellige.checkpoint import Model, best, link, newest, prune, steps
-from zellige.config import FORMAT
+from zellige import Config, Data, InputError, Net, Train, files, load
 from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
+from zellige.models import checksums
+from zellige.models import model as checkpoint
+from zellige.models.checkpoints import best, link, newest, prune, steps
+from zellige.models.config import FORMAT
+from zellige.models.model import Model
+from zellige.models.tensors import load_tensors, pack, save_tensors, unpack
 
 TINY = Net(layers=1, hidden=16, heads=2, length=8, condition=8)
 
@@ -229,8 +233,8 @@ def changed(saved) -> Path:
 def test_newer_format(changed, monkeypatch):
     saved = changed
     monkeypatch.chdir(saved)
-    tensors, meta = files.load_tensors(saved / "model.safetensors")
-    files.save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
+    tensors, meta = load_tensors(saved / "model.safetensors")
+    save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
     assert fails(saved) == (
         f"'model.safetensors' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
         "install a newer Zellige"
@@ -239,17 +243,17 @@ def test_newer_format(changed, monkeypatch):
 
 def test_keys(changed):
     saved = changed
-    tensors, meta = files.load_tensors(saved / "model.safetensors")
+    tensors, meta = load_tensors(saved / "model.safetensors")
     rest = {k: v for k, v in tensors.items() if ".mlp.0." not in k}
-    files.save_tensors(saved / "model.safetensors", rest, meta)
+    save_tensors(saved / "model.safetensors", rest, meta)
     assert fails(saved) == (
         "checkpoint does not fit: 2 keys missing (network.blocks.0.mlp.0.weight, network.blocks.0.mlp.0.bias), "
         "0 unexpected; config says 1 layers"
     )
-    files.save_tensors(saved / "model.safetensors", tensors | {"extra": torch.zeros(1)}, meta)
+    save_tensors(saved / "model.safetensors", tensors | {"extra": torch.zeros(1)}, meta)
     assert "0 keys missing, 1 unexpected (extra)" in fails(saved)
     name = "network.embedding.weight"
-    files.save_tensors(saved / "model.safetensors", tensors | {name: torch.zeros(2, 3)}, meta)
+    save_tensors(saved / "model.safetensors", tensors | {name: torch.zeros(2, 3)}, meta)
     assert f"checkpoint does not fit: {name} is 2 x 3, the model has 6 x 16" in fails(saved)
 
 
@@ -358,7 +362,7 @@ def state(folder: Path, best: int | None) -> None:
     progress["best"] = None if best is None else {"step": best, "value": 1.0, "result": {}}
     record = {"weights": {}, "optimizer_states": [], "run": progress, "global_step": 1, "epoch": 0}
     (folder / "training.json").write_text(json.dumps(record))
-    files.write_checksums(folder)
+    checksums.write_checksums(folder)
 
 
 def test_which_checkpoint_of_a_run(tmp_path):
@@ -567,18 +571,18 @@ def test_any_state_comes_back():
         "tensor": {"tensor": "x"}, "tuple": {"tuple": 1}, "items": {"items": []}, "empty": (), "nan": math.inf,
     }  # fmt: skip
     tensors: dict[str, torch.Tensor] = {}
-    plain = json.loads(json.dumps(files.pack(state, tensors)))
-    back = files.unpack(plain, tensors)
+    plain = json.loads(json.dumps(pack(state, tensors)))
+    back = unpack(plain, tensors)
     assert torch.equal(back["state"][0].pop("m"), state["state"][0].pop("m"))
     assert back == state
     assert isinstance(back["groups"][0]["betas"], tuple)
     with pytest.raises(TypeError, match=r"groups\.0 is a set"):
-        files.pack({"groups": [{1}]}, {})
+        pack({"groups": [{1}]}, {})
 
 
 def test_tensors_that_share_memory(tmp_path):
     a = torch.arange(6.0).reshape(2, 3)
-    files.save_tensors(tmp_path / "t", {"a": a, "same": a, "turned": a.T})
-    back, _ = files.load_tensors(tmp_path / "t")
+    save_tensors(tmp_path / "t", {"a": a, "same": a, "turned": a.T})
+    back, _ = load_tensors(tmp_path / "t")
     assert torch.equal(back["same"], a)
     assert torch.equal(back["turned"], a.T)

@@ -17,10 +17,11 @@ import pytest
 import tyro
 
 import zellige
-from zellige import cli, hub
-from zellige.cli import meanings, options, pages
+from zellige import cli
+from zellige.cli import help, meanings, options
 from zellige.errors import InputError
-from zellige.result import Result, fullest
+from zellige.evaluation.result import Result, fullest
+from zellige.models import hub
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
@@ -85,9 +86,9 @@ def test_help_is_quick(words):
 
 
 def test_help_fits_80_columns_and_names_every_command(capsys):
-    for text in (pages.HELP, pages.TRAIN):
+    for text in (help.HELP, help.TRAIN):
         assert all(len(line) <= 80 for line in text.splitlines())
-    named = re.findall(r"^  (\w+)  ", pages.HELP, re.M)
+    named = re.findall(r"^  (\w+)  ", help.HELP, re.M)
     assert sorted(named) == sorted(cli.COMMANDS)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
@@ -114,11 +115,11 @@ def test_the_help_of_a_method_is_grouped(capsys):
 
 
 def test_the_train_page_tells_the_defaults():
-    from zellige.config import Train
+    from zellige.models.config import Train
 
     for section, cls in (("net", zellige.Net), ("train", Train), ("data", zellige.Data)):
         default = cls()
-        for name, value in re.findall(rf"--{section}\.(\w+) ([\w.-]+)", pages.TRAIN.partition("example")[0]):
+        for name, value in re.findall(rf"--{section}\.(\w+) ([\w.-]+)", help.TRAIN.partition("example")[0]):
             assert type(getattr(default, name))(value) == getattr(default, name)
 
 
@@ -194,14 +195,36 @@ def test_wrong_options(words, message):
 
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
-    from zellige.cli import commands, comparing, drawing, exchange, pairs, probe, quality, steps, suite, training
+    from zellige.cli import (
+        commands,
+        compare,
+        evaluate,
+        evaluate_generate,
+        evaluate_pairs,
+        evaluate_probe,
+        evaluate_steps,
+        evaluate_suite,
+        import_export,
+        train,
+    )
+    from zellige.cli import sample as drawing
 
-    made = {f"train {name}": training.form(method) for name, method in zellige.METHODS.items()}
-    places = (commands, drawing, exchange, quality, pairs, probe, steps, suite)
+    made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
+    places = (
+        commands,
+        evaluate,
+        drawing,
+        import_export,
+        evaluate_generate,
+        evaluate_pairs,
+        evaluate_probe,
+        evaluate_steps,
+        evaluate_suite,
+    )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
-    return made | {"compare": comparing.form()}
+    return made | {"compare": compare.form()}
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +302,7 @@ def test_the_options_of_every_command_stand_anywhere(place_of_it):
 # -------------------------------------------------------------------------------------------------------------- lists
 
 
-@pytest.mark.parametrize("what", pages.LISTS)
+@pytest.mark.parametrize("what", help.LISTS)
 def test_lists(what, run):
     code, out, err = run(f"list {what}")
     rows = out.splitlines()
@@ -287,7 +310,7 @@ def test_lists(what, run):
     assert all(len(line) <= (120 if what == "checkpoints" else 100) for line in rows)  # ids are as long as they are
     names = [line.split()[0] for line in rows[1:]]
     from zellige.data import DATASETS
-    from zellige.published import CATALOGUE
+    from zellige.models.published import CATALOGUE
     from zellige.samplers import ALIASES
 
     samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
@@ -299,10 +322,10 @@ def test_lists(what, run):
 
 def test_lists_are_what_the_classes_say():
     again = 'python -c "from zellige.cli import pages; pages.write()"'
-    assert json.loads(pages.TABLES.read_text(encoding="utf-8")) == pages.tables(), f"lists.json is old: {again}"
+    assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), f"lists.json is old: {again}"
 
 
-@pytest.mark.parametrize("what", ["", *pages.LISTS])
+@pytest.mark.parametrize("what", ["", *help.LISTS])
 def test_a_list_needs_no_torch(what):
     code = (
         "import sys; from zellige import cli; assert cli.main(sys.argv[1:]) == 0; "
@@ -315,9 +338,9 @@ def test_a_list_needs_no_torch(what):
 def test_list_alone_says_which_lists_there_are(run):
     code, out, err = run("list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()] == ["name", *pages.LISTS]
+    assert [line.split()[0] for line in out.splitlines()] == ["name", *help.LISTS]
     _, out, _ = run("list --json -")
-    assert [row["name"] for row in json.loads(out)["result"]] == list(pages.LISTS)
+    assert [row["name"] for row in json.loads(out)["result"]] == list(help.LISTS)
 
 
 def test_list_methods_is_the_table_of_the_readme(run):
@@ -767,7 +790,7 @@ def test_verify(run):
 
 
 def test_verify_says_how_far_it_is(run, monkeypatch):
-    from zellige.terminal import progress
+    from zellige.show import progress
 
     Path("mine.py").write_text(OWN)
     monkeypatch.setattr(progress.Pace, "due", lambda self, done: done > 0)
@@ -778,9 +801,9 @@ def test_verify_says_how_far_it_is(run, monkeypatch):
 def test_verify_fails_with_code_1(run, monkeypatch):
     from zellige import verify
 
-    report = verify.verify("mdlm", only="process.semigroup")
+    report = verify("mdlm", only="process.semigroup")
     rows = tuple(dataclasses.replace(row, ok=False) for row in report.rows)
-    monkeypatch.setattr(verify, "verify", lambda *_, **__: dataclasses.replace(report, rows=rows))
+    monkeypatch.setattr("zellige.exact.verify.verify", lambda *_, **__: dataclasses.replace(report, rows=rows))
     code, out, _ = run("verify mdlm")
     assert code == 1
     assert "FAIL" in out
@@ -853,7 +876,7 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     def collect(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
-    monkeypatch.setattr("zellige.generate.collect", collect)
+    monkeypatch.setattr("zellige.models.frames.collect", collect)
     code, _, err = run("sample runs/a")
     assert code == 1
     assert err.startswith("error: out of memory; lower ")

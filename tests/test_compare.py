@@ -15,16 +15,17 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train, cli, exact
-from zellige import compare as comparer
-from zellige.compare import entrant, figure, judge, table
-from zellige.compare.measure import measure
-from zellige.data import prepare
+from zellige.core.schedule import Linear
+from zellige.data.prepare import prepare
+from zellige.evaluation.ngram import NGrams
+from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
-from zellige.ngram import NGrams
-from zellige.result import difference, summarize
-from zellige.schedule import Linear
-from zellige.signals import Stopped
-from zellige.terminal import dumps
+from zellige.report.compare import comparison as comparer
+from zellige.report.compare import entrant, figure, table
+from zellige.report.compare import reference as judge
+from zellige.report.compare.measure import measure
+from zellige.show.record import dumps
+from zellige.training.signals import Stopped
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 CALLS = (2, 4)
@@ -89,9 +90,9 @@ def test_samples_are_those_of_the_methods_sampler_and_judged_by_the_train_split(
         model = zellige.load(done.folder / row["folder"])
         assert [q["asked"] for q in row["quality"]] == list(CALLS)
         for q in row["quality"]:
-            seed = zellige.generate.mix(0, "compare")
+            seed = zellige.core.random.mix(0, "compare")
             frames = zellige.watch(model, count=6, steps=q["steps"], seed=seed)
-            drawn = zellige.generate.collect(frames)
+            drawn = zellige.models.frames.collect(frames)
             assert q["value"] == pytest.approx(grams.nats(np.array(drawn.tokens)).sum() / 48, rel=1e-12)
             assert q["calls"] == pytest.approx(np.mean(drawn.calls))
             assert q["example"] == drawn.texts[0]
@@ -207,7 +208,7 @@ class Fragile(MDLM):
 
 def test_what_was_interrupted_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
     methods = ["mdlm", Fragile]
-    monkeypatch.setattr("zellige.train.forecast", lambda *_: [])  # it calls the loss too
+    monkeypatch.setattr("zellige.training.train.forecast", lambda *_: [])  # it calls the loss too
     monkeypatch.setattr(Fragile, "calls", 0)
     whole = go(tmp_path / "whole", methods)
     monkeypatch.setattr(Fragile, "strike", True)
@@ -320,7 +321,7 @@ def test_the_bound_over_the_law_is_the_enumerated_one(lawful):
     assert abs(got.value - wanted) < 3 * got.half  # 8 sets, t: 3 half-widths are 7 standard errors, 1 in 5,000
     assert abs(wanted - math.log(3)) > 0.05
     assert got.half < 0.15 * wanted
-    truth = exact.Denoiser(zellige.process.absorbing(4, Linear()), law, 3)
+    truth = exact.Denoiser(zellige.core.process.absorbing(4, Linear()), law, 3)
     best = found.bound(SimpleNamespace(method=truth, tokenizer=found.corpus.tokenizer), 16, 0, None, lambda *_: None)
     entropy = found.reference(100)["bound"]
     assert entropy == pytest.approx(float(exact.entropy(law)) / 3, abs=1e-12)

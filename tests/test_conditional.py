@@ -11,18 +11,18 @@ from test_padding import V as LETTERS
 from test_padding import make
 from worlds import data_law, table
 from zellige import METHODS, Batch, InputError, exact
-from zellige.conditional import bound, bound_tokens, greedy, pieces, replicates, split
-from zellige.data.named import train_bpe
+from zellige.core.prediction import kernel
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, Linear
 from zellige.data.tokenizer import Bytes, Characters
-from zellige.interval import student
-from zellige.method import Method
+from zellige.data.tokenizer_by_name import train_bpe
+from zellige.evaluation.choices import Record, judge, read_pairs
+from zellige.evaluation.conditional import bound, bound_tokens, greedy, pieces, replicates, split
+from zellige.evaluation.interval import student
+from zellige.evaluation.proportion import Share
 from zellige.methods import build
-from zellige.pairs import Record, judge, read_pairs
-from zellige.prediction import kernel
-from zellige.process import absorbing, uniform
+from zellige.methods.method import Method
 from zellige.samplers import Ancestral, FirstHitting
-from zellige.schedule import CLEAN, Linear
-from zellige.share import Share
 
 close = torch.testing.assert_close
 V, L = 2, 3
@@ -193,7 +193,7 @@ class Times(torch.nn.Module):
     bounded, exact, shape = True, False, (8,)
 
     def terms(self, batch, generator=None):
-        from zellige.maths import stratified
+        from zellige.core.random import stratified
 
         return {"time": stratified(len(batch), generator)}
 

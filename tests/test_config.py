@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zellige import METHODS, Config, Data, InputError, Net, Train
-from zellige.config import FORMAT, LATER, RENAMED, from_json, to_json
 from zellige.methods.mdlm import MDLM
+from zellige.models.config import FORMAT, LATER, RENAMED, from_json, to_json
 
 
 def example(**more) -> Config:

@@ -8,12 +8,14 @@ import torch
 
 import zellige
 from worlds import L, V, data_law, numbers, table
-from zellige import InputError, exact, invariant, verify
-from zellige.method import Batch, NoBound
+from zellige import InputError, exact, verify
+from zellige.core.batch import Batch
+from zellige.core.prediction import reverse, score
+from zellige.exact import metropolis
 from zellige.methods import CSM
-from zellige.neighbourhood import NEIGHBOURHOODS, Neighbourhood
+from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Neighbourhood
+from zellige.methods.method import NoBound
 from zellige.nn import Net
-from zellige.prediction import reverse, score
 
 close = torch.testing.assert_close
 X = exact.states(V, L)
@@ -32,7 +34,7 @@ def csm(length=L, **choices) -> CSM:
 def at_truth(law, **choices) -> CSM:
     """With a table that holds the true scores of a law."""
     method = csm(**choices)
-    v = invariant.Scores(method.neighbourhood, law, L).predict(X, 0.0).v  # 0 where there is no arrow: any number does
+    v = metropolis.Scores(method.neighbourhood, law, L).predict(X, 0.0).v  # 0 where there is no arrow: any number does
     with torch.no_grad():
         method.network.logits[0] = v.clamp_min(1e-9).log() if method.positive else v - 1
     return method
@@ -97,16 +99,16 @@ def test_drawn_neighbours_of_the_first_sum(choices):
 @pytest.mark.parametrize("name", NEIGHBOURHOODS)
 def test_the_ratio_along_any_path_is_that_of_the_law(name):
     law = data_law(4, 3, seed=2)
-    truth = invariant.Scores(NEIGHBOURHOODS[name](4), law, 3)
+    truth = metropolis.Scores(NEIGHBOURHOODS[name](4), law, 3)
     texts = exact.states(4, 3)
     x, y = texts[torch.randperm(64, generator=torch.Generator().manual_seed(0))], texts
     ratio = (law[exact.index(x, 4)] / law[exact.index(y, 4)]).log()
     for order in itertools.permutations(range(3)):
-        close(invariant.log_ratio(truth, x, y, order), ratio, rtol=0, atol=1e-10)
+        close(metropolis.log_ratio(truth, x, y, order), ratio, rtol=0, atol=1e-10)
     through = y.flip(0)  # a path of two pieces
-    pieces = invariant.log_ratio(truth, through, y) + invariant.log_ratio(truth, x, through)
+    pieces = metropolis.log_ratio(truth, through, y) + metropolis.log_ratio(truth, x, through)
     close(pieces, ratio, rtol=0, atol=1e-10)
-    close(invariant.path_law(truth), law)
+    close(metropolis.path_law(truth), law)
 
 
 def test_paths_are_the_shortest_walks():
@@ -127,7 +129,7 @@ class _Apart(Neighbourhood):
 def test_scores_of_no_law_depend_on_the_path():
     method = csm(positive=True)
     zero = torch.zeros_like(X)
-    ways = [invariant.log_ratio(method, X, zero, order) for order in ((0, 1), (1, 0))]
+    ways = [metropolis.log_ratio(method, X, zero, order) for order in ((0, 1), (1, 0))]
     assert float((ways[0] - ways[1]).abs().max()) > 0.01
     network = method.network.logits[0].detach().reshape(V, V, L, V)
     close(ways[0][exact.index(torch.tensor([2, 1]), V)], network[0, 0, 0, 2] + network[2, 0, 1, 1])
@@ -152,7 +154,7 @@ def test_given_positions_are_never_drawn():
                          ids=str)  # fmt: skip
 def test_the_true_scores_are_the_minimum(name, choices):
     """Of the data's law; of the denoising loss that of the noised data."""
-    from zellige.identities.score import ONCE, noised
+    from zellige.exact.identities.score import ONCE, noised
 
     law = data_law()
     kept = law @ noised(law, 0.1) if choices.get("objective") == "denoising" else law
@@ -210,10 +212,10 @@ def test_what_is_no_choice():
 
 # ---------------------------------------------------------------------------------- verify finds what is wrong
 def test_verify_holds():
-    report = verify.verify("csm", only="score")
+    report = verify("csm", only="score")
     assert report.ok
     assert {row.key for row in report.rows} == {"score.gradient", "score.objective", "score.path", "score.invariant"}
-    report = verify.verify("csm", sampler="metropolis")
+    report = verify("csm", sampler="metropolis")
     assert report.ok
     assert list(report.pairings) == ["csm", "csm cycle", "csm grid", "csm star"]
     assert all(row["metropolis"] < 1e-7 for row in report.pairings.values())
@@ -226,7 +228,7 @@ def test_verify_finds_a_draw_without_its_weight():
             drawn = self.neighbourhood.reversed_texts
             self.neighbourhood.reversed_texts = lambda *given: (*drawn(*given)[:3], torch.ones(()).double())
 
-    failures = verify.verify(Wrong, only="score.objective").failures
+    failures = verify(Wrong, only="score.objective").failures
     assert {row.identity for row in failures} == {"E of the loss = the explicit one + a constant", "... its gradient"}
 
 
@@ -239,7 +241,7 @@ def test_verify_finds_a_neighbour_in_the_wrong_direction():
             self.neighbourhood.reversed = self.neighbourhood.of
             self.neighbourhood.__dict__["arrows_in"] = torch.tensor([0.0, 1.0, 1.0]).double()
 
-    assert verify.verify(Wrong, only="score.objective").failures
+    assert verify(Wrong, only="score.objective").failures
 
 
 # ---------------------------------------------------------------------------------- a run
@@ -270,7 +272,7 @@ def test_training_says_its_loss(run):
 
 
 def test_evaluate_gives_the_divergence(run):
-    from zellige.data import prepare
+    from zellige.data.prepare import prepare
 
     data = prepare(run.config.data, 4)
     result = zellige.evaluate(run.model, data, "train")
@@ -278,12 +280,12 @@ def test_evaluate_gives_the_divergence(run):
     assert list(result.terms) == ["entropy of the texts", "divergence"]
     x = torch.stack([data.train.collate([data.train[i]]).tokens[0] for i in range(len(data.train))])
     law = exact.index(x, 3).bincount(minlength=81) / len(x)
-    kl = invariant.divergence(law.double(), run.model.method)
+    kl = metropolis.divergence(law.double(), run.model.method)
     assert result.terms["divergence"] == pytest.approx(float(kl), abs=1e-6)
     assert sum(result.terms.values()) == pytest.approx(4 * result.value, abs=1e-6)
     assert 0 < float(kl) < float(math.log(81) - exact.entropy(law.double()))  # it has learnt something
     path = zellige.evaluate(run.model, data, "train", estimator="path")
-    law = invariant.path_law(run.model.method)
+    law = metropolis.path_law(run.model.method)
     assert (path.kind, 4 * path.value) == (
         "exact",
         pytest.approx(-float(law[exact.index(x, 3)].log().mean()), abs=1e-5),
@@ -295,7 +297,7 @@ def test_evaluate_gives_the_divergence(run):
 
 
 def test_too_many_texts_for_the_divergence():
-    from zellige.evaluate import evaluate_rows
+    from zellige.evaluation.evaluate import evaluate_rows
 
     method = csm(length=L)
     method.shape = (40,)
@@ -306,7 +308,8 @@ def test_too_many_texts_for_the_divergence():
 
 
 def test_samples_and_report(run):
-    from zellige.generate import collect, watch
+    from zellige.models.frames import collect
+    from zellige.models.watch import watch
 
     drawn = collect(watch(run.model, count=20, steps=200, batch=8))
     assert len(drawn.walks) == 3

@@ -8,16 +8,17 @@ import pytest
 import torch
 
 from worlds import L, V, data_law, five_sigma, numbers, table
-from zellige import bound, exact, maths, methods, transitions
-from zellige.chains import CTMC, Chain
+from zellige import exact, methods
+from zellige.core import bound, maths
+from zellige.core.batch import Batch
+from zellige.core.matrices import CTMC, Chain
+from zellige.core.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
+from zellige.core.process import Mixture
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
-from zellige.method import Batch
-from zellige.methods import D3PM
+from zellige.methods import D3PM, d3pm_transitions
 from zellige.nn import Net
-from zellige.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
-from zellige.process import Mixture
 from zellige.samplers import Ancestral
-from zellige.schedule import CLEAN, PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -285,21 +286,23 @@ def test_losses_have_gradients_in_chunks_as_in_one_piece(process, monkeypatch):
 def test_schedules_of_the_paper():
     for T in (1, 2, 10, 1000):
         i = torch.arange(T + 1, dtype=D)
-        alpha = transitions.table("mutual-information", T, 7, True)
+        alpha = d3pm_transitions.table("mutual-information", T, 7, True)
         close(1 - alpha[1:] / alpha[:-1], 1 / (T - i[1:] + 1), rtol=1e-9, atol=1e-12)  # beta_i = 1/(T - i + 1)
-        alpha = transitions.table("cosine", T, 7, True)
+        alpha = d3pm_transitions.table("cosine", T, 7, True)
         f = torch.cos((i / T + 0.008) / 1.008 * math.pi / 2)
         close(alpha[:-1], (f / f[0])[:-1])
         assert float(alpha[-1] / alpha[-2]) == pytest.approx(1e-3)  # beta_T would be 1; 0.999
-    alpha = transitions.table("linear", 1000, 7, True)
+    alpha = d3pm_transitions.table("linear", 1000, 7, True)
     close(1 - alpha[1:] / alpha[:-1], torch.linspace(1e-4, 0.02, 1000, dtype=D), rtol=1e-9, atol=1e-12)
-    assert all(math.exp(-11) < transitions.table("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000))
+    assert all(
+        math.exp(-11) < d3pm_transitions.table("linear", T, 7, True)[-1] < math.exp(-10) for T in (100, 300, 1000)
+    )
 
 
 @pytest.mark.parametrize("K", [2, 27, 50_257])
 def test_mutual_information_of_uniform_noise_falls_evenly(K):
     T = 20
-    alpha = transitions.table("mutual-information", T, K, False)
+    alpha = d3pm_transitions.table("mutual-information", T, K, False)
     process = D3PM(None, K, (1,), D3PM.Config("uniform", "mutual-information", T)).process
     close(process.schedule.table, alpha)  # pyright: ignore
     information = process.divergence(torch.zeros(T + 1, dtype=torch.long), torch.arange(T + 1, dtype=D) / T)
@@ -320,7 +323,7 @@ def test_absorbing_uniform_is_its_matrix(proportion):
         close(process.matrix((i - 1) / T, i / T), step)
         Q = Q @ step
         close(process.matrix(CLEAN, i / T), Q)
-        close(transitions.kept(Q, law), torch.tensor(1 - i / T, dtype=D), rtol=0, atol=1e-9)
+        close(d3pm_transitions.kept(Q, law), torch.tensor(1 - i / T, dtype=D), rtol=0, atol=1e-9)
     close(process.prior @ Q, process.prior)
     assert (process.mask, process.blank, process.start) == (None, V, 1.0)
     assert process.clean.tolist() == [True] * V + [False]

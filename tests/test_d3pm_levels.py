@@ -8,13 +8,13 @@ import torch
 
 from test_d3pm import X_0, D, close, d3pm
 from worlds import L, V, numbers
-from zellige import exact, methods, transitions
+from zellige import exact, methods
+from zellige.core.batch import Batch
+from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
-from zellige.method import Batch
-from zellige.methods import D3PM
+from zellige.methods import D3PM, d3pm_transitions
 from zellige.nn.logistic import logistic
 from zellige.samplers import Ancestral
-from zellige.schedule import CLEAN
 
 
 @pytest.mark.parametrize("process", ["uniform", "middle", "gaussian"])
@@ -95,7 +95,7 @@ def test_embedding_is_read_and_must_fit(tmp_path):
 
 
 def graph_of(embedding):
-    R = transitions.nearest(embedding, 1)
+    R = d3pm_transitions.nearest(embedding, 1)
     return R / R[0, 0]
 
 

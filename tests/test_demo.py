@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from zellige import Net, demo
-from zellige.result import difference, summarize
-from zellige.signals import Stopped
-from zellige.terminal import Terminal, cells
+from zellige.evaluation.result import difference, summarize
+from zellige.show.numbers import cells
+from zellige.show.terminal import Terminal
+from zellige.training.signals import Stopped
 
 
 def results(ours: float, spread: float = 0.1) -> dict:
@@ -124,21 +125,20 @@ def test_short_run_end_to_end(small):
     run = small / "runs" / "demo"
     assert (run / "report.html").stat().st_size > 10_000
     assert (run / "config.json").exists()
-    assert (run / f"evaluate-pydocs-test-draws-{demo.DRAWS}.json").exists()
+    assert (run / f"evaluate-pydocs-test-draws-{demo.DRAWS}-seed-1.json").exists()
     assert "runs/demo/report.html" in err.getvalue()
 
 
 def stop_after_training(monkeypatch, number: signal.Signals) -> None:
     """Let training end as it does when a signal comes."""
-    import zellige.train
 
-    real = zellige.train.train
+    from zellige.training.train import train as real
 
     def stopped(*args, **kwargs):
         real(*args, **kwargs)
         raise Stopped(number, 2, saved=True)
 
-    monkeypatch.setattr(zellige.train, "train", stopped)
+    monkeypatch.setattr("zellige.training.train.train", stopped)
 
 
 def test_ctrl_c_in_training_goes_on_with_the_next_step(small, monkeypatch):

@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from zellige import Data, InputError, Net, Train, checkpoint
-from zellige.cli.results import describe
-from zellige.data import prepare
-from zellige.evaluate import _packing, evaluate, evaluate_rows
-from zellige.generate import collect, watch
-from zellige.interval import student
-from zellige.method import Batch
+from zellige import Data, InputError, Net, Train
+from zellige.cli.evaluate_print import describe
+from zellige.core.batch import Batch
+from zellige.data.prepare import prepare
+from zellige.evaluation.evaluate import _packing, evaluate, evaluate_rows
+from zellige.evaluation.interval import student
+from zellige.evaluation.result import Result
 from zellige.methods import METHODS, build
-from zellige.result import Result
-from zellige.train import Silent, train
+from zellige.models import model as checkpoint
+from zellige.models.frames import collect
+from zellige.models.watch import watch
+from zellige.training.train import Silent, train
 
 close = torch.testing.assert_close
 LENGTH = 8

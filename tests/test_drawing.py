@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zellige import cli, kinds
+from zellige import cli
 from zellige.data import load
 from zellige.data.levels import Levels
-from zellige.terminal import Terminal
+from zellige.show import kinds
+from zellige.show.terminal import Terminal
 
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --train.batch 4 --train.steps 2 --train.validate-rows 4 --quiet"
 RUNS = {"images": "digits", "grids": "sudoku", "music": "jsb-chorales --data.path chorales.json --data.size 32"}

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 import zellige
-from zellige import evaluate as ev
-from zellige.evaluate import evaluate_rows
-from zellige.exact import states
-from zellige.interval import student
-from zellige.maths import stratified
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.core.random import stratified
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.evaluation.interval import student
+from zellige.evaluation.result import Result, difference, summarize
+from zellige.exact.enumeration import states
 from zellige.methods import build
 from zellige.nn.table import Table
-from zellige.result import Result, difference, summarize
 
 
 class Rows:
@@ -116,7 +115,7 @@ def test_bits_are_nats_over_log_2_and_perplexity_is_exp():
 def test_one_text_has_no_interval():
     r = summarize(torch.tensor([90.0]), torch.tensor([100.0]), "nats/token")
     assert str(r) == "≤ 0.900 ± unknown nats/token (95%)"
-    assert json.loads(zellige.terminal.dumps(r.to_dict()))["interval"]["low"] is None  # pyright: ignore
+    assert json.loads(zellige.show.record.dumps(r.to_dict()))["interval"]["low"] is None  # pyright: ignore
 
 
 def test_a_paired_difference_is_that_of_the_texts():
@@ -252,8 +251,3 @@ def test_json_round_trip(tmp_path):
     (tmp_path / "other.json").write_text('{"a": 1}')
     with pytest.raises(zellige.InputError, match=r"is not a result of zellige evaluate; give one"):
         Result.from_json(tmp_path / "other.json")
-
-
-def test_the_module_is_the_function():
-    assert callable(zellige.evaluate)
-    assert ev.evaluate.__doc__

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from worlds import L, V, all_processes, data_law, numbers, table
-from zellige import bound, exact, maths
+from zellige import exact
+from zellige.core import bound, maths, random
+from zellige.core.prediction import Mean, kernel, posterior
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Linear
 from zellige.methods import MD4, MDLM
-from zellige.prediction import Mean, kernel, posterior
-from zellige.process import absorbing, uniform
 from zellige.samplers import Ancestral, FirstHitting
-from zellige.schedule import CLEAN, PRIOR, Linear
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -224,7 +225,7 @@ def test_expectation_over_a_noisy_text_at_a_drawn_time(mask):
     value = numbers(V**L, P.K**L)
 
     def draw(batch, generator):
-        t = maths.stratified(len(batch), generator)
+        t = random.stratified(len(batch), generator)
         x_t = P.sample(batch.tokens, t[:, None], generator)
         return t**2 * value[exact.index(batch.tokens, V), exact.index(x_t, P.K)]
 
@@ -244,8 +245,8 @@ def test_expectation_over_orders_and_its_gradient():
     w = torch.tensor([0.3, -0.2], dtype=D, requires_grad=True)
 
     def draw(batch, generator):
-        first = maths.uniform(batch.tokens.shape, generator).argmin(-1)
-        coin = maths.bernoulli(w.sigmoid().expand(batch.tokens.shape), generator)
+        first = random.uniform(batch.tokens.shape, generator).argmin(-1)
+        coin = random.bernoulli(w.sigmoid().expand(batch.tokens.shape), generator)
         return w[first] * coin.sum(-1)
 
     p = w.sigmoid().detach()

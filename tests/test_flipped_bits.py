@@ -11,14 +11,17 @@ import pytest
 import torch
 
 import zellige
-from zellige import Data, InputError, Net, Train, groups, load
-from zellige.checkpoint import newest, read_config, read_metrics, read_state
-from zellige.config import from_json
-from zellige.data import prepare
-from zellige.evaluate import evaluate_rows
-from zellige.files import check_sums, load_tensors
-from zellige.report import shown
-from zellige.result import Result
+from zellige import Data, InputError, Net, Train, load
+from zellige.data.prepare import prepare
+from zellige.evaluation import workers
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.evaluation.result import Result
+from zellige.models.checkpoints import newest, read_metrics, read_state
+from zellige.models.checksums import check_sums
+from zellige.models.config import from_json
+from zellige.models.model import read_config
+from zellige.models.tensors import load_tensors
+from zellige.report import samples
 
 TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "
 NET = Net(layers=1, hidden=16, heads=2, length=16, condition=8)
@@ -79,13 +82,13 @@ def corpus(folder: Path):
 
 
 def drawn(folder: Path):
-    return shown.samples(folder, None)
+    return samples.samples(folder, None)
 
 
 def readings(place: Path) -> list[tuple]:
     """(file, what reads it, of which folder), of every file that is read."""
     (half,) = (place / "run").glob(".evaluate-*.jsonl")
-    done = lambda folder: groups.Kept(folder, half.name.split("-")[1]).found  # noqa: E731
+    done = lambda folder: workers.Kept(folder, half.name.split("-")[1]).found  # noqa: E731
     whole = done(place / "run")
     assert len(whole) == 2
     last, (tokens,) = newest(place / "run" / "checkpoints"), (place / "cache" / "tokens").iterdir()

@@ -7,10 +7,11 @@ import torch
 
 from zellige import Config, Data, Net, Train, compare, train
 from zellige.data.tokenizer import Integers
-from zellige.forecast import command, forecast, half_an_hour, seconds, seconds_per_row
 from zellige.methods import build
 from zellige.methods.mdlm import MDLM
-from zellige.terminal import Terminal, Training
+from zellige.show.progress import Training
+from zellige.show.terminal import Terminal
+from zellige.training.forecast import command, forecast, half_an_hour, seconds, seconds_per_row
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -71,7 +72,7 @@ def test_what_no_line_can_name_has_none():
 def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
     """Three losses were run under --quiet too, and for `compare`, which drops the notes."""
     asked = []
-    monkeypatch.setattr("zellige.train.forecast", lambda *_: asked.append(1) or [])
+    monkeypatch.setattr("zellige.training.train.forecast", lambda *_: asked.append(1) or [])
     tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
     how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
     few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")

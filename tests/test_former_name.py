@@ -12,7 +12,7 @@ import pytest
 
 import zellige
 from zellige.data.tokenizer import load as load_tokenizer
-from zellige.result import Result
+from zellige.evaluation.result import Result
 
 WRITTEN = Path(__file__).parent / "written_by_tessella"
 FINGERPRINTS = {  # sha256, as Tessella printed them

@@ -10,16 +10,17 @@ import pytest
 import torch
 
 import zellige
-from zellige import Data, Net, cli, frontier
-from zellige.checkpoint import Model
-from zellige.config import Config
+from zellige import Data, Net, cli
 from zellige.data.tokenizer import Characters
 from zellige.errors import InputError
-from zellige.frontier import Set, Way
-from zellige.judge import Judge
+from zellige.evaluation import sweep
+from zellige.evaluation.judge import Judge
+from zellige.evaluation.sample_quality import entropy
+from zellige.evaluation.sweep import Set, Way
 from zellige.methods import build
-from zellige.quality import entropy
-from zellige.report import frontier as figures
+from zellige.models.config import Config
+from zellige.models.model import Model
+from zellige.report import sweep as figures
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 L = 16
@@ -68,7 +69,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     assert code == 0
     plain = json.loads(out)
     own, judge = zellige.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
-    drawn = frontier.draw(own, Way("ancestral", 4), 6, 3)
+    drawn = sweep.draw(own, Way("ancestral", 4), 6, 3)
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]
     assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))
@@ -153,23 +154,23 @@ def point(way: Way, perplexity=10.0, calls=4.0) -> dict:
 
 def test_curves_are_what_the_ways_say():
     base = Way("ancestral", 8)
-    ways = [base, *frontier.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
-    points = [point(way, calls=float(way.steps or 0)) for way in frontier.different(ways)]
+    ways = [base, *sweep.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
+    points = [point(way, calls=float(way.steps or 0)) for way in sweep.different(ways)]
     assert len(points) == 5
-    found = frontier.curves(points, "frontier")
+    found = sweep.curves(points, "frontier")
     assert [p["way"]["temperature"] for p in found["temperature"]] == [0.5, 1.0]
     assert [p["way"]["top_p"] for p in found["top-p"]] == [0.9, 1.0]
-    calls = frontier.curves(points, "calls")
+    calls = sweep.curves(points, "calls")
     assert {name: [p["way"]["steps"] for p in each] for name, each in calls.items()} == {
         "ancestral": [4, 8], "confidence": [4],
     }  # fmt: skip
-    assert frontier.curves(points[:1], "frontier") == frontier.curves(points[:1], "calls") == {}
+    assert sweep.curves(points[:1], "frontier") == sweep.curves(points[:1], "calls") == {}
     assert figures.draw(points[:1], None, "calls") is None
 
 
 def test_the_figures_hold_every_point():
     base = Way("ancestral", 8)
-    points = [point(way, 5.0 + i) for i, way in enumerate([base, *frontier.along(base, (0.5, 0.7), (0.9,))])]
+    points = [point(way, 5.0 + i) for i, way in enumerate([base, *sweep.along(base, (0.5, 0.7), (0.9,))])]
     points += [point(Way("confidence", n), 30.0 + n, float(n)) for n in (2, 4)]
     real = point(Way(), 3.0)
     figure = figures.draw(points, real, "frontier", "ar")
@@ -189,14 +190,14 @@ def test_the_figures_hold_every_point():
 
 def test_settled_says_how_many_steps_there_are():
     own = model("mdlm")
-    assert frontier.settled(own, Way()) == Way("ancestral", 64)
-    assert frontier.settled(own, Way("first_hitting", 3)) == Way("first_hitting", L)
-    ways = frontier.calls(own, frontier.settled(own, Way()), (2, 8))
-    assert [way.sampler for way in ways[::2]] == ["ancestral", *frontier.SAMPLERS]
+    assert sweep.settled(own, Way()) == Way("ancestral", 64)
+    assert sweep.settled(own, Way("first_hitting", 3)) == Way("first_hitting", L)
+    ways = sweep.calls(own, sweep.settled(own, Way()), (2, 8))
+    assert [way.sampler for way in ways[::2]] == ["ancestral", *sweep.SAMPLERS]
     discrete = model("d3pm", diffusion_steps=12)
-    assert [way.steps for way in frontier.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [6, 12]
+    assert [way.steps for way in sweep.calls(discrete, Way("ancestral", 12), (5, 100), ("ancestral",))] == [6, 12]
     blocks = model("bd3lm", block=4)
-    assert [w.steps for w in frontier.calls(blocks, frontier.settled(blocks, Way()), (16,), ("blockwise",))] == [4]
+    assert [w.steps for w in sweep.calls(blocks, sweep.settled(blocks, Way()), (16,), ("blockwise",))] == [4]
 
 
 def test_files_of_samples(tmp_path):
@@ -205,18 +206,18 @@ def test_files_of_samples(tmp_path):
         Set(Way("ancestral", 4), ["x\ny"], [[5]], [1], 7),
     ]
     file = tmp_path / "a.jsonl"
-    file.write_text(frontier.write(sets), encoding="utf-8")
-    assert frontier.read(file) == sets
+    file.write_text(sweep.write(sets), encoding="utf-8")
+    assert sweep.read(file) == sets
     (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
     with pytest.raises(
         InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"
     ):
-        frontier.read(tmp_path / "b.jsonl")
+        sweep.read(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(InputError, match="holds no text"):
-        frontier.read(tmp_path / "c.txt")
+        sweep.read(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("the\na\n")
-    (one,) = frontier.read(tmp_path / "d.txt", model("mdlm"))
+    (one,) = sweep.read(tmp_path / "d.txt", model("mdlm"))
     assert one.rows == [[20, 8, 5], [1]]
 
 
@@ -224,10 +225,8 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     """Of an ar model that judges its own samples: colder ones have fewer nats and less entropy, and its draws are its law's."""
     own = model("ar", 1)
     judge = Judge(own, first="judged", eos="all")
-    found = [
-        frontier.score(frontier.draw(own, frontier.settled(own, Way(temperature=t)), 200, 0), judge) for t in (0.3, 1.0)
-    ]
-    cold, warm = ([frontier.number(p, m) for m in ("perplexity", "entropy")] for p in found)
+    found = [sweep.score(sweep.draw(own, sweep.settled(own, Way(temperature=t)), 200, 0), judge) for t in (0.3, 1.0)]
+    cold, warm = ([sweep.number(p, m) for m in ("perplexity", "entropy")] for p in found)
     assert cold[0].high < warm[0].low
     assert cold[1].high < warm[1].low
     with (
@@ -235,7 +234,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     ):  # the first token's law is the same for every sample: its mean nats are the entropy of that law
         begin = torch.tensor([[own.method.begin]])
         law = own.method.next(own.method._features(begin, None, None)[0, 0])
-        drawn = frontier.draw(own, Way("left_to_right"), 400, 1)
+        drawn = sweep.draw(own, Way("left_to_right"), 400, 1)
         nats = -law[torch.tensor([row[0] for row in drawn.rows])].log()
     expected = -float((law * law.log()).sum())
     assert abs(float(nats.mean()) - expected) < 4 * float(nats.std()) / math.sqrt(400)

@@ -44,5 +44,5 @@ def test_what_it_finds_wrong(world):
     assert not world.touched
     sound, other = Outcome(0, "a text\n", ""), Outcome(0, "another\n", "")
     with pytest.raises(Wrong, match="another result without a word"):
-        files.judge(world, sound, other, checked=True)
-    files.judge(world, sound, Outcome(0, "a text\n  written   elsewhere\n", ""), checked=True)
+        files.judge(world, sound, other)
+    files.judge(world, sound, Outcome(0, "a text\n  written   elsewhere\n", ""))

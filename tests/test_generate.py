@@ -10,16 +10,22 @@ import pytest
 import torch
 
 import zellige
-from zellige import generate as g
-from zellige.data import named
+from zellige.cli.viewer import picture as picture_of
+from zellige.core.process import uniform
+from zellige.core.random import mix
+from zellige.core.schedule import Linear
 from zellige.data import tokenizer as tk
+from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
+from zellige.models.frames import Drawn, Frame, collect
+from zellige.models.infill import approximate, fill
+from zellige.models.infill import gaps as gaps_of
 from zellige.nn import Net
-from zellige.process import uniform
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
-from zellige.schedule import Linear
-from zellige.terminal import Picture, Terminal, Watch
+from zellige.show.kinds import pieces as pieces_of
+from zellige.show.picture import Picture, Watch
+from zellige.show.terminal import Terminal
 
 L = 24
 
@@ -37,7 +43,7 @@ def model(tokenizer=None, name="mdlm", length=L):
 
 @pytest.fixture(scope="module")
 def bpe():
-    return named.train_bpe(300, ["the value of the object is returned by the function " * 50])
+    return tokenizer_by_name.train_bpe(300, ["the value of the object is returned by the function " * 50])
 
 
 # -------------------------------------------------------------------------------------------------------- the numbers
@@ -52,19 +58,19 @@ def test_a_text_does_not_depend_on_its_batch(name, sampler):
     how = {"steps": 10, "sampler": sampler, "temperature": 3.0}  # so that what is surest is not always the same
     if sampler == "uniformisation":  # a network call for each candidate, 64 intervals at least
         how["length"] = 6
-    whole = g.sample(m, count=5, seed=7, **how)
-    assert g.sample(m, count=5, seed=7, batch=1, **how) == whole
-    assert g.sample(m, count=5, seed=7, batch=2, **how) == whole
-    assert g.sample(m, count=3, seed=7, **how) == whole[:3]
-    assert g.sample(m, count=5, seed=8, **how) != whole
+    whole = zellige.sample(m, count=5, seed=7, **how)
+    assert zellige.sample(m, count=5, seed=7, batch=1, **how) == whole
+    assert zellige.sample(m, count=5, seed=7, batch=2, **how) == whole
+    assert zellige.sample(m, count=3, seed=7, **how) == whole[:3]
+    assert zellige.sample(m, count=5, seed=8, **how) != whole
     assert len(set(whole)) >= (3 if "length" in how else 5)
 
 
 def test_seeds_are_mixed_well():
-    seeds = {g.mix(a, b) for a in range(50) for b in range(50)}
+    seeds = {mix(a, b) for a in range(50) for b in range(50)}
     assert len(seeds) == 2500
     assert all(0 <= s < 2**63 for s in seeds)
-    assert g.mix(1, 23) != g.mix(12, 3)
+    assert mix(1, 23) != mix(12, 3)
 
 
 @pytest.mark.parametrize(("name", "ends"), [("bd3lm", range(8, L + 1, 8)), ("ar", range(8, L + 1))])
@@ -76,7 +82,7 @@ def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
 
     def attempt(number: int, tried: int) -> tuple[list[int], int]:
         """The whole text, and where it first repeats itself."""
-        stream = torch.Generator().manual_seed(g.mix(7, number, *([tried] if tried else [])))
+        stream = torch.Generator().manual_seed(mix(7, number, *([tried] if tried else [])))
         m.method.eval()
         (*_, state) = zellige.run(sampler, m.method, (1, L), 4, generator=[stream])
         x = state.x[0]
@@ -94,23 +100,23 @@ def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
     assert 0 < sum(again) < tries * 8
     assert 0 in again
     how = {"count": 8, "steps": 4, "seed": 7, "entropy": low, "redraw": tries}
-    drawn = g.collect(g.watch(m, batch=8, **how))
+    drawn = collect(zellige.watch(m, batch=8, **how))
     assert (drawn.tokens, drawn.tries, drawn.repeating) == (expected, again, still)
-    once = g.collect(g.watch(m, batch=8, **how | {"redraw": 0}))
+    once = collect(zellige.watch(m, batch=8, **how | {"redraw": 0}))
     more = [a > b for a, b in zip(drawn.calls, once.calls)]
     assert more == [tried > 0 for tried in again]
     assert f"{sum(tried > 0 for tried in again)} samples drawn again, {sum(again)} times in all" in str(drawn)
     assert "drawn again" not in str(once)
-    alone = g.collect(g.watch(m, batch=1, **how))
+    alone = collect(zellige.watch(m, batch=1, **how))
     assert (alone.tokens, alone.calls) == (drawn.tokens, drawn.calls)
-    frames = list(g.watch(m, batch=8, **how))
+    frames = list(zellige.watch(m, batch=8, **how))
     assert [f.step for f in frames].count(frames[0].steps) == 1  # the last step is that of all texts
     for wrong, line in [
         ({"redraw": 3}, "--redraw needs --entropy, which says what repeats itself"),
         ({"redraw": -1, "entropy": 4.0}, "--redraw is -1; it must be 0 or more"),
     ]:
         with pytest.raises(zellige.InputError, match=line):
-            next(g.watch(m, **wrong))
+            next(zellige.watch(m, **wrong))
 
 
 # --------------------------------------------------------------------------------------------------------- the frames
@@ -121,7 +127,7 @@ def test_frames_tell_what_happened(sampler):
     m = model()
     if zellige.SAMPLERS[sampler].refuse(m.method):
         pytest.skip("cannot be paired")
-    frames = list(g.watch(m, count=3, steps=12, sampler=sampler, prompt="the ", batch=2))
+    frames = list(zellige.watch(m, count=3, steps=12, sampler=sampler, prompt="the ", batch=2))
     for batch in (frames[: len(frames) // 2], frames[len(frames) // 2 :]):
         first, last = batch[0], batch[-1]
         assert (first.step, first.t, last.step, last.t) == (0, 1.0, last.steps, 0.0)
@@ -138,8 +144,8 @@ def test_frames_tell_what_happened(sampler):
         for f in batch:
             assert sum(mark in ("masked", "again") for mark in f.marks(0)) == int(f.masked[0].sum())
             assert f.marks(0)[:4] == ["given"] * 4
-    drawn = g.collect(iter(frames))
-    assert drawn.texts == g.sample(m, count=3, steps=12, sampler=sampler, prompt="the ")
+    drawn = collect(iter(frames))
+    assert drawn.texts == zellige.sample(m, count=3, steps=12, sampler=sampler, prompt="the ")
     assert drawn.idle == [max(drawn.steps - c, 0) for c in drawn.calls]
 
 
@@ -148,7 +154,7 @@ def test_every_mark():
     before = torch.tensor([[2, 2, 0, 0, 0, 1]])
     x = torch.tensor([[2, 0, 0, 1, 2, 1]])
     state = State(x, torch.tensor([[False] * 5 + [True]]), torch.tensor([1]))
-    frame = g.Frame(state, 1, 2, 0.5, before, 0, 1, 0.1, tk.Characters("ab"), 2)
+    frame = Frame(state, 1, 2, 0.5, before, 0, 1, 0.1, tk.Characters("ab"), 2)
     assert frame.marks(0) == ["masked", "new", "shown", "changed", "again", "given"]
     assert replace(frame, mask=None).marks(0)[3] == "changed"
 
@@ -157,20 +163,20 @@ def test_noise_may_absorb_into_a_token_of_the_data():
     """What stands at it is masked until the end, and then it is a token like any other."""
     x = torch.tensor([[1, 0]])
     state = State(x, torch.zeros(1, 2, dtype=torch.bool), torch.tensor([1]))
-    frame = g.Frame(state, 1, 2, 0.5, x, 0, 1, 0.1, tk.Characters("ab"), 1)
+    frame = Frame(state, 1, 2, 0.5, x, 0, 1, 0.1, tk.Characters("ab"), 1)
     assert frame.marks(0) == ["masked", "shown"]
     assert replace(frame, step=2).marks(0) == ["shown", "shown"]
 
 
 def test_the_summary():
-    drawn = g.Drawn(["a" * 256] * 2, [[0] * 256] * 2, [63, 63], 64, 0.9)
+    drawn = Drawn(["a" * 256] * 2, [[0] * 256] * 2, [63, 63], 64, 0.9)
     assert str(drawn) == "2 samples, 512 tokens, 0.9 s, 63 network calls each (64 steps, 1 idle)\n  569 tokens/s"
-    drawn = g.Drawn(["a"], [[0]], [1], 1, 0.9)
+    drawn = Drawn(["a"], [[0]], [1], 1, 0.9)
     assert str(drawn).startswith("1 sample, 1 token, 0.9 s, 1 network call each (1 step, 0 idle)")
-    assert g.Drawn(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
-    drawn = g.Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
+    assert Drawn(["a"], [[0]], [7], 4, 0.9).idle == [0]  # thinning may ask twice in a step
+    drawn = Drawn(["a", "b"], [[0], [0]], [3, 5], 8, 0.9)
     assert "3 to 5 network calls each (8 steps, 3 to 5 idle)" in str(drawn)
-    drawn = g.Drawn(["a"], [[0]], [7], 8, 0.9, expected_calls=6.9834)
+    drawn = Drawn(["a"], [[0]], [7], 8, 0.9, expected_calls=6.9834)
     assert "7 network calls each (8 steps, 1 idle, 7.0 calls expected)" in str(drawn)
 
 
@@ -179,30 +185,32 @@ def test_the_summary():
 
 def test_options_of_a_sampler():
     m = model()
-    assert g.sample(m, sampler="analytic", steps=5) == g.sample(m, sampler="ancestral", steps=5)
-    assert g.sample(m, sampler="ancestral", steps=5, grid="cosine") == g.sample(m, sampler=Ancestral("cosine"), steps=5)
-    assert len(list(g.watch(m, sampler="any_order", per_step=5))) == 1 + 5
-    assert len(list(g.watch(m, sampler="confidence", threshold=0.0))) == 1 + L
+    assert zellige.sample(m, sampler="analytic", steps=5) == zellige.sample(m, sampler="ancestral", steps=5)
+    assert zellige.sample(m, sampler="ancestral", steps=5, grid="cosine") == zellige.sample(
+        m, sampler=Ancestral("cosine"), steps=5
+    )
+    assert len(list(zellige.watch(m, sampler="any_order", per_step=5))) == 1 + 5
+    assert len(list(zellige.watch(m, sampler="confidence", threshold=0.0))) == 1 + L
     with pytest.raises(TypeError, match="no argument is called 'ordr'; did you mean 'order'"):
-        g.sample(m, sampler="fixed_order", ordr="backward")
+        zellige.sample(m, sampler="fixed_order", ordr="backward")
 
 
 def test_keeping_what_is_given_is_exact_for_masks_only():
-    assert g.approximate(model()) is None
+    assert approximate(model()) is None
     other = SimpleNamespace(method=SimpleNamespace(process=uniform(3, Linear())))
-    assert g.approximate(other).startswith("given tokens are kept, which is approximate")
+    assert approximate(other).startswith("given tokens are kept, which is approximate")
 
 
 def test_greedy_is_temperature_zero():
     m = model()
     by_order = {
-        g.sample(m, seed=s, sampler="first_hitting", temperature=0.0, prompt="x" * (L - 1))[0] for s in range(4)
+        zellige.sample(m, seed=s, sampler="first_hitting", temperature=0.0, prompt="x" * (L - 1))[0] for s in range(4)
     }
     assert len(by_order) == 1
 
 
 def test_length():
-    assert [len(t) for t in g.sample(model(), count=2, length=9, steps=5)] == [9, 9]
+    assert [len(t) for t in zellige.sample(model(), count=2, length=9, steps=5)] == [9, 9]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +240,7 @@ def test_length():
 )
 def test_wrong_input(how, message):
     with pytest.raises(zellige.InputError) as error:
-        g.watch(model(), **how)  # at once, not at the first frame
+        zellige.watch(model(), **how)  # at once, not at the first frame
     assert str(error.value) == message
 
 
@@ -244,17 +252,17 @@ LONG = {"bd3lm": {}, "ar": {}, "mdlm": {"block_sampler": "first_hitting", "strid
 @pytest.mark.parametrize("name", LONG)
 def test_a_long_text_does_not_depend_on_its_batch_or_its_length(name):
     m, how = model(name=name), {"steps": 4, "temperature": 3.0, "seed": 3, "prompt": "the value of ", **LONG[name]}
-    whole = g.sample(m, count=5, length=60, **how)
+    whole = zellige.sample(m, count=5, length=60, **how)
     assert [len(text) for text in whole] == [60] * 5
     assert len(set(whole)) == 5
-    assert g.sample(m, count=5, length=60, batch=2, **how) == whole
-    assert g.sample(m, count=5, length=41, **how) == [text[:41] for text in whole]
+    assert zellige.sample(m, count=5, length=60, batch=2, **how) == whole
+    assert zellige.sample(m, count=5, length=41, **how) == [text[:41] for text in whole]
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_frames_of_a_text_that_grows(name):
     m = model(name=name)
-    *frames, last = list(g.watch(m, count=2, length=60, steps=4, prompt="the ", **LONG[name]))
+    *frames, last = list(zellige.watch(m, count=2, length=60, steps=4, prompt="the ", **LONG[name]))
     assert (frames[0].t, last.t) == (1.0, 0.0)
     assert frames[0].text == ["the " + "·" * 56] * 2
     for a, b in itertools.pairwise([*frames, last]):
@@ -267,7 +275,7 @@ def test_frames_of_a_text_that_grows(name):
     revealed = torch.stack([f.new for f in (*frames, last)]).sum(0)
     assert torch.equal(revealed, (~last.fixed).long())
     assert last.reached == [60, 60]
-    picture = g.picture(frames[len(frames) // 2], 1)
+    picture = picture_of(frames[len(frames) // 2], 1)
     assert picture.total == 60
     assert len(picture.pieces) == len(picture.marks) == frames[len(frames) // 2].reached[1] < 60
 
@@ -284,20 +292,20 @@ def test_a_growing_picture_shows_its_end():
 @pytest.mark.parametrize("name", LONG)
 def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
     m, how = model(bpe, name), {"count": 8, "length": 40, "steps": 4, "temperature": 5.0, **LONG[name]}
-    whole = g.collect(g.watch(m, **how, end=-1))
+    whole = collect(zellige.watch(m, **how, end=-1))
     end = whole.tokens[0][17]  # one that does occur
     monkeypatch.setattr(bpe, "separator", end)
-    short = g.collect(g.watch(m, **how))
+    short = collect(zellige.watch(m, **how))
     for a, b, text in zip(short.tokens, whole.tokens, short.texts):
         assert a == b[: b.index(end) if end in b else 40]
         assert text == bpe.decode(a)
     assert len(short.tokens[0]) <= 17
-    assert g.sample(m, **how) == short.texts
+    assert zellige.sample(m, **how) == short.texts
     assert [len(tokens) for tokens in whole.tokens] == [40] * 8
 
 
 def test_characters_end_no_text():
-    from zellige.generate.choice import ending
+    from zellige.models.sampler_choice import ending
 
     assert ending(tk.Characters(tk.TEXT8)) is None
     assert ending(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
@@ -305,10 +313,10 @@ def test_characters_end_no_text():
 
 def test_block_sampler_is_blockwise_with_its_options():
     m = model(name="bd3lm")
-    ours = g.sample(m, block_sampler="confidence", confidence="margin", steps=3, seed=2)
+    ours = zellige.sample(m, block_sampler="confidence", confidence="margin", steps=3, seed=2)
     made = Blockwise(Confidence("margin"), end=None)
-    assert ours == g.sample(m, sampler=made, steps=3, seed=2)
-    assert g.sample(m, steps=3, seed=2, temperature=0.5) == g.sample(
+    assert ours == zellige.sample(m, sampler=made, steps=3, seed=2)
+    assert zellige.sample(m, steps=3, seed=2, temperature=0.5) == zellige.sample(
         m, sampler=Blockwise(Ancestral(temperature=0.5)), steps=3, seed=2
     )
     for how, message in (
@@ -322,18 +330,18 @@ def test_block_sampler_is_blockwise_with_its_options():
         ({"fixed": [0, -1, *[-1] * 7, 1]}, "position 9 is given, right of a gap; bd3lm writes from left to right"),
     ):
         with pytest.raises(zellige.InputError, match=re.escape(message)):
-            g.watch(m, **how)
+            zellige.watch(m, **how)
 
 
 def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
     m, text = model(name="bd3lm"), "the value of _ ___"
-    filled = g.infill(m, text, count=3, steps=4, seed=1)
+    filled = zellige.infill(m, text, count=3, steps=4, seed=1)
     assert all(f.startswith("the value of ") and len(f) == len(text) and f[14] == " " for f in filled)
     frames = []
-    g.fill(m, text, see=frames.append, steps=4)
+    fill(m, text, see=frames.append, steps=4)
     assert frames[0].x.shape[1] == len(text)  # what comes after does not matter to it
     with pytest.raises(zellige.InputError, match="position 16 is given, right of a gap"):
-        g.infill(m, "the value _f the object")
+        zellige.infill(m, "the value _f the object")
 
 
 # ------------------------------------------------------------------------------------------------------------- infill
@@ -342,19 +350,19 @@ def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
 def test_infill_keeps_what_is_given():
     m = model()
     text = "the ____ of a __ is _"
-    for filled in g.infill(m, text, count=6, steps=8, seed=2):
+    for filled in zellige.infill(m, text, count=6, steps=8, seed=2):
         assert len(filled) == len(text)
         assert all(a in ("_", b) for a, b in zip(text, filled))
         assert "_" not in filled
-    assert g.infill(m, text, count=2, seed=2) == g.infill(m, text, count=2, seed=2, batch=1)
-    assert "____" not in g.infill(m, "____")[0]
+    assert zellige.infill(m, text, count=2, seed=2) == zellige.infill(m, text, count=2, seed=2, batch=1)
+    assert "____" not in zellige.infill(m, "____")[0]
 
 
 def test_infill_draws_nothing_behind_the_text():
     """The text is the beginning of one of the model's length; what comes after it stays masked, and costs no call."""
     m = model()
     frames = []
-    g.fill(m, "ab_", see=frames.append, seed=1)
+    fill(m, "ab_", see=frames.append, seed=1)
     assert frames[0].x.shape == (1, L)
     assert frames[0].fixed[0].tolist() == [True, True, False] + [True] * (L - 3)
     assert (frames[-1].x[0, 3:] == m.method.process.mask).all()
@@ -369,7 +377,7 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
     if cls.refuse(m.method) or cls.grows or sampler == "uniformisation" or (name, sampler) == ("d3pm", "remasking"):
         pytest.skip("cannot be paired, writes from left to right, or asks where nothing may happen")
     steps = 50 if name == "d3pm" else 64
-    _, drawn = g.fill(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)
+    _, drawn = fill(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)
     revealing = (name not in ("sedd", "d3pm") or sampler in ("any_order", "fixed_order")) and sampler != "remasking"
     if name == "genmd4" and sampler in ("ancestral", "first_hitting", "tau_leaping", "euler"):
         revealing = False  # candidates that are not accepted cost a call too
@@ -382,18 +390,18 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
 def test_noise_of_tokens_draws_the_rest_too():
     m = model(name="udlm")
     frames = []
-    g.fill(m, "ab_", see=frames.append, seed=1, steps=4)
+    fill(m, "ab_", see=frames.append, seed=1, steps=4)
     assert frames[0].fixed[0].tolist() == [True, True] + [False] * (L - 2)
 
 
 def test_what_was_filled_is_told_from_what_was_given():
-    gaps = g.gaps(tk.Characters(tk.TEXT8), "a_b__", L)
+    gaps = gaps_of(tk.Characters(tk.TEXT8), "a_b__", L)
     tokens = tk.Characters(tk.TEXT8).encode("axbyz")
     assert gaps.pieces(tokens, tk.Characters(tk.TEXT8)) == [("a", False), ("x", True), ("b", False), ("yz", True)]
-    frame = list(g.watch(model(), fixed=gaps.fixed, alone=True, steps=4))[-1]
+    frame = list(zellige.watch(model(), fixed=gaps.fixed, alone=True, steps=4))[-1]
     watch = Watch(Terminal(io.StringIO(), io.StringIO(), environ={}))
-    assert re.fullmatch(r"  a\[.\]b\[..\]", watch.lines(g.picture(frame, 0, 5, brackets=True))[1])
-    assert re.fullmatch(r"  a.b..", watch.lines(g.picture(frame, 0, 5))[1])
+    assert re.fullmatch(r"  a\[.\]b\[..\]", watch.lines(picture_of(frame, 0, 5, brackets=True))[1])
+    assert re.fullmatch(r"  a.b..", watch.lines(picture_of(frame, 0, 5))[1])
 
 
 @pytest.mark.parametrize(
@@ -411,12 +419,12 @@ def test_what_was_filled_is_told_from_what_was_given():
 )
 def test_wrong_gaps(text, options, message):
     with pytest.raises(zellige.InputError) as error:
-        g.infill(model(), text, **options)
+        zellige.infill(model(), text, **options)
     assert str(error.value) == message
 
 
 def test_a_mask_token_of_ones_own():
-    filled = g.infill(model(), "the ?? of ??", mask_token="?")[0]
+    filled = zellige.infill(model(), "the ?? of ??", mask_token="?")[0]
     assert filled.startswith("the ")
     assert filled[6:10] == " of "
 
@@ -424,18 +432,18 @@ def test_a_mask_token_of_ones_own():
 def test_gaps_of_other_tokenizers_are_tokens(bpe):
     m = model(bpe)
     with pytest.raises(zellige.InputError, match="is not by characters; set --mask-token '_'"):
-        g.infill(m, "the ____ is")
+        zellige.infill(m, "the ____ is")
     text = "the value [M][M] is returned"
-    gaps = g.gaps(bpe, text, L, "[M]")
+    gaps = gaps_of(bpe, text, L, "[M]")
     assert gaps.parts == ["the value ", 2, " is returned"]
-    for filled in g.infill(m, text, mask_token="[M]", count=4, seed=1):
+    for filled in zellige.infill(m, text, mask_token="[M]", count=4, seed=1):
         assert filled.startswith("the value ")
         assert filled.endswith(" is returned")
 
 
 def test_bytes_fill_gaps_too():
     m = model(tk.Bytes())
-    filled = g.infill(m, "é _ 網", seed=3)[0]
+    filled = zellige.infill(m, "é _ 網", seed=3)[0]
     assert filled.startswith("é ")
     assert filled.endswith(" 網")
 
@@ -447,15 +455,15 @@ def test_pieces_join_to_the_text(bpe):
     text = "the value of the naïve 網 object"
     for tokenizer in (bpe, tk.Bytes(), tk.Characters(text)):
         tokens = tokenizer.encode(text)
-        pieces = g.pieces(tokenizer, tokens)
+        pieces = pieces_of(tokenizer, tokens)
         assert len(pieces) == len(tokens)
         assert "".join(pieces) == text
 
 
 def test_a_picture():
     m = model()
-    frame = list(g.watch(m, count=2, steps=4, batch=1))[-1]
-    picture = g.picture(frame)
+    frame = list(zellige.watch(m, count=2, steps=4, batch=1))[-1]
+    picture = picture_of(frame)
     assert picture.head == "sample 2 of 2   step 4/4   t = 0.00"
     assert "".join(picture.pieces) == frame.text[0]
     assert picture.foot.startswith("4 network calls  ")
@@ -465,7 +473,7 @@ def test_a_picture():
 def test_time_spent_looking_is_not_time_spent_sampling():
     import time
 
-    drawn = g.collect(g.watch(model(), steps=4), lambda _: time.sleep(0.2))
+    drawn = collect(zellige.watch(model(), steps=4), lambda _: time.sleep(0.2))
     assert drawn.seconds < 0.5
 
 
@@ -479,23 +487,23 @@ def grids():
 
 
 def test_samples_of_a_shape_are_arrays():
-    drawn = g.sample(grids(), count=3, steps=4, seed=2)
+    drawn = zellige.sample(grids(), count=3, steps=4, seed=2)
     assert drawn.shape == (3, 4, 4)
     assert ((drawn >= 0) & (drawn < 4)).all()
-    assert (g.collect(g.watch(grids(), count=3, steps=4, seed=2)).tokens == drawn.reshape(3, 16)).all()
+    assert (collect(zellige.watch(grids(), count=3, steps=4, seed=2)).tokens == drawn.reshape(3, 16)).all()
 
 
 def test_each_row_that_is_given_is_filled():
     m = grids()
-    filled = g.infill(m, fixed=torch.tensor(PUZZLES), count=3, steps=8, seed=1)
+    filled = zellige.infill(m, fixed=torch.tensor(PUZZLES), count=3, steps=8, seed=1)
     assert filled.shape == (2, 3, 4, 4)
     for i, puzzle in enumerate(PUZZLES):
         for row in filled[i].reshape(3, 16):
             assert all(a in (-1, b) for a, b in zip(puzzle, row.tolist()))
-    assert (g.infill(m, fixed=PUZZLES, count=3, steps=8, seed=1, batch=2) == filled).all()
+    assert (zellige.infill(m, fixed=PUZZLES, count=3, steps=8, seed=1, batch=2) == filled).all()
     assert (filled[0, 0] != filled[0, 1]).any()
-    assert (g.infill(m, fixed=PUZZLES[0], count=3, steps=8, seed=1) == filled[0]).all()  # (L,): the rows alone
-    assert (g.infill(m, "1..4 .... .... ....", count=3, steps=8, seed=1) == filled[0]).all()
+    assert (zellige.infill(m, fixed=PUZZLES[0], count=3, steps=8, seed=1) == filled[0]).all()  # (L,): the rows alone
+    assert (zellige.infill(m, "1..4 .... .... ....", count=3, steps=8, seed=1) == filled[0]).all()
 
 
 @pytest.mark.parametrize(
@@ -510,32 +518,32 @@ def test_each_row_that_is_given_is_filled():
 )
 def test_wrong_rows(how, message):
     with pytest.raises(zellige.InputError) as error:
-        g.infill(grids(), **how)
+        zellige.infill(grids(), **how)
     assert str(error.value) == message
 
 
 def test_a_row_of_a_text_leaves_the_rest_free():
     m = model()
-    text = g.infill(m, fixed=m.tokenizer.encode("the "), steps=4, seed=3)
-    assert text == g.sample(m, prompt="the ", steps=4, seed=3)
+    text = zellige.infill(m, fixed=m.tokenizer.encode("the "), steps=4, seed=3)
+    assert text == zellige.sample(m, prompt="the ", steps=4, seed=3)
 
 
 def test_molecules_have_their_gaps_filled():
     m = model(tk.Characters("CNO=()\n", "smiles", (12,)), length=12)
-    filled = g.infill(m, "C_(=O)", count=8, steps=8, seed=1)
+    filled = zellige.infill(m, "C_(=O)", count=8, steps=8, seed=1)
     assert set(filled) <= {f"C{c}(=O)" for c in ("C", "N", "O", "=", "(", ")", "")}  # "": an end of the line
     assert len(set(filled)) > 2
-    assert all("\n" not in text[-1:] for text in g.sample(m, count=8, steps=8))
+    assert all("\n" not in text[-1:] for text in zellige.sample(m, count=8, steps=8))
 
 
 def test_a_grid_in_a_picture():
-    frames = list(g.watch(grids(), steps=4, fixed=PUZZLES[1]))
+    frames = list(zellige.watch(grids(), steps=4, fixed=PUZZLES[1]))
     for frame in frames:
-        picture = g.picture(frame)
+        picture = picture_of(frame)
         cells = [(text, mark) for line in picture.block for text, mark in line if mark != "shown" or text.isdigit()]
         assert [mark for _, mark in cells] == frame.marks(0) == list(picture.marks)
         for (text, mark), token in zip(cells, frame.x[0].tolist()):
             assert text == ("·" if mark == "masked" else str(token + 1))
-    lines = Watch(Terminal(io.StringIO(), io.StringIO(), environ={})).lines(g.picture(frames[0]))
+    lines = Watch(Terminal(io.StringIO(), io.StringIO(), environ={})).lines(picture_of(frames[0]))
     assert len(lines) == 2 + 7
     assert "4 of 16 revealed" in lines[-1]

@@ -9,13 +9,14 @@ from safetensors.torch import load_file
 
 import zellige
 from worlds import Counting, L, V, data_law, five_sigma, table
-from zellige import Data, Net, Train, bound, exact
-from zellige.method import Batch
+from zellige import Data, Net, Train, exact
+from zellige.core import bound
+from zellige.core.batch import Batch
+from zellige.core.prediction import truth
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import GenMD4, build
 from zellige.nn import chunks
-from zellige.prediction import truth
 from zellige.samplers import Ancestral, FirstHitting, run
-from zellige.schedule import CLEAN, PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worlds import L, all_processes, data_law, numbers
-from zellige import exact, guide, maths
-from zellige.prediction import kernel, posterior
-from zellige.schedule import CLEAN
+from zellige import exact, guide
+from zellige.core import maths
+from zellige.core.prediction import kernel, posterior
+from zellige.core.schedule import CLEAN
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from zellige import Config, Data, InputError
-from zellige.checkpoint import Model
-from zellige.conditional import bound
-from zellige.config import Train
-from zellige.data.named import train_bpe
+from zellige.data.tokenizer_by_name import train_bpe
+from zellige.evaluation.choices import Record, judge
+from zellige.evaluation.conditional import bound
 from zellige.methods import METHODS, build
-from zellige.nn.transformer import Net
-from zellige.pairs import Record, judge
+from zellige.models.config import Train
+from zellige.models.model import Model
+from zellige.nn.block import Net
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install lm_eval")
 
@@ -168,7 +168,7 @@ def test_the_command(saved, tasks, tmp_path, monkeypatch, capsys):
     """`python -m zellige.harness` is `lm_eval` with one model more; wrong input is one line and exit code 2."""
     from lm_eval.tasks import TaskManager
 
-    from zellige.harness.__main__ import main
+    from zellige.harness import main
 
     monkeypatch.setattr(
         TaskManager.__init__, "__defaults__", (None, None, False, None)

@@ -10,15 +10,15 @@ import torch
 
 import zellige
 from zellige import Config, Data, InputError
-from zellige.checkpoint import Model
 from zellige.cli import main
-from zellige.config import Train
 from zellige.data import load as load_tokenizer
-from zellige.data.named import build as named
-from zellige.data.named import train_bpe
 from zellige.data.tokenizer import Characters, Tokens
+from zellige.data.tokenizer_by_name import build as named
+from zellige.data.tokenizer_by_name import train_bpe
 from zellige.methods import METHODS, build
-from zellige.nn.transformer import Net
+from zellige.models.config import Train
+from zellige.models.model import Model
+from zellige.nn.block import Net
 
 TEXT = "the value of the object is returned by the function, and it is the name of a class\n"
 

@@ -12,14 +12,15 @@ import torch
 
 import zellige
 from test_evaluate import Rows, Times, method
-from zellige import exact, groups, interval
-from zellige.cli.results import describe
-from zellige.evaluate import evaluate_rows
-from zellige.interval import over_draws, over_texts, student
-from zellige.method import Batch
+from zellige import exact
+from zellige.cli.evaluate_print import describe
+from zellige.core.batch import Batch
+from zellige.evaluation import interval, workers
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.evaluation.interval import over_draws, over_texts, student
+from zellige.evaluation.result import PerSequence, summarize
 from zellige.methods import build
-from zellige.nn.transformer import Net
-from zellige.result import PerSequence, summarize
+from zellige.nn.block import Net
 
 V, L = 3, 2
 
@@ -278,7 +279,7 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
-    keep, one, two = groups.Kept(tmp_path, "k"), {"terms": [0.25, 3.5]}, {"terms": [0.5]}
+    keep, one, two = workers.Kept(tmp_path, "k"), {"terms": [0.25, 3.5]}, {"terms": [0.5]}
     keep.add(0, one)
     keep.add(1, two)
     keep.close()
@@ -286,9 +287,9 @@ def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
     whole = file.read_text()
     for before, after in (("0.25", "0.75"), ("group", "grouq"), ('{"group": 0', '{"group": 2'), ("3.5]", "3.5}")):
         file.write_text(whole.replace(before, after, 1))
-        assert groups.Kept(tmp_path, "k").found == {1: two}, before
+        assert workers.Kept(tmp_path, "k").found == {1: two}, before
     file.write_text(json.dumps([0, one]) + "\n")  # as an earlier version wrote it
-    assert groups.Kept(tmp_path, "k").found == {0: one}
+    assert workers.Kept(tmp_path, "k").found == {0: one}
 
 
 def test_a_changed_model_or_text_is_another_evaluation(tmp_path):
@@ -318,7 +319,7 @@ import json, sys, torch
 sys.path.insert(0, {tests!r})
 from test_evaluate import method
 from test_intervals import texts
-from zellige.evaluate import evaluate_rows
+from zellige.evaluation.evaluate import evaluate_rows
 r = evaluate_rows(method(), texts(100), seed=3, distributed=True)
 print(json.dumps([r.value, r.low, r.draws_low]))
 """
@@ -345,5 +346,5 @@ def test_ranks_of_torchrun_share_the_groups():
 
 
 def test_gathered_in_order_with_nothing_kept():
-    assert groups.gather(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
+    assert workers.gather(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
     assert Batch(torch.zeros(1, 2, dtype=torch.long)).mask is None

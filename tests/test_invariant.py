@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from worlds import L, V, data_law, numbers, table
-from zellige import InputError, exact, invariant
-from zellige.identities.score import matrix
+from zellige import InputError, exact
+from zellige.exact import metropolis
+from zellige.exact.identities.score import matrix
 from zellige.methods import CSM
-from zellige.neighbourhood import NEIGHBOURHOODS, Grid, Hamming
+from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Grid, Hamming
 from zellige.samplers import Metropolis
 
 close = torch.testing.assert_close
@@ -20,29 +21,29 @@ def test_three_ways_to_one_law(name, monkeypatch):
     values, vectors = torch.linalg.eig(matrix(Metropolis(), method).T)
     (one,) = (values - 1).abs().argsort()[:1]
     eigenvector = vectors[:, one].real
-    solved = invariant.law(method)
+    solved = metropolis.law(method)
     close(solved, eigenvector / eigenvector.sum(), atol=1e-10, rtol=0)
-    monkeypatch.setattr(invariant, "DENSE", 0)
-    close(invariant.law(method), solved, atol=1e-10, rtol=0)
+    monkeypatch.setattr(metropolis, "DENSE", 0)
+    close(metropolis.law(method), solved, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("dense", [0, 4096])
 def test_true_scores_of_a_larger_space(dense, monkeypatch):
-    monkeypatch.setattr(invariant, "DENSE", dense)
+    monkeypatch.setattr(metropolis, "DENSE", dense)
     law = data_law(2, 9)
-    truth = invariant.Scores(Hamming(2), law, 9)
-    close(invariant.law(truth), law, atol=1e-9, rtol=0)
-    assert abs(float(invariant.divergence(law, truth))) < 1e-8
+    truth = metropolis.Scores(Hamming(2), law, 9)
+    close(metropolis.law(truth), law, atol=1e-9, rtol=0)
+    assert abs(float(metropolis.divergence(law, truth))) < 1e-8
     other = data_law(2, 9, seed=4)
     kl = (other * (other / law).log()).sum()
-    assert float(invariant.divergence(other, truth)) == pytest.approx(float(kl), abs=1e-7)
+    assert float(metropolis.divergence(other, truth)) == pytest.approx(float(kl), abs=1e-7)
 
 
 def test_a_steep_law_is_solved_for_to_many_digits():
     """Entries of 1e-13 that only a path of 60 cells joins."""
     law = torch.exp(-0.5 * torch.linspace(-8, 8, 60, dtype=torch.float64) ** 2)
     law = law / law.sum()
-    close(invariant.law(invariant.Scores(Grid(60), law, 1)), law, rtol=1e-6, atol=0)
+    close(metropolis.law(metropolis.Scores(Grid(60), law, 1)), law, rtol=1e-6, atol=0)
 
 
 def test_two_classes_that_no_step_joins():
@@ -52,15 +53,15 @@ def test_two_classes_that_no_step_joins():
     v = torch.ones(6, 6, dtype=torch.float64)
     v[0, 1], v[1, 0], v[1, 2], v[4, 3] = 3.0, 1 / 3, 0.0, 0.0
     method.predict = lambda x, t, **_: type("Said", (), {"v": v[x]})()
-    kept = invariant.law(method)
+    kept = metropolis.law(method)
     close(kept, torch.tensor([0.125, 0.375, 0.0, 0.0, 0.25, 0.25]).double(), atol=1e-7, rtol=0)
-    assert float(invariant.divergence(law, method)) == pytest.approx(float((law * (law / kept).log()).nansum()))
-    assert float(invariant.divergence(torch.full((6,), 1 / 6).double(), method)) > 3  # or infinite
+    assert float(metropolis.divergence(law, method)) == pytest.approx(float((law * (law / kept).log()).nansum()))
+    assert float(metropolis.divergence(torch.full((6,), 1 / 6).double(), method)) > 3  # or infinite
 
 
 def test_scores_are_ratios():
     law = numbers(V**3)
-    truth = invariant.Scores(Hamming(V), law, 3)
+    truth = metropolis.Scores(Hamming(V), law, 3)
     x = torch.tensor([[0, 2, 1], [1, 1, 1]])
     v = truth.predict(x, 0.0).v
     assert float(v[0, 1, 0]) == pytest.approx(float(law[0 * 9 + 0 * 3 + 1] / law[0 * 9 + 2 * 3 + 1]))
@@ -71,8 +72,8 @@ def test_scores_are_ratios():
 
 def test_too_many_texts():
     method = CSM(torch.nn.Identity(), 27, (8,))
-    assert invariant.enumerable(method) == "27^8 texts are too many to enumerate"
+    assert metropolis.enumerable(method) == "27^8 texts are too many to enumerate"
     with pytest.raises(InputError, match=r"27\^8 texts are too many to enumerate; at most 100,000 are"):
-        invariant.law(method)
-    assert invariant.enumerable(CSM(torch.nn.Identity(), 2, (16,))) is None
+        metropolis.law(method)
+    assert metropolis.enumerable(CSM(torch.nn.Identity(), 2, (16,))) is None
     assert len(exact.states(2, 16)) == 65_536

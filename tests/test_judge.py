@@ -7,15 +7,16 @@ import pytest
 import torch
 
 import zellige
-from zellige import Data, Net, causal
-from zellige.checkpoint import Model
-from zellige.config import Config
+from zellige import Data, Net
+from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters, Tokens
 from zellige.errors import InputError
-from zellige.evaluate import evaluate_rows
-from zellige.judge import Judge
-from zellige.method import Batch
+from zellige.evaluation import language_model
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.evaluation.judge import Judge
 from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
 from zellige.schema import sealed
 
 WORDS = "the value of the object is returned by the function and it is the name of a class in this module "
@@ -104,7 +105,7 @@ def test_a_batch_is_one_by_one(gpt2, first, long, monkeypatch):
     nats, tokens = judge.nats(TEXTS)
     each = [judge.nats([text]) for text in TEXTS]
     agree((nats, tokens), (torch.cat([n for n, _ in each]), torch.cat([t for _, t in each])))
-    monkeypatch.setattr("zellige.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
+    monkeypatch.setattr("zellige.evaluation.judge.LOGITS", 3 * 32 * judge.inner.vocabulary)
     agree(judge.nats(TEXTS), (nats, tokens))
 
 
@@ -252,4 +253,4 @@ def test_the_folder_of_a_run_is_a_judge(tmp_path):
 def test_a_judge_whose_config_has_changed_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(sealed({"format": 1})).replace("1", "2", 1))
     with pytest.raises(InputError, match=r"config\.json' has changed since it was written \(checksum\)"):
-        causal.find(tmp_path, "cpu")
+        language_model.find(tmp_path, "cpu")

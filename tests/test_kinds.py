@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from zellige import kinds
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
 from zellige.errors import InputError
-from zellige.kinds.image import GAP, MASKED
-from zellige.terminal.watch import painted
+from zellige.show import kinds
+from zellige.show.kinds.image import GAP, MASKED
+from zellige.show.style import painted
 
 GREY = Levels(8, (6, 4), "image", "dim", ordered=True)
 COLOUR = Levels(256, (5, 7, 3), "image", "dim", ordered=True)

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from zellige import Data, InputError, Net, Train, compare, load, lock
-from zellige.train import Silent, train
+from zellige import Data, InputError, Net, Train, compare, load
+from zellige.training import lock
+from zellige.training.train import Silent, train
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from zellige import lock
+from zellige.training import lock
 with lock.hold(Path(sys.argv[1]), "trained"):
     child = os.fork()  # as a process that reads data is
     if child:
@@ -138,7 +139,7 @@ def test_nothing_stays_of_what_was_stopped_before_its_first_step(stop, tmp_path,
     def stopped(*_):
         raise stop
 
-    monkeypatch.setattr("zellige.plan.read", stopped)
+    monkeypatch.setattr("zellige.training.setup.read", stopped)
     with pytest.raises(stop):
         go(tmp_path / "runs" / "a")
     assert list(tmp_path.iterdir()) == []

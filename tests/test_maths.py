@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worlds import Given
-from zellige import maths
-from zellige.exact import Script
+from zellige.core import maths, random
+from zellige.exact.script import Script
 
 getcontext().prec = 60
 D = torch.float64
@@ -116,7 +116,7 @@ def test_normalise_keeps_impossible_rows_at_zero():
 # ---------------------------------------------------------------------------------- draws
 def drawn(p, u):
     """The token that the uniform u draws from the law p (K,)."""
-    return int(maths.categorical(p, Given(torch.tensor(u, dtype=D))))
+    return int(random.categorical(p, Given(torch.tensor(u, dtype=D))))
 
 
 @given(
@@ -150,7 +150,7 @@ def test_exact_in_the_tail_of_a_large_vocabulary_where_float32_gumbel_draws_noth
     p[0] = 1 - tail * (K - 1)
     ks = torch.linspace(1, K - 1, 50).long()
     u = p[0] + (ks.double() - 0.5) * tail
-    got = maths.categorical(p.expand(len(ks), K), Given(u))
+    got = random.categorical(p.expand(len(ks), K), Given(u))
     assert torch.equal(got, ks)
     # float32 Gumbel (as an exponential race): even the best clock of the tail loses to the worst clock of the head
     one, least = torch.tensor(1 - 2**-24), torch.tensor(0.0)
@@ -163,7 +163,7 @@ def test_float32_probabilities_are_summed_in_float64():
     p = torch.full((K,), 1.0, dtype=torch.float32)
     p[0] = 2.0**25  # in float32 adding 1 to it changes nothing
     u = torch.tensor([(2.0**25 + k + 0.5) / (2.0**25 + K - 1) for k in (0, 1000, K - 2)], dtype=D)
-    assert maths.categorical(p.expand(3, K), Given(u)).tolist() == [1, 1001, K - 1]
+    assert random.categorical(p.expand(3, K), Given(u)).tolist() == [1, 1001, K - 1]
 
 
 def test_a_draw_of_many_is_the_law():
@@ -171,7 +171,7 @@ def test_a_draw_of_many_is_the_law():
     K, N, cells = 5_000, 4_000, 50
     p = 1 / (torch.arange(K, dtype=D) + 10)
     p = p / p.sum()
-    x = torch.cat([maths.categorical(p.expand(500, K), torch.Generator().manual_seed(i)) for i in range(N // 500)])
+    x = torch.cat([random.categorical(p.expand(500, K), torch.Generator().manual_seed(i)) for i in range(N // 500)])
     cell = (p.cumsum(0) * cells).floor().clamp_max(cells - 1).long()
     expected = torch.zeros(cells, dtype=D).index_add(0, cell, p) * N
     seen = torch.bincount(cell[x], minlength=cells).double()
@@ -181,9 +181,9 @@ def test_a_draw_of_many_is_the_law():
 
 def test_bernoulli_is_strict():
     p = torch.tensor([0.0, 0.25, 1.0], dtype=D)
-    assert maths.bernoulli(p, Given(0.0)).tolist() == [False, True, True]
-    assert maths.bernoulli(p, Given(0.25)).tolist() == [False, False, True]
-    assert maths.bernoulli(p, Given(1 - 2**-53)).tolist() == [False, False, True]
+    assert random.bernoulli(p, Given(0.0)).tolist() == [False, True, True]
+    assert random.bernoulli(p, Given(0.25)).tolist() == [False, False, True]
+    assert random.bernoulli(p, Given(1 - 2**-53)).tolist() == [False, False, True]
 
 
 def generators(*seeds):
@@ -192,28 +192,28 @@ def generators(*seeds):
 
 def test_rows_with_their_own_generator_do_not_see_their_batch():
     p = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(0), dtype=D)
-    whole = maths.categorical(p, generators(5, 6, 7))
-    coins = maths.bernoulli(p[..., 0], generators(5, 6, 7))
+    whole = random.categorical(p, generators(5, 6, 7))
+    coins = random.bernoulli(p[..., 0], generators(5, 6, 7))
     for b, seed in enumerate((5, 6, 7)):
-        assert torch.equal(maths.categorical(p[b : b + 1], generators(seed)), whole[b : b + 1])
-        assert torch.equal(maths.bernoulli(p[b : b + 1, :, 0], generators(seed)), coins[b : b + 1])
+        assert torch.equal(random.categorical(p[b : b + 1], generators(seed)), whole[b : b + 1])
+        assert torch.equal(random.bernoulli(p[b : b + 1, :, 0], generators(seed)), coins[b : b + 1])
     with pytest.raises(ValueError, match="2 generators for 3 rows"):
-        maths.categorical(p, generators(1, 2))
+        random.categorical(p, generators(1, 2))
 
 
 def test_a_draw_at_a_position_does_not_depend_on_which_others_are_drawn():
     p = torch.rand(3, 4, 6, generator=torch.Generator().manual_seed(0), dtype=D)
     at = torch.rand(3, 4, generator=torch.Generator().manual_seed(1)) < 0.5
-    everywhere = maths.categorical(p, torch.Generator().manual_seed(2))
-    assert torch.equal(maths.categorical(p[at], torch.Generator().manual_seed(2), at), everywhere[at])
+    everywhere = random.categorical(p, torch.Generator().manual_seed(2))
+    assert torch.equal(random.categorical(p[at], torch.Generator().manual_seed(2), at), everywhere[at])
     a, b = generators(1, 2), generators(1, 2)
-    maths.discard((2, 5), a)
-    maths.uniform((2, 5), b)
-    assert torch.equal(maths.uniform((2, 1), a), maths.uniform((2, 1), b))
+    random.discard((2, 5), a)
+    random.uniform((2, 5), b)
+    assert torch.equal(random.uniform((2, 1), a), random.uniform((2, 1), b))
 
 
 def test_uniforms_have_53_bits_and_are_below_one():
-    u = maths.uniform((100_000,), torch.Generator().manual_seed(0))
+    u = random.uniform((100_000,), torch.Generator().manual_seed(0))
     assert u.dtype == D
     assert ((u >= 0) & (u < 1)).all()
     assert ((u * 2**30) % 1 > 0).double().mean() > 0.99
@@ -222,7 +222,7 @@ def test_uniforms_have_53_bits_and_are_below_one():
 # ---------------------------------------------------------------------------------- strata and ranks
 @given(st.integers(1, 50), st.floats(0, 1, exclude_max=True))
 def test_stratified_times_are_evenly_spread(n, u):
-    t = maths.stratified(n, Given(u))
+    t = random.stratified(n, Given(u))
     assert ((t >= 0) & (t < 1)).all()
     gaps = t.sort().values.diff()
     assert torch.allclose(gaps, torch.full_like(gaps, 1 / n), atol=1e-12)
@@ -232,12 +232,12 @@ def test_stratified_times_are_evenly_spread(n, u):
 def test_ranks_together_draw_what_one_process_draws():
     world, rows = 4, 3
     seed = lambda: torch.Generator().manual_seed(9)  # noqa: E731
-    shards = [maths.Shard(seed(), rank, world) for rank in range(world)]
+    shards = [random.Shard(seed(), rank, world) for rank in range(world)]
     one = seed()
     for whole, parts in (
-        (maths.stratified(world * rows, one), [maths.stratified(rows, s) for s in shards]),
-        (maths.uniform((world * rows, 5), one), [maths.uniform((rows, 5), s) for s in shards]),
-        (maths.stratified(world * rows, one), [maths.stratified(rows, s) for s in shards]),
+        (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
+        (random.uniform((world * rows, 5), one), [random.uniform((rows, 5), s) for s in shards]),
+        (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
     ):
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-15)
 
@@ -245,16 +245,16 @@ def test_ranks_together_draw_what_one_process_draws():
 def test_replace_keeps_or_draws_from_one_law():
     law, N = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=D), 100_000
     even = Given((torch.arange(N, dtype=D) + 0.5) / N)
-    drawn = maths.replace(torch.full((N,), 2), 0.7, law, even)
+    drawn = random.replace(torch.full((N,), 2), 0.7, law, even)
     seen = torch.bincount(drawn, minlength=4).double() / N
     torch.testing.assert_close(seen, 0.7 * law + 0.3 * torch.tensor([0, 0, 1, 0], dtype=D), rtol=0, atol=2 / N)
     x = torch.tensor([[0, 1, 2], [3, 1, 0]])
-    assert torch.equal(maths.replace(x, 0.0, law), x)
+    assert torch.equal(random.replace(x, 0.0, law), x)
     p = torch.tensor([[1.0, 0.0, 1.0]], dtype=D).expand(2, 3)
-    some = maths.replace(x, p, law, torch.Generator().manual_seed(0))
+    some = random.replace(x, p, law, torch.Generator().manual_seed(0))
     assert torch.equal(some[:, 1], x[:, 1])  # also where the law would never say it
     assert (some[:, 0] != 1).all()
-    tiny = maths.replace(torch.ones(1000, dtype=torch.long), 1e-12, law, Given(torch.tensor(1e-12 * (1 - 1e-9))))
+    tiny = random.replace(torch.ones(1000, dtype=torch.long), 1e-12, law, Given(torch.tensor(1e-12 * (1 - 1e-9))))
     assert (tiny == 3).all()  # the last of the law, never past its end
 
 
@@ -263,7 +263,7 @@ def test_replace_can_be_enumerated():
     total = torch.zeros(3, 3, dtype=D)
     for a, b in itertools.product(range(3), repeat=2):
         script = Script([[a, b]], 1)
-        assert maths.replace(x, 0.3, law, script).tolist() == [[a, b]]
+        assert random.replace(x, 0.3, law, script).tolist() == [[a, b]]
         total[a, b] = script.probability[0]
     kept = torch.eye(3, dtype=D)
     torch.testing.assert_close(total, torch.outer(0.3 * law + 0.7 * kept[0], 0.3 * law + 0.7 * kept[2]))

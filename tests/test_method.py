@@ -6,14 +6,16 @@ import pytest
 import torch
 
 from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, numbers, orders, table
-from zellige import exact, maths, methods
+from zellige import exact, methods
+from zellige.core import random
+from zellige.core.batch import Batch
+from zellige.core.prediction import LeaveOneOut, Mean, posterior
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from zellige.errors import InputError
-from zellige.method import Batch, Method
 from zellige.methods import MD4, MDLM
+from zellige.methods.method import Method
 from zellige.nn import Net
-from zellige.prediction import LeaveOneOut, Mean, posterior
-from zellige.process import absorbing, uniform
-from zellige.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -221,7 +223,7 @@ def test_n_ranks_compute_what_one_process_does(method):
             whole = getattr(method, of)(Batch(rows, padding), torch.Generator().manual_seed(3))
             parts = [
                 getattr(method, of)(
-                    Batch(take(rows, r), take(padding, r)), maths.Shard(torch.Generator().manual_seed(3), r, world)
+                    Batch(take(rows, r), take(padding, r)), random.Shard(torch.Generator().manual_seed(3), r, world)
                 )
                 for r in range(world)
             ]

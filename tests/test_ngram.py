@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from zellige.ngram import NGrams
+from zellige.evaluation.ngram import NGrams
 
 V = 3
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from zellige import Data, InputError, Net, Train, cli, files, kinds, load
-from zellige.train import train
+from zellige import Data, InputError, Net, Train, cli, files, load
+from zellige.show import kinds
+from zellige.training.train import train
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 

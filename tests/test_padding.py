@@ -10,12 +10,14 @@ import torch
 
 from worlds import numbers
 from zellige import InputError, Net, exact
+from zellige.core.batch import Batch
+from zellige.core.schedule import PRIOR
 from zellige.data.tokenizer import Integers
-from zellige.generate import collect, watch
-from zellige.method import Batch
 from zellige.methods import METHODS, build
-from zellige.samplers import Ancestral, of_length
-from zellige.schedule import PRIOR
+from zellige.models.frames import collect
+from zellige.models.watch import watch
+from zellige.samplers import Ancestral
+from zellige.samplers.pairing import of_length
 
 close = torch.testing.assert_close
 V, LENGTH, SHORT = 3, 8, 5

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from worlds import L, V, all_processes, data_law, mixtures, numbers
-from zellige import exact, maths
-from zellige.prediction import (
+from zellige import exact
+from zellige.core import maths
+from zellige.core.prediction import (
     LeaveOneOut,
     Mean,
     Prediction,
@@ -23,8 +24,8 @@ from zellige.prediction import (
     subs,
     truth,
 )
-from zellige.process import absorbing, uniform
-from zellige.schedule import CLEAN, PRIOR, Linear
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Linear
 
 D = torch.float64
 ALL = all_processes()

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worlds import CTMC, L, V, all_processes, ctmcs, data_law, generator_matrix, mixtures, numbers, per_token, processes
-from zellige import chains, exact
-from zellige.chains import CTMC as CTMC_
+from zellige import exact
+from zellige.core import matrices
+from zellige.core.matrices import CTMC as CTMC_
+from zellige.core.prediction import reverse_rate
+from zellige.core.process import Mixture, Process, absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 from zellige.errors import InputError
-from zellige.prediction import reverse_rate
-from zellige.process import Mixture, Process, absorbing, uniform
-from zellige.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 
 D = torch.float64
 TIMES = [CLEAN, 0.0, 0.2, 0.5, 0.9, 1.0, PRIOR]
@@ -202,10 +203,10 @@ def test_the_chain_is_its_matrices():
         (lambda: CTMC_(at(-1.0, 1.5, 1.0, -1.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "rows of R must sum to 0; row 0"),
         (lambda: CTMC_(at(1.0, -1.0, 1.0, -1.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "from state 0 to 1 is -1; rates"),
         (lambda: CTMC_(at(-1.0, 1.0, 2.0, -2.0).reshape(2, 2), at(0.5, 0.5), LinearSigma()), "prior is not stationary"),
-        (lambda: chains.Chain(at(0.5, 0.4, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "row 0 of Q_1 sums to 0.9"),
-        (lambda: chains.Chain(at(1.5, -0.5, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "Q_1 has an entry -0.5"),
-        (lambda: chains.Chain(torch.ones(1, 2, 3, dtype=D), at(0.5, 0.5)), "must be square"),
-        (lambda: chains.afford(50_000), "a matrix of 50,000 x 50,000 would take 19 GiB; use uniform or absorbing"),
+        (lambda: matrices.Chain(at(0.5, 0.4, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "row 0 of Q_1 sums to 0.9"),
+        (lambda: matrices.Chain(at(1.5, -0.5, 0.0, 1.0).reshape(1, 2, 2), at(0.5, 0.5)), "Q_1 has an entry -0.5"),
+        (lambda: matrices.Chain(torch.ones(1, 2, 3, dtype=D), at(0.5, 0.5)), "must be square"),
+        (lambda: matrices.afford(50_000), "a matrix of 50,000 x 50,000 would take 19 GiB; use uniform or absorbing"),
     ],
 )  # fmt: skip
 def test_matrices_that_are_no_process(make, says):

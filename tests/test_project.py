@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import zellige
-from zellige.cli import main, pages
-from zellige.cli.commands import MODES
+from zellige.cli import help, main
+from zellige.cli.evaluate import MODES
 from zellige.data import DATASETS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,13 +88,14 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "verify", "compare"])
-def test_a_callable_module_has_the_signature_of_its_function(name):
-    module = getattr(zellige, name)
-    function = getattr(module, name)
-    assert inspect.signature(module) == inspect.signature(function)
-    assert inspect.getdoc(module) == inspect.getdoc(function)
-    assert "args" not in inspect.signature(module).parameters
+@pytest.mark.parametrize(
+    "name", ["train", "evaluate", "verify", "compare", "sample", "infill", "watch", "embed", "load"]
+)
+def test_a_verb_is_a_function_with_a_help_of_its_own(name):
+    verb = getattr(zellige, name)
+    assert inspect.isfunction(verb)
+    assert not {"args", "kwargs"} & set(inspect.signature(verb).parameters)
+    assert inspect.getdoc(verb)
 
 
 def test_a_type_checker_sees_every_public_name():
@@ -147,14 +148,6 @@ def test_links_between_the_pages_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "src/zellige/methods").glob("[!_]*.py")), ids=lambda file: file.stem)
-def test_a_method_is_one_file_that_imports_no_other_method(file):
-    code = file.read_text()
-    assert not re.search(
-        r"^\s*(from \.\w|from \. |from \.\.methods|from \.\. import .*methods|(from|import) zellige)", code, re.M
-    )
-
-
 def test_nothing_names_a_method_that_is_not_there():
     """The README's table of systems is that of METHODS."""
     table = re.findall(r"^\| `(\w+)` ", (ROOT / "README.md").read_text(), re.MULTILINE)
@@ -186,14 +179,14 @@ def test_make_targets_exist(command):
 def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
-    assert name in pages.USAGE
+    assert name in help.USAGE
     method = [words[0]] if name == "train" else []
     mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
     mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
     assert main([name, *method, *mode, "--help"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
-        assert re.search(rf"{re.escape(option)}\b", shown) or option in pages.HELP, option
+        assert re.search(rf"{re.escape(option)}\b", shown) or option in help.HELP, option
 
 
 def snippets(page: Path) -> str:

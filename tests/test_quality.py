@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from zellige import quality
 from zellige.errors import InputError
+from zellige.evaluation import sample_quality
 
 
 def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
@@ -21,56 +21,56 @@ def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
 
 def test_entropy_of_a_uniform_law_is_log_of_its_size():
     rows = [list(range(8)) * 4, [*range(8)], [5] * 9]
-    assert quality.entropies(rows) == pytest.approx([math.log(8), math.log(8), 0.0])
-    assert quality.entropy(rows).value == pytest.approx(2 / 3 * math.log(8))
+    assert sample_quality.entropies(rows) == pytest.approx([math.log(8), math.log(8), 0.0])
+    assert sample_quality.entropy(rows).value == pytest.approx(2 / 3 * math.log(8))
 
 
 def test_entropy_by_hand_and_invariance():
     """Frequencies 1/2, 1/4, 1/4; neither the order of the tokens nor their names matter."""
-    assert quality.entropies([[0, 1, 0, 2], [9, 9, 4, 3]]) == pytest.approx([1.5 * math.log(2)] * 2)
+    assert sample_quality.entropies([[0, 1, 0, 2], [9, 9, 4, 3]]) == pytest.approx([1.5 * math.log(2)] * 2)
     row = ragged(1)[3]
     other = [100 - t for t in reversed(row)]
-    assert quality.entropies([row])[0] == pytest.approx(quality.entropies([other])[0], abs=1e-12)
+    assert sample_quality.entropies([row])[0] == pytest.approx(sample_quality.entropies([other])[0], abs=1e-12)
 
 
-@pytest.mark.parametrize("n", quality.ORDERS)
+@pytest.mark.parametrize("n", sample_quality.ORDERS)
 def test_constant_and_all_different_text(n):
     """L tokens that are all the same hold one n-gram among L - n + 1; all different ones none twice."""
     constant, different = [[3] * 20], [list(range(20))]
-    assert quality.distinct(constant, n).value == pytest.approx(1 / (20 - n + 1))
-    assert quality.distinct(different, n).value == 1.0
-    assert quality.repetitions(constant, n)[0] == pytest.approx(1 - 1 / (20 - n + 1))
-    assert quality.repetitions(different, n)[0] == 0.0
+    assert sample_quality.distinct(constant, n).value == pytest.approx(1 / (20 - n + 1))
+    assert sample_quality.distinct(different, n).value == 1.0
+    assert sample_quality.repetitions(constant, n)[0] == pytest.approx(1 - 1 / (20 - n + 1))
+    assert sample_quality.repetitions(different, n)[0] == 0.0
 
 
 def test_no_gram_reaches_over_the_end_of_a_row():
-    assert quality.distinct([[1, 2], [1, 2]], 2).value == 0.5
-    assert quality.distinct([[1, 2], [3, 4]], 2).value == 1.0
-    code, row = quality.grams([[1, 2], [], [3], [4, 5, 6]], 2)
+    assert sample_quality.distinct([[1, 2], [1, 2]], 2).value == 0.5
+    assert sample_quality.distinct([[1, 2], [3, 4]], 2).value == 1.0
+    code, row = sample_quality.grams([[1, 2], [], [3], [4, 5, 6]], 2)
     assert len(code) == 3
     assert row.tolist() == [0, 3, 3]
 
 
-@pytest.mark.parametrize("n", quality.ORDERS)
+@pytest.mark.parametrize("n", sample_quality.ORDERS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_counts_are_those_of_sets(n, seed):
     rows = ragged(seed)
     each = [[tuple(row[i : i + n]) for i in range(len(row) - n + 1)] for row in rows]
     every = [*chain(*each)]
-    assert quality.distinct(rows, n).value == pytest.approx(len(set(every)) / len(every), abs=1e-12)
+    assert sample_quality.distinct(rows, n).value == pytest.approx(len(set(every)) / len(every), abs=1e-12)
     expected = [1 - len(set(one)) / len(one) if one else math.nan for one in each]
-    assert quality.repetitions(rows, n) == pytest.approx(expected, nan_ok=True)
+    assert sample_quality.repetitions(rows, n) == pytest.approx(expected, nan_ok=True)
 
 
 def test_one_row_alone_is_both_measures():
     """Of one sample, seq-rep-4 is 1 - distinct-4."""
     row = ragged(7)[2] * 3
-    assert quality.repetitions([row])[0] == pytest.approx(1 - quality.distinct([row], 4).value)
+    assert sample_quality.repetitions([row])[0] == pytest.approx(1 - sample_quality.distinct([row], 4).value)
 
 
 def test_perplexity_of_a_uniform_judge_is_the_vocabulary():
     tokens = torch.tensor([3.0, 10.0, 7.0], dtype=torch.float64)
-    corpus, each = quality.perplexities(tokens * math.log(11.0), tokens)
+    corpus, each = sample_quality.perplexities(tokens * math.log(11.0), tokens)
     assert corpus.value == pytest.approx(11)
     assert each.value == pytest.approx(11)
     assert corpus.half == pytest.approx(0, abs=1e-6)
@@ -79,16 +79,16 @@ def test_perplexity_of_a_uniform_judge_is_the_vocabulary():
 def test_the_two_perplexities_by_hand():
     """Two texts, of 1 token at perplexity 16 and of 3 at perplexity 2: the geometric mean over tokens, and the mean of both."""
     nats, tokens = torch.tensor([math.log(16), 3 * math.log(2)]), torch.tensor([1, 3])
-    corpus, each = quality.perplexities(nats, tokens)
+    corpus, each = sample_quality.perplexities(nats, tokens)
     assert corpus.value == pytest.approx((16 * 2**3) ** (1 / 4))
     assert each.value == pytest.approx((16 + 2) / 2)
-    again = quality.perplexities(torch.cat([nats, torch.zeros(1)]), torch.cat([tokens, torch.zeros(1).long()]))
+    again = sample_quality.perplexities(torch.cat([nats, torch.zeros(1)]), torch.cat([tokens, torch.zeros(1).long()]))
     assert again == (corpus, each)
 
 
 def test_equal_lengths_obey_jensen():
     nats = torch.rand(50, generator=torch.Generator().manual_seed(0)) * 100
-    corpus, each = quality.perplexities(nats, torch.full((50,), 40))
+    corpus, each = sample_quality.perplexities(nats, torch.full((50,), 40))
     assert corpus.value < each.value
     log = (nats.double() / 40).mean()
     assert math.log(corpus.value) == pytest.approx(float(log))
@@ -96,7 +96,7 @@ def test_equal_lengths_obey_jensen():
 
 def test_nothing_judged_is_one_line():
     with pytest.raises(InputError, match="no token to judge"):
-        quality.perplexities(torch.zeros(2), torch.zeros(2).long())
+        sample_quality.perplexities(torch.zeros(2), torch.zeros(2).long())
 
 
 # ------------------------------------------------------------------------------------------------------- intervals
@@ -105,9 +105,11 @@ def test_nothing_judged_is_one_line():
 def test_the_jackknife_is_that_of_leaving_rows_out():
     rows = ragged(3)
     for n in (1, 3):
-        without = [quality.distinct(rows[:i] + rows[i + 1 :], n).value for i in range(len(rows))]
+        without = [sample_quality.distinct(rows[:i] + rows[i + 1 :], n).value for i in range(len(rows))]
         spread = (len(rows) - 1) / len(rows) * np.sum((np.array(without) - np.mean(without)) ** 2)
-        assert quality.distinct(rows, n).half == pytest.approx(quality.student(len(rows) - 1) * math.sqrt(spread))
+        assert sample_quality.distinct(rows, n).half == pytest.approx(
+            sample_quality.student(len(rows) - 1) * math.sqrt(spread)
+        )
 
 
 def test_intervals_cover():
@@ -115,12 +117,16 @@ def test_intervals_cover():
     g = np.random.default_rng(0)
     law = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
     draw = lambda rows: g.choice(5, (rows, 16), p=law)  # noqa: E731
-    truth = quality.entropy(draw(20000)).value, np.nanmean(quality.repetitions(draw(20000), 2))
+    truth = sample_quality.entropy(draw(20000)).value, np.nanmean(sample_quality.repetitions(draw(20000), 2))
     repeats = [draw(20) for _ in range(200)]
-    middle = np.mean([quality.distinct(r, 3).value for r in repeats])
+    middle = np.mean([sample_quality.distinct(r, 3).value for r in repeats])
     hits = np.zeros(3)
     for r in repeats:
-        numbers = quality.entropy(r), quality.mean(quality.repetitions(r, 2)), quality.distinct(r, 3)
+        numbers = (
+            sample_quality.entropy(r),
+            sample_quality.mean(sample_quality.repetitions(r, 2)),
+            sample_quality.distinct(r, 3),
+        )
         hits += [x.low <= t <= x.high for x, t in zip(numbers, (*truth, middle))]
     assert (hits[:2] > 0.9 * 200).all()
     assert (hits[:2] < 0.99 * 200).all()
@@ -129,11 +135,11 @@ def test_intervals_cover():
 
 def test_measure_names_and_order():
     rows = ragged(0)
-    found = quality.measure(rows, torch.ones(12), torch.full((12,), 3))
+    found = sample_quality.measure(rows, torch.ones(12), torch.full((12,), 3))
     assert [*found] == [
         "perplexity", "perplexity per sequence", "entropy", "distinct-1", "distinct-2", "distinct-3", "distinct-4", "seq-rep-4",
     ]  # fmt: skip
-    assert [*quality.measure(rows)] == [*found][2:]
+    assert [*sample_quality.measure(rows)] == [*found][2:]
 
 
 # ------------------------------------------------------------------------------------------------------- MAUVE
@@ -151,10 +157,10 @@ def test_mauve_is_asked_once_a_seed(monkeypatch):
         return SimpleNamespace(mauve=0.5 + 0.1 * (seed - 7))
 
     monkeypatch.setitem(sys.modules, "mauve", SimpleNamespace(compute_mauve=compute_mauve))
-    found = quality.mauve(torch.zeros(6, 3), torch.zeros(4, 3), seed=7)
+    found = sample_quality.mauve(torch.zeros(6, 3), torch.zeros(4, 3), seed=7)
     assert asked == [((6, 3), (4, 3), 7 + i, False) for i in range(5)]
     assert found.value == pytest.approx(0.7)
-    assert found.half == pytest.approx(quality.student(4) * math.sqrt(0.025) / math.sqrt(5))
+    assert found.half == pytest.approx(sample_quality.student(4) * math.sqrt(0.025) / math.sqrt(5))
 
 
 def test_mauve_of_its_authors():
@@ -162,5 +168,5 @@ def test_mauve_of_its_authors():
     pytest.importorskip("mauve", reason="the extra 'mauve' is not installed")
     g = torch.Generator().manual_seed(0)
     a, far = torch.randn(200, 8, generator=g), 5 + torch.randn(200, 8, generator=g)
-    assert quality.mauve(a, a).value == pytest.approx(1.0, abs=1e-3)
-    assert quality.mauve(a, far).value < 0.1
+    assert sample_quality.mauve(a, a).value == pytest.approx(1.0, abs=1e-3)
+    assert sample_quality.mauve(a, far).value < 0.1

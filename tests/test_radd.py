@@ -9,14 +9,15 @@ import torch
 import zellige
 from test_evaluate import Rows
 from worlds import Counting, L, V, five_sigma, table
-from zellige import exact, maths
-from zellige.cli.results import describe
-from zellige.evaluate import evaluate_rows
-from zellige.method import Batch
+from zellige import exact
+from zellige.cli.evaluate_print import describe
+from zellige.core.batch import Batch
+from zellige.core.random import bernoulli, stratified
+from zellige.core.schedule import Linear
+from zellige.evaluation.evaluate import evaluate_rows
 from zellige.methods import RADD, build
 from zellige.nn import Net
 from zellige.samplers import AnyOrder, FixedOrder
-from zellige.schedule import Linear
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -112,8 +113,8 @@ def test_loss_is_that_of_its_draws():
     batch = Batch(X_0)
     method = radd("lambda-dce")
     g = torch.Generator().manual_seed(3)
-    u = 1 - maths.stratified(len(X_0), g)
-    lost = maths.bernoulli(u[:, None].expand(X_0.shape), g)
+    u = 1 - stratified(len(X_0), g)
+    lost = bernoulli(u[:, None].expand(X_0.shape), g)
     close(
         method.loss(batch, torch.Generator().manual_seed(3)),
         method.lambda_dce(batch, X_0.masked_fill(lost, MASK), u),
@@ -176,7 +177,7 @@ def test_given_positions_come_first_in_every_order():
 
 @torch.no_grad()
 def test_an_order_takes_one_row_and_one_head_for_each_token(monkeypatch):
-    from zellige import masked
+    from zellige.methods import masked
 
     network = Counting(table(V + 1, 3))
     method = RADD(network, V, (3,))

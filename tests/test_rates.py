@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 
-from zellige import rates
 from zellige.errors import InputError
+from zellige.methods import tauldr_rates
 
 D = torch.float64
 ALL = {
-    "uniform": rates.uniform,
-    "birth-death": rates.birth_death,
-    "gaussian": lambda K: rates.gaussian(K, 1.5, 2.5),
-    "gaussian, narrow": lambda K: rates.gaussian(K, 0.7, 0.4),
-    "gaussian, wide": lambda K: rates.gaussian(K, 6.0, 512.0),
-    "absorbing": rates.absorbing,
+    "uniform": tauldr_rates.uniform,
+    "birth-death": tauldr_rates.birth_death,
+    "gaussian": lambda K: tauldr_rates.gaussian(K, 1.5, 2.5),
+    "gaussian, narrow": lambda K: tauldr_rates.gaussian(K, 0.7, 0.4),
+    "gaussian, wide": lambda K: tauldr_rates.gaussian(K, 6.0, 512.0),
+    "absorbing": tauldr_rates.absorbing,
 }
 REVERSIBLE = [name for name in ALL if name != "absorbing"]
 close = torch.testing.assert_close
@@ -44,7 +44,7 @@ def test_the_law_is_where_it_ends(name):
 def test_gaussian_entry_by_entry(K):
     """Ends to middle: exp(-(d - 1)^2 / r^2); middle to ends: so that law_i R_ij = law_j R_ji."""
     r, s = 1.5, 2.5
-    R, law = rates.gaussian(K, r, s)
+    R, law = tauldr_rates.gaussian(K, r, s)
     weight = [math.exp(-((k + 1 - K / 2) ** 2) / (2 * s**2)) for k in range(K)]
     assert law.tolist() == pytest.approx([w / sum(weight) for w in weight])
     for i in range(K):
@@ -56,14 +56,14 @@ def test_gaussian_entry_by_entry(K):
 
 def test_how_fast_the_slowest_mode_decays():
     for K in (2, 5, 12):
-        assert rates.gap(*rates.uniform(K)) == pytest.approx(K)
-        assert rates.gap(*rates.birth_death(K)) == pytest.approx(2 - 2 * math.cos(math.pi / K))
-    R, law = rates.gaussian(9, 1.5, 2.5)
+        assert tauldr_rates.gap(*tauldr_rates.uniform(K)) == pytest.approx(K)
+        assert tauldr_rates.gap(*tauldr_rates.birth_death(K)) == pytest.approx(2 - 2 * math.cos(math.pi / K))
+    R, law = tauldr_rates.gaussian(9, 1.5, 2.5)
     left = [(torch.linalg.matrix_exp(R * h) - law).abs().max() for h in (20.0, 21.0)]
-    assert float((left[0] / left[1]).log()) == pytest.approx(rates.gap(R, law), rel=1e-4)
+    assert float((left[0] / left[1]).log()) == pytest.approx(tauldr_rates.gap(R, law), rel=1e-4)
 
 
 @pytest.mark.parametrize("given", [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, float("nan"))])
 def test_widths_must_be_positive(given):
     with pytest.raises(InputError, match=r"--(rate|target)-sigma is .*; it must be above 0"):
-        rates.gaussian(5, *given)
+        tauldr_rates.gaussian(5, *given)

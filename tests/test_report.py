@@ -16,19 +16,22 @@ import pytest
 import torch
 from torch import nn
 
-from zellige import frontier, kinds, report
+from zellige import report
+from zellige.core.batch import Batch
+from zellige.core.schedule import Cosine, Linear, Tabulated
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.errors import InputError
-from zellige.generate import Frame, watch
-from zellige.journal import write_samples
-from zellige.method import Batch
+from zellige.evaluation import sweep
+from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MDLM
-from zellige.report import figures, page, shown
-from zellige.result import Result
+from zellige.models.frames import Frame
+from zellige.models.watch import watch
+from zellige.report import assemble, figures, page, samples
 from zellige.samplers import Ancestral, run
-from zellige.schedule import Cosine, Linear, Tabulated
+from zellige.show import kinds
+from zellige.training.logger import write_samples
 
 TEXT = "the value of the object is <script>alert(1)</script> & returned to the caller, who may not use it again. "
 LENGTH = 128
@@ -70,7 +73,7 @@ def model(method, tokenizer):
 @pytest.fixture(scope="module")
 def frames(model) -> list[Frame]:
     """The samples of the page, in 32 steps."""
-    return list(watch(model, count=report.WATCHED, steps=32, seed=0))
+    return list(watch(model, count=assemble.WATCHED, steps=32, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,7 @@ def written(folder, model, monkeypatch) -> Path:
     tokens = np.array([model.tokenizer.encode((TEXT * 3)[i : i + LENGTH]) for i in range(12)])
     rows = Rows(tokens, LENGTH, characters=tokens.size)
     corpus = Corpus(model.tokenizer, {"train": rows, "validation": rows}, {"name": "text"})
-    monkeypatch.setattr(report, "_corpus", lambda model: (corpus, ""))
+    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
     return report.write(folder, model=model, steps=32)
 
 
@@ -387,10 +390,10 @@ def test_the_page_is_the_same_each_time(written, folder, model, tmp_path):
 
 def test_a_page_too_large_loses_samples_last_first(written, folder, model, monkeypatch):
     whole = len(written.read_bytes())
-    monkeypatch.setattr(report, "LIMIT", whole - 100)
+    monkeypatch.setattr(assemble, "LIMIT", whole - 100)
     raw = report.write(folder, model=model, steps=32).read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="watched">(.*?)</script>', raw, re.S)[1])
-    assert len(data["samples"]) == report.WATCHED - 1
+    assert len(data["samples"]) == assemble.WATCHED - 1
     assert "1 more was left out to keep the page under 2 MB" in raw
 
 
@@ -399,7 +402,7 @@ def test_what_is_missing_is_a_sentence(tmp_path, monkeypatch):
         report.write(tmp_path)
     assert not list(tmp_path.iterdir()), caught
     (tmp_path / "config.json").write_text('{"method": "mdlm"}')
-    monkeypatch.setattr(report, "_model", lambda folder, model: (None, "no checkpoint in 'x' yet"))
+    monkeypatch.setattr(assemble, "_model", lambda folder, model: (None, "no checkpoint in 'x' yet"))
     text = report.write(tmp_path).read_text(encoding="utf-8")
     for said in ("no checkpoint in &#x27;x&#x27; yet", "no metrics.csv yet", "no samples yet", "not evaluated yet"):
         assert said in text
@@ -434,7 +437,7 @@ def test_the_page_shows_what_it_is(name, folder, monkeypatch):
     kind = kinds.of(model.tokenizer)
     for path in (folder / "samples").iterdir():
         path.write_text("".join(json.dumps({"tokens": row.tolist(), "text": "never read"}) + "\n" for row in rows[:2]))
-    monkeypatch.setattr(report, "_corpus", lambda model: (corpus, ""))
+    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
     raw = report.write(folder, model=model, steps=16).read_bytes()
     assert len(raw) < 1_000_000
     text = raw.decode()
@@ -447,7 +450,7 @@ def test_the_page_shows_what_it_is(name, folder, monkeypatch):
     across = {"image": 5, "colour": 5, "grid": 9, "roll": 4}[name]
     box, cell = 3 if name == "grid" else None, 3 if name == "colour" else 1
     assert data["kind"] == {"name": kind.name, "across": across, "cell": cell, "box": box}
-    frames = list(watch(model, count=report.WATCHED, steps=16, seed=0))
+    frames = list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
     assert data["samples"][0]["pieces"] == kind.pieces(frames[-1].x[0].tolist())
     if name == "grid":
         assert re.search(r"[0-8] of 8 are valid; what stands twice", text)
@@ -457,7 +460,7 @@ def test_what_is_filled_in_keeps_what_was_given(monkeypatch):
     model, rows, corpus = shaped("image")
     seen = []
     monkeypatch.setattr(kinds.Image, "png", lambda self, *how: seen.append(how) or b"")
-    text = shown.infilled(model, corpus.test, 8, 0, 8)
+    text = samples.infilled(model, corpus.test, 8, 0, 8)
     assert "given, filled, filled and truth, from left to right." in text
     ((pixels, given, captions),) = seen
     assert captions == ["given", "filled", "filled", "truth"]
@@ -527,9 +530,9 @@ def test_the_player_plays_to_the_sample(dom, frames, method, tokenizer):
     mask = method.process.mask
     text = lambda k, b=0: "".join("·" if i == mask else tokenizer.decode([i]) for i in frames[k].x[b].tolist())  # noqa: E731
     assert at(dom("", 500)) == (32, text(32))  # paused, at the finished text
-    early, shown = at(playing := dom("#play", 1_500))
+    early, samples = at(playing := dom("#play", 1_500))
     assert 2 < early < 32
-    assert shown == text(early)
+    assert samples == text(early)
     assert ">Pause</button>" in playing
     assert at(ended := dom("#play&step=20", 10_000)) == (32, text(32))
     assert ">Play</button>" in ended
@@ -558,13 +561,13 @@ def test_the_player_follows_the_keys(dom, written):
 @pytest.mark.parametrize("name", ["image", "colour", "grid", "roll"])
 def test_the_player_shows_the_cells(name, folder, monkeypatch, tmp_path):
     model, _, corpus = shaped(name)
-    monkeypatch.setattr(report, "_corpus", lambda model: (corpus, ""))
+    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
     shutil.rmtree(folder / "samples")
     page = report.write(folder, model=model, steps=16)
-    frames = list(watch(model, count=report.WATCHED, steps=16, seed=0))
+    frames = list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
     text = opened(page, tmp_path)("#step=8", 500)
-    shown = re.search(rf'<div class="{kinds.of(model.tokenizer).name}" id="text"[^>]*>(.*?)</div>', text, re.S)[1]
-    spans = re.findall(r"<span([^>]*)>(.*?)</span>", shown)
+    samples = re.search(rf'<div class="{kinds.of(model.tokenizer).name}" id="text"[^>]*>(.*?)</div>', text, re.S)[1]
+    spans = re.findall(r"<span([^>]*)>(.*?)</span>", samples)
     kind, mask = kinds.of(model.tokenizer), model.method.process.mask
     tokens = frames[8].x[0].tolist()
     if kind.name == "image":
@@ -587,14 +590,14 @@ def test_damaged_samples_are_named(tmp_path, monkeypatch):
     write_samples(tmp_path, 4, [{"text": f"the cat {i}", "tokens": [i], "seed": 0, "calls": 3} for i in range(2)])
     file = Path("samples/step-000004.jsonl")
     whole = file.read_text()
-    assert "the cat 1" in shown.samples(Path(), None)
+    assert "the cat 1" in samples.samples(Path(), None)
     for before, after, said in (
         ("the cat 1", "the bat 1", "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [3]', "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [1}', "is not JSON; "),
     ):
         file.write_text(whole.replace(before, after))
-        for read in (lambda: shown.samples(Path(), None), lambda: frontier.read(file)):
+        for read in (lambda: samples.samples(Path(), None), lambda: sweep.read(file)):
             with pytest.raises(InputError) as caught:
                 read()
             assert str(caught.value).startswith(f"line 2 of 'samples/step-000004.jsonl' {said}")

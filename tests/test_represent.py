@@ -7,15 +7,15 @@ import torch
 
 from test_padding import make
 from zellige import METHODS, Config, Data, InputError, embed
-from zellige.checkpoint import Model
-from zellige.config import Train
+from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
-from zellige.method import Batch
+from zellige.evaluation.logistic_regression import bags, linear, regress, standardized
+from zellige.evaluation.probe import Labelled, fine_tune, labelled, logits, probe, split, untrained
+from zellige.models.config import Train
+from zellige.models.embed import embed_tokens, features, room
+from zellige.models.model import Model
+from zellige.nn.block import Net
 from zellige.nn.classifier import Classifier
-from zellige.nn.transformer import Net
-from zellige.probe import Labelled, fine_tune, labelled, logits, probe, split, untrained
-from zellige.regression import bags, linear, regress, standardized
-from zellige.represent import embed_tokens, features, room
 
 TEXTS = [[0, 1, 2, 1], [2], [1, 1, 0, 2, 0, 1, 2, 2, 1, 0, 1], [2, 0, 1, 1], [0, 1, 2, 1]]
 close = torch.testing.assert_close

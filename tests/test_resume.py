@@ -25,9 +25,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from zellige import Data, Net, Train, checkpoint, files, plan
+from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
-from zellige.train import Silent, train
+from zellige.models import checkpoints, model, tensors
+from zellige.training import device, loop
+from zellige.training.train import Silent, train
 
 STEPS, ACCUMULATE, VALIDATE, SAVE = 8, 2, 4, 3
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
@@ -116,9 +118,10 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     if moment.what == "group":
         os.setpgrp()
     Fragile.moment, Fragile.calls = moment, []
-    sys.modules["zellige.train"].forecast = lambda *_: []  # it asks for losses too
-    for name in ("save_tensors", "point"):
-        plain, where = getattr(files, name), {"save_tensors": "write", "point": "point"}[name]
+    sys.modules["zellige.training.train"].forecast = lambda *_: []  # it asks for losses too
+    places = {"save_tensors": ("write", tensors, model, loop), "point": ("point", files, checkpoints)}
+    for name, (where, *modules) in places.items():
+        plain = getattr(modules[0], name)
 
         def broken(*args, _plain=plain, _where=where):
             if _where == "write":
@@ -127,7 +130,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
             if _where == "point":
                 _plain(*args)
 
-        for module in (files, checkpoint):
+        for module in modules:
             setattr(module, name, broken)
     if moment.where == "row":
         from zellige.data import Rows
@@ -137,7 +140,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     notes, end = Notes(), "finished"
     more = dict(more)
     if more.get("strategy") == "fsdp":  # refused on the CPU, where it only serves this test
-        plan.devices = lambda config: 2
+        device.devices = lambda config: 2
     net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=more.pop("dropout", 0.1))
     try:
         train(
@@ -162,7 +165,7 @@ def _ranked(rank: int, world: int, port: int, *what) -> None:
 @pytest.fixture(scope="module")
 def server():
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lightning", "zellige.fit", "zellige.train", __name__])
+    context.set_forkserver_preload(["lightning", "zellige.training.loop", "zellige.training.train", __name__])
     return context
 
 
@@ -206,15 +209,15 @@ def assert_same(folder: Path, reference: Path) -> None:
     """Everything that the run says is bit for bit what the unbroken one says."""
     assert curve(folder) == curve(reference)
     assert len(curve(folder)) == STEPS
-    a, b = (checkpoint.newest(f / "checkpoints") for f in (folder, reference))
+    a, b = (checkpoints.newest(f / "checkpoints") for f in (folder, reference))
     assert a is not None
     assert b is not None
     assert a.name == b.name == f"step-{STEPS:06d}"
     for name in ("model.safetensors", "training.safetensors"):
-        (x, _), (y, _) = files.load_tensors(a / name), files.load_tensors(b / name)
+        (x, _), (y, _) = tensors.load_tensors(a / name), tensors.load_tensors(b / name)
         assert x.keys() == y.keys()
         assert all(torch.equal(x[k], y[k]) for k in x), name
-    best = [checkpoint.best(f / "checkpoints") for f in (folder, reference)]
+    best = [checkpoints.best(f / "checkpoints") for f in (folder, reference)]
     assert None not in best
     assert len({f.name for f in best if f}) == 1
     written = sorted(p.name for p in (reference / "samples").iterdir())
@@ -239,7 +242,7 @@ def reference(server, tmp_path_factory):
 
 
 def saved_step(folder: Path) -> int:
-    last = checkpoint.newest(folder / "checkpoints")
+    last = checkpoints.newest(folder / "checkpoints")
     return int(last.name.removeprefix("step-")) if last else 0
 
 
@@ -305,7 +308,7 @@ def test_a_copy_goes_on_bit_for_bit(way, server, stopped, reference, tmp_path):
     assert {"step-000004", "step-000005"} <= before
     (folder / "checkpoints" / "step-000004-backup").mkdir()
     for name in ("last", "best"):
-        assert checkpoint.load(folder, method=Fragile, checkpoint=name).about["step"] == {"last": 5, "best": 4}[name]
+        assert model.load(folder, method=Fragile, checkpoint=name).about["step"] == {"last": 5, "best": 4}[name]
     again = run(server, folder, resume=True)
     assert again[0]["end"] == "finished", again
     assert any(n.startswith(f"resumed at step 5 of {STEPS}") for n in again[0]["notes"])
@@ -411,9 +414,9 @@ def test_two_processes_have_the_gradient_of_one(server, tmp_path):
     moments = {}
     for name, how in ways.items():
         run(server, tmp_path / name, steps=1, warmup=0, clip=0.0, dropout=0.0, validate_rows=2, samples=0, **how)
-        last = checkpoint.newest(tmp_path / name / "checkpoints")
+        last = checkpoints.newest(tmp_path / name / "checkpoints")
         assert last is not None
-        saved, _ = files.load_tensors(last / "training.safetensors")
+        saved, _ = tensors.load_tensors(last / "training.safetensors")
         moments[name] = {
             k: v / (1 - 0.9) for k, v in saved.items() if k.endswith("exp_avg")
         }  # after one step: the gradient
@@ -433,7 +436,7 @@ def test_sharded(server, reference, tmp_path):
     assert saved_step(folder) == 5
     assert run(server, folder, resume=True, world=2, strategy="fsdp")[0]["end"] == "finished"
     assert_same(folder, whole)
-    a, b = (files.load_tensors(f / "checkpoints" / "last" / "model.safetensors")[0] for f in (whole, reference(2)))
+    a, b = (tensors.load_tensors(f / "checkpoints" / "last" / "model.safetensors")[0] for f in (whole, reference(2)))
     assert a.keys() == b.keys()
     for key in a:
         torch.testing.assert_close(a[key], b[key], rtol=0, atol=1e-5)
@@ -445,7 +448,7 @@ torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
 from test_resume import Fragile, Net, Notes, settings, tokens
 from zellige import Data
-from zellige.train import train
+from zellige.training.train import train
 
 class Show(Notes):
     def note(self, text):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from worlds import per_token
 from zellige import methods
-from zellige.errors import InputError
-from zellige.schedule import (
+from zellige.core.schedule import (
     CLEAN,
     PRIOR,
     SCHEDULES,
@@ -24,6 +23,7 @@ from zellige.schedule import (
     Schedule,
     Tabulated,
 )
+from zellige.errors import InputError
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -9,13 +9,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from worlds import Counting, L, V, data_law, five_sigma, numbers, table
 from zellige import exact, guide
+from zellige.core.batch import Batch
+from zellige.core.prediction import Score, kernel, posterior, score
+from zellige.core.schedule import PRIOR
 from zellige.errors import InputError
-from zellige.method import Batch, Method
 from zellige.methods import SEDD, UDLM, build
+from zellige.methods.method import Method
 from zellige.nn import Net, chunks
-from zellige.prediction import Score, kernel, posterior, score
 from zellige.samplers import Ancestral, Euler
-from zellige.schedule import PRIOR
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from zellige import Config, Data, InputError, Train, checkpoint, cli, groups, plan, train
+from zellige import Config, Data, InputError, Train, cli, train
+from zellige.evaluation import workers
+from zellige.models import model
+from zellige.training import device
 
 TINY = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 4 --train.device cpu --quiet"
 NEW = f"--data.name text --data.path new.txt --train.start runs/a {TINY}"
@@ -25,7 +28,7 @@ def begun(tmp_path, monkeypatch):
 def test_a_model_brings_tokenizer_network_and_choices(begun):
     """What is not asked for comes from the model, and stays with the run: it is resumed and judged in the same tokens."""
     assert cli.main(f"train md4 --run runs/b {NEW}".split()) == 0
-    before, after = (checkpoint.load(f"runs/{name}") for name in "ab")
+    before, after = (model.load(f"runs/{name}") for name in "ab")
     assert after.config.net == before.config.net
     assert after.config.options == before.config.options != type(before.config.options)()
     assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
@@ -38,7 +41,7 @@ def test_a_model_brings_tokenizer_network_and_choices(begun):
 def test_another_method_has_its_own_choices(begun):
     tiny = Train(start="runs/a", steps=1, batch=2, samples=0, validate_rows=4, device="cpu")
     run = train("genmd4", data=Data("text", path="new.txt"), train=tiny, run="runs/b")
-    assert run.config.net == checkpoint.load("runs/a").config.net
+    assert run.config.net == model.load("runs/a").config.net
     assert run.config.options == type(run.config.options)()
 
 
@@ -74,8 +77,8 @@ def test_more_processes_than_a_machine_bears_are_refused(flag, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     if flag == "--processes":
         with pytest.raises(InputError, match=r"--processes is 100,000, and this machine has 2 cores; use 16 or fewer"):
-            groups.limit_processes(flag, 100_000)
+            workers.limit_processes(flag, 100_000)
         return
     config = Config("mdlm", None, train=Train(device="cpu", **{flag.rpartition(".")[2]: 100_000}))
     with pytest.raises(InputError, match=rf"{flag} is 100,000, and this machine has 2 cores; use 16 or fewer"):
-        plan.devices(config)
+        device.devices(config)

@@ -16,14 +16,14 @@ import torch
 
 import zellige
 from zellige import Net, cli
-from zellige.checkpoint import Model
-from zellige.config import Config
-from zellige.data import texts
+from zellige.data import zero_shot
 from zellige.data.detokenize import DETOKENIZERS
 from zellige.data.tokenizer import Bytes, Characters
+from zellige.evaluation.protocol import CODE, PROTOCOLS
+from zellige.evaluation.suite import SUITES, judge
 from zellige.methods import build
-from zellige.protocol import CODE, PROTOCOLS
-from zellige.suite import SUITES, judge
+from zellige.models.config import Config
+from zellige.models.model import Model
 
 # ------------------------------------------------------------------------------------------------------- the detokenizers
 
@@ -75,7 +75,7 @@ class Words(Bytes):
 
 def rows_of(protocol, documents, length=6):
     p = PROTOCOLS[protocol]
-    return texts.cut(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
+    return zero_shot.cut(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
 
 
 def shown(row):
@@ -104,7 +104,7 @@ def test_rows_are_cut_as_the_paper_does(protocol, rows):
 
 def test_one_document_a_row():
     p = replace(PROTOCOLS["mdlm"], pack="document")
-    found = texts.cut(["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it")
+    found = zero_shot.cut(["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it")
     assert [shown(row)[: int(row["mask"].sum())] for row in found] == ["^abc$", "^defgh"]
     assert [row["mask"].sum() for row in found] == [5, 6]
 
@@ -113,16 +113,16 @@ def test_lines_and_running_text(tmp_path):
     text = " \n = A = \n \n First line . \n Second line . \n \n"
     (tmp_path / "WikiText-2").mkdir()
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text)
-    path = texts.local(str(tmp_path), "wikitext2")
-    lines = texts.read("wikitext2", "test", detokenize=True, lines=True, path=path).documents
+    path = zero_shot.local(str(tmp_path), "wikitext2")
+    lines = zero_shot.read("wikitext2", "test", detokenize=True, lines=True, path=path).documents
     assert lines == ["", " = A =\n", "", " First line.\n", " Second line.\n", ""]  # the blank ones are documents too
-    one = texts.read("wikitext2", "test", detokenize=True, lines=False, path=path)
+    one = zero_shot.read("wikitext2", "test", detokenize=True, lines=False, path=path)
     assert one.documents == ["\n = A =\n\n First line.\n Second line.\n\n"]
     assert "note" not in one.about
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text.replace("First", "<unk>"))
-    assert "raw form" in texts.read("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
+    assert "raw form" in zero_shot.read("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
     with pytest.raises(zellige.InputError, match=r"has no validation split, only test"):
-        texts.read("wikitext2", "validation", detokenize=True, lines=True, path=path)
+        zero_shot.read("wikitext2", "validation", detokenize=True, lines=True, path=path)
 
 
 def test_a_protocol_says_all_of_itself():
@@ -173,7 +173,7 @@ def test_the_same_table_across_batch_size_and_processes(model, data):
         assert a.per_sequence is not None
         assert a.per_sequence.value > a.perplexity
     assert judge(model, root=data, limit=24, seed=4, only=["lambada"]).rows[0].result.value != got["lambada"].value  # type: ignore[union-attr]
-    plain = json.loads(zellige.terminal.dumps(one.to_dict()))  # pyright: ignore
+    plain = json.loads(zellige.show.record.dumps(one.to_dict()))  # pyright: ignore
     row = plain["result"]["sets"][1]
     assert row["set"] == "wikitext2"
     assert row["protocol"]["protocol"]["choices"]["detokenize"]["value"] is True

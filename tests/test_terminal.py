@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zellige import terminal as t
-from zellige.terminal import Bar, Picture, Terminal, Training, Watch, dumps, path
+from zellige.show import numbers as t
+from zellige.show.numbers import path
+from zellige.show.picture import Picture, Watch
+from zellige.show.progress import Bar, Training
+from zellige.show.record import dumps, record
+from zellige.show.terminal import Terminal
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -176,7 +180,7 @@ def test_results_go_to_stdout_and_the_rest_to_stderr():
 def test_quiet_leaves_results_and_errors():
     s = screen(tty=True, quiet=True)
     s.result("result"), s.say("progress"), s.note("remark"), s.fail("wrong")
-    with s.bar("read", 10) as bar, Watch(s) as watch:
+    with Bar(s, "read", 10) as bar, Watch(s) as watch:
         bar.update(5)
         watch.draw(Picture("head", "ab", ["new", "new"], "foot"))
     assert s.out.getvalue() == "result\n"
@@ -401,7 +405,8 @@ def test_a_real_terminal_redraws_in_place():
     import sys
 
     code = """
-from zellige.terminal import Picture, Terminal, Watch
+from zellige.show.picture import Picture, Watch
+from zellige.show.terminal import Terminal
 s = Terminal()
 with Watch(s, hold=0.01) as watch:
     for i in range(20):
@@ -434,12 +439,12 @@ s.result("done")
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
                     lambda x: st.lists(x) | st.dictionaries(st.text(), x)))  # fmt: skip
 def test_json_says_what_it_was_given(value):
-    assert json.loads(t.dumps(value)) == value
+    assert json.loads(dumps(value)) == value
 
 
 def test_json_is_strict_and_has_lists_on_one_line():
     assert (
-        t.dumps({"a": [1, 2, float("inf")], "b": {"c": 1e-3}}) == '{\n "a": [1, 2, null],\n "b": {\n  "c": 0.001\n }\n}'
+        dumps({"a": [1, 2, float("inf")], "b": {"c": 1e-3}}) == '{\n "a": [1, 2, null],\n "b": {\n  "c": 0.001\n }\n}'
     )
 
 
@@ -457,4 +462,4 @@ def test_records_have_the_same_keys():
         "versions",
         "seconds",
     ]
-    assert list(t.record("list", {}, [])) == keys
+    assert list(record("list", {}, [])) == keys

@@ -16,17 +16,18 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train, files, load
-from zellige.checkpoint import newest, read_metrics
-from zellige.cli.results import heading as results_heading
-from zellige.ema import EMA
-from zellige.guard import Diverged
-from zellige.hub import card
+from zellige.cli.evaluate_print import heading as results_heading
+from zellige.errors import Diverged
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
-from zellige.plan import rate
+from zellige.models.checkpoints import newest, read_metrics
+from zellige.models.hub import card
+from zellige.models.tensors import load_tensors, save_tensors
 from zellige.schema import unchecked
-from zellige.stream import Dice, Stream
-from zellige.train import Silent, describe, train
+from zellige.training.device import rate
+from zellige.training.ema import EMA
+from zellige.training.order import Dice, Stream
+from zellige.training.train import Silent, describe, train
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 
@@ -100,7 +101,7 @@ def test_parts_are_the_step(accumulate, world):
 
 
 def test_parts_draw_what_the_whole_draws():
-    from zellige.method import Batch
+    from zellige.core.batch import Batch
     from zellige.methods import build
 
     method = build("mdlm", 7, NET)
@@ -166,8 +167,8 @@ def test_what_is_kept_is_the_average(tmp_path):
         go(folder, ema=ema)
         last = newest(folder / "checkpoints")
         assert last is not None
-        average, _ = files.load_tensors(last / "model.safetensors")
-        state, _ = files.load_tensors(last / "training.safetensors")
+        average, _ = load_tensors(last / "model.safetensors")
+        state, _ = load_tensors(last / "training.safetensors")
         weights = {k.removeprefix("weights."): v for k, v in state.items() if k.startswith("weights.")}
         assert bool(weights) == bool(ema)
         assert not any(torch.equal(average[k], w) for k, w in weights.items())
@@ -231,8 +232,8 @@ def test_model_of_a_run(finished):
 
 def test_validation_is_evaluation(finished):
     """What the run says of its last checkpoint is what `evaluate_rows` says of it."""
-    from zellige.data import prepare
-    from zellige.evaluate import evaluate_rows
+    from zellige.data.prepare import prepare
+    from zellige.evaluation.evaluate import evaluate_rows
 
     run, _ = finished
     model = load(run.folder, checkpoint="last")
@@ -368,11 +369,6 @@ def test_saves_by_the_minute(tmp_path, monkeypatch):
     assert saved == [f"step-00000{i}" for i in (1, 2, 3, 4)]
 
 
-def test_callable_module(tmp_path):
-    run = zellige.train("mdlm", data=data(), net=NET, train=settings(steps=1), run=tmp_path / "a")
-    assert run.steps == 1
-
-
 # ---------------------------------------------------------------------------------------------------- going on
 def test_only_some_choices_may_change(finished, tmp_path):
     run, _ = finished
@@ -432,9 +428,9 @@ def test_damaged_checkpoint_is_not_resumed(tmp_path, monkeypatch):
         assert str(caught.value).startswith(f"{shown} has changed since it was written (SHA256SUMS)")
         file.write_bytes(whole)
     Path("a/checkpoints/last/SHA256SUMS").unlink()
-    tensors, meta = files.load_tensors(Path("a/checkpoints/last/model.safetensors"))
+    tensors, meta = load_tensors(Path("a/checkpoints/last/model.safetensors"))
     del tensors["network.head.bias"]
-    files.save_tensors(Path("a/checkpoints/last/model.safetensors"), tensors, meta)
+    save_tensors(Path("a/checkpoints/last/model.safetensors"), tensors, meta)
     with pytest.raises(
         InputError, match=r"checkpoint does not fit: 1 key missing \(network\.head\.bias\), 0 unexpected"
     ):
@@ -770,9 +766,9 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["row", "write_samples", "write_folder"])
 def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
     """metrics.csv, samples, a checkpoint: the same one line, and what was saved before is whole."""
-    from zellige import guard, journal
+    from zellige.training import callback, logger
 
-    place = {"row": journal.Journal, "write_samples": guard, "write_folder": files}[name]
+    place = {"row": logger.Journal, "write_samples": callback, "write_folder": files}[name]
     plain, calls = getattr(place, name), []
 
     def full(*args):

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from worlds import numbers
-from zellige import maths
-from zellige import transitions as tr
-from zellige.chains import Chain, afford
+from zellige.core import maths
+from zellige.core.matrices import Chain, afford
+from zellige.core.process import Mixture
+from zellige.core.process import absorbing as absorbing_noise
+from zellige.core.process import uniform as uniform_noise
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.errors import InputError
-from zellige.process import Mixture
-from zellige.process import absorbing as absorbing_noise
-from zellige.process import uniform as uniform_noise
-from zellige.schedule import CLEAN, PRIOR, Tabulated
-from zellige.transitions import table
+from zellige.methods import d3pm_transitions as tr
+from zellige.methods.d3pm_transitions import table
 
 D = torch.float64
 close = torch.testing.assert_close

@@ -7,11 +7,12 @@ from torch import nn
 
 from worlds import L, V, data_law, five_sigma, numbers, table
 from zellige import exact
+from zellige.core.batch import Batch
+from zellige.core.prediction import LeaveOneOut
 from zellige.errors import InputError
-from zellige.method import Batch, Method
 from zellige.methods import UDLM, build
+from zellige.methods.method import Method
 from zellige.nn import Net
-from zellige.prediction import LeaveOneOut
 from zellige.samplers import Ancestral, Euler
 
 D = torch.float64

@@ -6,13 +6,15 @@ import pytest
 import torch
 
 from worlds import CTMC, generator_matrix
-from zellige import identities, maths, methods, verify
+from zellige import methods, verify
+from zellige.core import maths
+from zellige.core.prediction import LeaveOneOut
 from zellige.errors import InputError
-from zellige.method import Method
+from zellige.exact import identities
+from zellige.exact.verify import Report
 from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
-from zellige.prediction import LeaveOneOut
+from zellige.methods.method import Method
 from zellige.samplers import SAMPLERS
-from zellige.verify import Report
 
 KEYS = [*identities.SHARED, *identities.OWN]
 
@@ -20,13 +22,13 @@ KEYS = [*identities.SHARED, *identities.OWN]
 # ---------------------------------------------------------------------------------- every method holds
 def test_what_all_methods_share():
     for only in ("process", "prediction", "bound.implicit"):
-        assert verify.verify("mdlm", only=only).failures == []
+        assert verify("mdlm", only=only).failures == []
 
 
 @pytest.mark.parametrize("name", [name for name, cls in METHODS.items() if cls.bounded and not cls.exact])
 def test_bounds_of(name):
     """In all variants: closed forms, limits, likelihoods, and the expectations of what is drawn."""
-    report = verify.verify(name, only="bound")
+    report = verify(name, only="bound")
     assert report.failures == []
     kinds = {row.key for row in report.rows}
     always = {"convert", "steps", "sum", "normalised", "one-position", "draws", "closed-form"}
@@ -38,7 +40,7 @@ def test_bounds_of(name):
 
 @pytest.mark.parametrize("name", ["bd3lm", "ar"])
 def test_blocks_of(name):
-    report = verify.verify(name, only="blocks")
+    report = verify(name, only="blocks")
     assert report.failures == []
     assert {row.key for row in report.rows} >= {
         "blocks.cache",
@@ -49,7 +51,7 @@ def test_blocks_of(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_samplers_of(name):
-    report = verify.verify(name, only="sampler")
+    report = verify(name, only="sampler")
     assert report.failures == []
     variants = [method for _, method in identities.variants(methods.find(name), kinds=True)]
     for sampler in SAMPLERS.values():  # one that can be paired is checked, one that cannot is not
@@ -71,7 +73,7 @@ def test_no_check_is_empty_for_all_methods(key):
 # ---------------------------------------------------------------------------------- what is wrong is found
 def failing(cls, only="bound"):
     cls.name = "wrong"
-    return {row.identity: row for row in verify.verify(cls, only=only).failures}
+    return {row.identity: row for row in verify(cls, only=only).failures}
 
 
 def test_a_closed_form_that_is_not_the_bound():
@@ -133,7 +135,7 @@ def test_an_own_method_without_closed_forms():
         variants = ({},)
         cost = methods.Method.cost
 
-    report = verify.verify(Own, only="bound")
+    report = verify(Own, only="bound")
     assert report.ok
     assert "bound.closed-form" not in {row.key for row in report.rows}  # nothing to compare
     assert {row.method for row in report.rows} == {"own", ""}
@@ -141,7 +143,7 @@ def test_an_own_method_without_closed_forms():
 
 # ---------------------------------------------------------------------------------- one sampler, and its refusal
 def test_one_sampler():
-    report = verify.verify("sedd", "udlm", sampler="analytic")  # another name of ancestral
+    report = verify("sedd", "udlm", sampler="analytic")  # another name of ancestral
     assert report.ok
     assert {row.key for row in report.rows} == {
         "sampler.ancestral",
@@ -155,7 +157,7 @@ def test_one_sampler():
 
 
 def test_the_reason_of_a_dash():
-    report = verify.verify("d3pm", sampler="euler")
+    report = verify("d3pm", sampler="euler")
     assert report.rows == ()
     assert report.pairings["d3pm"] == {"euler": None}
     assert "d3pm: sampler 'euler' needs a rate" in report.notes[0]
@@ -165,9 +167,9 @@ def test_the_reason_of_a_dash():
 
 def test_names_that_are_not_there():
     with pytest.raises(InputError, match="unknown sampler 'eulr'; did you mean 'euler'"):
-        verify.verify("mdlm", sampler="eulr")
+        verify("mdlm", sampler="eulr")
     with pytest.raises(InputError, match=r"unknown check 'bound.limmit'; did you mean 'bound.limit'"):
-        verify.verify("mdlm", only="bound.limmit")
+        verify("mdlm", only="bound.limmit")
 
 
 # ---------------------------------------------------------------------------------- the table
@@ -177,7 +179,7 @@ def test_the_table_has_80_columns():
     rows = []
     for key in KEYS:
         if key in identities.SHARED or key not in ("sampler.remasking", "bound.draws"):
-            report = verify.verify("udlm", only=key)
+            report = verify("udlm", only=key)
             rows += report.rows
     lines = Report((*rows, dataclasses.replace(rows[-1], ok=False, method="genmd4")), 61.0, {}).lines()
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 82  # FAIL is two longer than ok
@@ -205,7 +207,7 @@ def test_the_matrix():
 
 
 def test_a_row_is_that_of_the_worst_variant():
-    (row,) = verify.verify("md4", only="bound.steps").rows
+    (row,) = verify("md4", only="bound.steps").rows
     each = [next(iter(identities.OWN["bound.steps"](m))).error for _, m in identities.variants(methods.find("md4"))]
     assert row.error == min(each)
     assert row.where.startswith("polynomial: ")
@@ -254,7 +256,7 @@ def test_an_own_process_without_a_schedule():
         def read(self, logits, x_t, t):
             return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
 
-    report = verify.verify(Own)
+    report = verify(Own)
     assert report.failures == []
     keys = {row.key for row in report.rows if row.method}
     assert {"bound.limit", "bound.entropy", "bound.draws", "sampler.ancestral-choose"} <= keys

@@ -12,10 +12,10 @@ import torch
 from hypothesis import settings
 from torch import Tensor, nn
 
-from zellige import chains
+from zellige.core import matrices
+from zellige.core.process import Mixture, Process, absorbing, uniform
+from zellige.core.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
 from zellige.nn import Table
-from zellige.process import Mixture, Process, absorbing, uniform
-from zellige.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
 
 # a busy machine is no failure; the same examples always
 settings.register_profile("zellige", deadline=None, derandomize=True)
@@ -111,7 +111,7 @@ def mixtures() -> dict[str, Mixture]:
     }
 
 
-def ctmcs() -> dict[str, chains.CTMC]:
+def ctmcs() -> dict[str, matrices.CTMC]:
     """The library's own, by matrices: detailed balance, none, and one that only ever moves to a neighbour."""
     one_way = CTMC(generator_matrix(V))
     prior = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
@@ -119,9 +119,9 @@ def ctmcs() -> dict[str, chains.CTMC]:
     steps = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
     balanced, neighbours = (R - torch.diag(R.sum(-1)) for R in (flow / prior[:, None], steps))
     return {
-        "CTMC, balanced": chains.CTMC(balanced, prior, LinearSigma(0.0, 2.0)),
-        "CTMC, one-way": chains.CTMC(one_way.R, one_way.prior, LinearSigma(0.0, 3.0)),
-        "CTMC, neighbours": chains.CTMC(neighbours, torch.ones(V).double() / V, Exponential(0.02, 100.0)),
+        "CTMC, balanced": matrices.CTMC(balanced, prior, LinearSigma(0.0, 2.0)),
+        "CTMC, one-way": matrices.CTMC(one_way.R, one_way.prior, LinearSigma(0.0, 3.0)),
+        "CTMC, neighbours": matrices.CTMC(neighbours, torch.ones(V).double() / V, Exponential(0.02, 100.0)),
     }
 
 
@@ -131,7 +131,7 @@ def processes() -> dict[str, Process]:
 
 
 def all_processes() -> dict[str, Process]:
-    own = chains.Chain(
+    own = matrices.Chain(
         chain().table.diagonal(1).movedim(-1, 0)[:10], torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
     )
     return {**processes(), "chain": chain(), "Chain": own}

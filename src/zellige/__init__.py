@@ -7,66 +7,70 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
-    from . import demo as demo
     from . import exact as exact
-    from . import guide as guide
     from . import report as report
-    from .checkpoint import Model as Model
-    from .checkpoint import load as load
-    from .compare import compare as compare
-    from .config import Config as Config
-    from .config import Train as Train
+    from .cli import demo as demo
+    from .core.batch import Batch as Batch
+    from .core.schedule import CLEAN as CLEAN
+    from .core.schedule import PRIOR as PRIOR
     from .data import Data as Data
     from .errors import InputError as InputError
-    from .evaluate import evaluate as evaluate
-    from .generate import infill as infill
-    from .generate import sample as sample
-    from .generate import watch as watch
-    from .method import Batch as Batch
-    from .method import Method as Method
+    from .evaluation.evaluate import evaluate as evaluate
+    from .exact.verify import verify as verify
     from .methods import METHODS as METHODS
-    from .nn.transformer import Net as Net
-    from .represent import embed as embed
+    from .methods.method import Method as Method
+    from .models.config import Config as Config
+    from .models.config import Train as Train
+    from .models.embed import embed as embed
+    from .models.infill import infill as infill
+    from .models.model import Model as Model
+    from .models.model import load as load
+    from .models.watch import sample as sample
+    from .models.watch import watch as watch
+    from .nn.block import Net as Net
+    from .report.compare.comparison import compare as compare
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
+    from .samplers import guide as guide
     from .samplers import run as run
-    from .schedule import CLEAN as CLEAN
-    from .schedule import PRIOR as PRIOR
-    from .train import train as train
-    from .verify import verify as verify
+    from .training.train import train as train
 
 __version__ = "0.1.0"
 FORMERLY = "tessella"  # the name under which the first folders were written; they still load
 
-_WHERE = {  # public name -> module that defines it
+_WHERE = {  # public name -> the module that defines it
     "InputError": "errors",
-    "CLEAN": "schedule",
-    "PRIOR": "schedule",
-    "Batch": "method",
-    "Method": "method",
-    "Net": "nn.transformer",
-    "Data": "data",
-    "Train": "config",
-    "Config": "config",
+    "CLEAN": "core.schedule",
+    "PRIOR": "core.schedule",
+    "Batch": "core.batch",
+    "Method": "methods.method",
     "METHODS": "methods",
+    "Net": "nn.block",
     "SAMPLERS": "samplers",
     "State": "samplers",
     "run": "samplers",
-    "Model": "checkpoint",
-    "load": "checkpoint",
-    "watch": "generate",
-    "sample": "generate",
-    "infill": "generate",
-    "embed": "represent",
+    "Data": "data",
+    "Train": "models.config",
+    "Config": "models.config",
+    "Model": "models.model",
+    "load": "models.model",
+    "watch": "models.watch",
+    "sample": "models.watch",
+    "infill": "models.infill",
+    "embed": "models.embed",
+    "train": "training.train",
+    "evaluate": "evaluation.evaluate",
+    "verify": "exact.verify",
+    "compare": "report.compare.comparison",
 }
-_MODULES = {"train", "evaluate", "verify", "compare", "report", "guide", "exact", "demo"}  # the first four are callable
+_MODULES = {"report": "report", "guide": "samplers.guide", "exact": "exact", "demo": "cli.demo"}  # public modules
 
 __all__ = ["__version__", *_WHERE, *_MODULES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -2,7 +2,7 @@
 
 import sys
 
-from zellige.cli import main as _main
+from .cli import main as _main
 
 
 def main() -> None:

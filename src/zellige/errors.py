@@ -78,3 +78,14 @@ def at_least(option: str, value: float, least: int) -> None:
     if value < least:
         said = f"{value:g}" if isinstance(value, float) else value
         raise InputError(f"{option} is {said}; it must be {least} or more")
+
+
+def check_counts(**counts: int) -> None:
+    """Each of these must be 1 or more."""
+    for name, value in counts.items():
+        if value < 1:
+            raise InputError(f"--{name} is {value}; it must be 1 or more")
+
+
+class Diverged(RuntimeError):
+    """The loss or the gradient is not finite. `str()` says at which step, what is safe, and the likely causes."""

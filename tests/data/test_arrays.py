@@ -17,10 +17,11 @@ import pytest
 import torch
 
 import zellige
-from zellige.data import DATASETS, Data, prepare, sources
+from zellige.data import DATASETS, Data, catalogue
+from zellige.data.array_source import cut
 from zellige.data.arrays import overlap, quantised, smaller
 from zellige.data.images import cifar_images, idx
-from zellige.data.raw import cut
+from zellige.data.prepare import prepare
 from zellige.data.symbols import grids4, invariants, pairs, solved, symmetric
 from zellige.errors import InputError
 
@@ -63,13 +64,13 @@ def test_bins_are_equally_wide():
 # ---------------------------------------------------------------------------------------------------- images
 def test_digits():
     corpus = prepare(Data("digits"))
-    assert [len(corpus.split(s)) for s in sources.SPLITS] == [1437, 180, 180]
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [1437, 180, 180]
     assert rows(corpus)[0][:8].tolist() == [0, 0, 5, 13, 9, 1, 0, 0]
     tokenizer = corpus.tokenizer
     assert (tokenizer.kind, tokenizer.shape, tokenizer.size, tokenizer.unit, tokenizer.ordered) == (
         "image", (8, 8), 17, "dim", True,
     )  # fmt: skip
-    every = np.concatenate([rows(corpus, s) for s in sources.SPLITS])
+    every = np.concatenate([rows(corpus, s) for s in catalogue.SPLITS])
     assert every.sum() == 561718
     small = prepare(Data("digits", size=4, levels=4))
     first = rows(corpus)[0].reshape(4, 2, 4, 2).sum((1, 3))
@@ -81,7 +82,7 @@ def test_digits():
 def test_mnist(published):
     folder = str(published / "mnist")
     corpus = prepare(Data("mnist", path=folder))
-    assert [len(corpus.split(s)) for s in sources.SPLITS] == [50_000, 10_000, 10_000]
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [50_000, 10_000, 10_000]
     first = corpus.train[0]["tokens"].numpy().reshape(28, 28)  # a five
     assert first[5, 12:20].tolist() == [3, 18, 18, 18, 126, 136, 175, 26]
     assert first.sum() == 27525
@@ -110,7 +111,7 @@ def test_images_of_the_hub(monkeypatch):
     )  # pyright: ignore
     monkeypatch.setitem(sys.modules, "datasets", hub)
     corpus = prepare(Data("mnist", path="ylecun/mnist"))
-    assert [len(corpus.split(s)) for s in sources.SPLITS] == [50, 10, 5]
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [50, 10, 5]
     assert np.array_equal(rows(corpus, "validation"), pixels[50:].reshape(10, 36))
     assert corpus.about["hub"] == "ylecun/mnist"
 
@@ -163,7 +164,7 @@ def test_cifar_as_published(tmp_path):
     for path in (archive, tmp_path):
         corpus = prepare(Data("cifar10", path=str(path)))
         assert corpus.tokenizer.shape == (32, 32, 3)
-        assert [len(corpus.split(s)) for s in sources.SPLITS] == [18, 2, 4]
+        assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [18, 2, 4]
         assert rows(corpus)[5][:6].tolist() == [11, 2, 3, 11, 2, 3]
         assert rows(corpus, "test")[0][:3].tolist() == [50, 2, 3]
     archive.write_bytes(archive.read_bytes()[:100])
@@ -173,7 +174,7 @@ def test_cifar_as_published(tmp_path):
 
 def test_local_copies_of_cifar(published):
     corpus = prepare(Data("cifar10", path=str(published / "cifar10"), size=8, levels=16))
-    assert [len(corpus.split(s)) for s in sources.SPLITS] == [4500, 500, 1000]
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [4500, 500, 1000]
     with np.load(published / "cifar10" / "cifar10_jpegq75_train5k.npz") as archive:
         first = archive["x"][0].astype(int)
     means = first.reshape(8, 4, 8, 4, 3).sum((1, 3))
@@ -226,7 +227,7 @@ def test_all_288(published):
         table = [row["Solution"] for row in csv.DictReader(file, delimiter="\t")]
     assert sorted(table) == ["".join(map(str, grid.ravel() + 1)) for grid in grids]
     corpus = prepare(Data("sudoku"))
-    assert all(np.array_equal(rows(corpus, s), grids.reshape(288, 16)) for s in sources.SPLITS)
+    assert all(np.array_equal(rows(corpus, s), grids.reshape(288, 16)) for s in catalogue.SPLITS)
     assert corpus.tokenizer.decode(corpus.train[0]["tokens"]) == "1234\n3412\n2143\n4321"
     assert not corpus.tokenizer.ordered
 
@@ -246,7 +247,7 @@ def test_sudokus_of_nine(published):
     path = published / "sudoku" / "sudoku9_pairs.csv.xz"
     puzzles, solutions = pairs(path)
     corpus = prepare(Data("sudoku", size=9, path=str(path)))
-    counts = [len(corpus.split(s)) for s in sources.SPLITS]
+    counts = [len(corpus.split(s)) for s in catalogue.SPLITS]
     assert counts == [5523, 307, 307]
     test = corpus.test
     assert np.array_equal(test.array(), solutions[-307:].reshape(-1, 81) - 1)
@@ -305,7 +306,7 @@ def test_molecules(published):
     path = published / "molecules" / "qm9_smiles.csv.xz"
     corpus = prepare(Data("qm9", path=str(path)))
     lines = lzma.decompress(path.read_bytes()).decode().split()[1:]
-    found = [corpus.tokenizer.decode(row) for s in sources.SPLITS for row in rows(corpus, s)]
+    found = [corpus.tokenizer.decode(row) for s in catalogue.SPLITS for row in rows(corpus, s)]
     assert sorted(found) == sorted(lines)
     assert corpus.tokenizer.shape == (29,)
     assert corpus.tokenizer.kind == "smiles"
@@ -334,8 +335,8 @@ def test_own_arrays(tmp_path):
     assert corpus.tokenizer.to_dict() | {"shape": (3, 5)} == {
         "zellige": "levels", "size": 7, "shape": (3, 5), "kind": "grid", "unit": "cell", "ordered": False, "labels": [],
     }  # fmt: skip
-    assert [len(corpus.split(s)) for s in sources.SPLITS] == [90, 5, 5]
-    assert np.array_equal(np.concatenate([rows(corpus, s) for s in sources.SPLITS]), x.reshape(100, 15))
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [90, 5, 5]
+    assert np.array_equal(np.concatenate([rows(corpus, s) for s in catalogue.SPLITS]), x.reshape(100, 15))
     held = corpus.train._source
     while isinstance(held, np.ndarray):
         held = held.base
@@ -343,7 +344,7 @@ def test_own_arrays(tmp_path):
     np.savez(tmp_path / "b.npz", x_train=x[:80], x_test=x[80:], y_train=np.arange(80))
     parts = prepare(Data("array", path=str(tmp_path / "b.npz"), vocabulary=9, kind="image", validation=10))
     assert (parts.tokenizer.size, parts.tokenizer.kind, parts.tokenizer.ordered) == (9, "image", True)
-    assert [len(parts.split(s)) for s in sources.SPLITS] == [70, 10, 20]
+    assert [len(parts.split(s)) for s in catalogue.SPLITS] == [70, 10, 20]
     assert np.array_equal(rows(parts, "test"), x[80:].reshape(20, 15))
     given = Data.of(torch.as_tensor(x), 7)
     assert np.array_equal(rows(prepare(given)), x[:90].reshape(90, 15))
@@ -393,7 +394,7 @@ def test_cut_in_order():
         "test": (90, 99),
     }
     parts = cut({"train": x, "test": x[:7]}, Data("digits", validation=3), entry)
-    assert [len(parts[s]) for s in sources.SPLITS] == [97, 3, 7]
+    assert [len(parts[s]) for s in catalogue.SPLITS] == [97, 3, 7]
     assert [*cut({"all": x}, Data("digits", validation=0, test=0), entry)] == ["train"]
     with pytest.raises(InputError, match="digits has 100 rows, the test split would take 100"):
         cut({"all": x}, Data("digits", test=100), entry)

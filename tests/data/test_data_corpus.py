@@ -17,7 +17,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from zellige.data import DATASETS, Data, collate, prepare, sources
+from zellige.data import DATASETS, Data, catalogue, collate
+from zellige.data.prepare import prepare
 from zellige.errors import InputError
 from zellige.schema import CONVERTER
 
@@ -30,7 +31,7 @@ def stream(rows):
 
 def test_pydocs_is_english_in_27_symbols():
     corpus = prepare(Data(), 128)
-    paragraphs = sources.pydocs()
+    paragraphs = catalogue.pydocs()
     text = " ".join(paragraphs)
     assert len(paragraphs) == len(set(paragraphs))
     assert set(text) == set(" abcdefghijklmnopqrstuvwxyz")
@@ -70,7 +71,7 @@ def test_text8(published):
     assert corpus.about["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     for total in (100_000_000, 376_214):  # the published split, and the one of UX.md
         source = types.SimpleNamespace(whole="all", cut=[0.05, 0.05], documents=False, tell="x")
-        from zellige.data.opened import boundaries
+        from zellige.data.text_source import boundaries
 
         ends = boundaries(source, {"all": total})  # pyright: ignore
         assert list(ends.values()) == ([90_000_000, 95_000_000, total] if total == 10**8 else [338_593, 357_403, total])
@@ -179,9 +180,10 @@ def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkey
     words = random.Random(0).choices(["a", "the", "naïve", "x1,", "\n\n", "  ", "don't", "日本"], k=30_000)
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
-    from zellige.data import reading, store
+    from zellige.data import cache as store
+    from zellige.data import readers
 
-    monkeypatch.setattr(reading, "BLOCK", 1000)
+    monkeypatch.setattr(readers, "BLOCK", 1000)
     monkeypatch.setattr(store, "BATCH", 3000)
     monkeypatch.setattr(store, "CHUNK", 500)
     corpus = prepare(Data("text", path=str(path), tokenizer=str(published / "gpt2-bpe"), validation=0, test=0), 16)
@@ -195,7 +197,7 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
     path.write_text("abc " * 5000)
     data = Data("text", path=str(path), tokenizer="bpe:300")
     first = prepare(data, 16)
-    from zellige.data import store
+    from zellige.data import cache as store
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "write", lambda *a, **k: pytest.fail("encoded again"))
@@ -242,7 +244,7 @@ def test_a_damaged_cache_heals(name, tmp_path, cache):
 
 
 def test_a_cache_of_an_earlier_version_is_used(tmp_path, cache, monkeypatch):
-    from zellige.data import store
+    from zellige.data import cache as store
 
     (tmp_path / "a.txt").write_text("the cat sat on the mat " * 500)
     data = Data("text", path=str(tmp_path / "a.txt"))

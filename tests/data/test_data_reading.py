@@ -8,8 +8,9 @@ import zipfile
 
 import pytest
 
-from zellige.data import DATASETS, Data, prepare, reading
-from zellige.data.reading import Format, read
+from zellige.data import DATASETS, Data, readers
+from zellige.data.prepare import prepare
+from zellige.data.readers import Format, read
 from zellige.errors import InputError
 
 TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them
@@ -32,7 +33,7 @@ def test_plain_and_packed_files_read_the_same(tmp_path):
         read_back, pieces = whole(path)
         assert read_back == TEXT
         assert len(pieces) > 1
-        assert max(len(t) for t, _ in pieces) <= reading.BLOCK
+        assert max(len(t) for t, _ in pieces) <= readers.BLOCK
         assert [ends for _, ends in pieces] == [False] * (len(pieces) - 1) + [True]
         counted = []
         assert sum(len(t) for t, _ in read(path, Format(raw=True), counted.append)) in (len(raw), len(raw) + 3)
@@ -110,7 +111,7 @@ def test_a_short_file(tmp_path):
     )
 
 
-@pytest.mark.parametrize("where", [0, 1204, reading.BLOCK - 1, reading.BLOCK, reading.BLOCK + 77])
+@pytest.mark.parametrize("where", [0, 1204, readers.BLOCK - 1, readers.BLOCK, readers.BLOCK + 77])
 def test_not_utf8(tmp_path, where):
     filler = "é".encode() * (where // 2) + b"x" * (where % 2)
     path = tmp_path / "old.txt"

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zellige.data import Data, load, named, prepare, require_same
+from zellige.data import Data, load, require_same, tokenizer_by_name
 from zellige.data import tokenizer as tk
+from zellige.data.prepare import prepare
 from zellige.errors import InputError
 
 TEXT = "the cat, the dog and the end.\n" * 40
@@ -16,9 +17,9 @@ TEXT = "the cat, the dog and the end.\n" * 40
 def every(published):
     yield tk.Characters(tk.TEXT8), "the cat"
     yield tk.Bytes(), "naïve 日本 \n"
-    yield named.train_bpe(400, [TEXT]), "the cat saw 日本.\n"
-    yield named.build(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
-    yield named.build(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
+    yield tokenizer_by_name.train_bpe(400, [TEXT]), "the cat saw 日本.\n"
+    yield tokenizer_by_name.build(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
+    yield tokenizer_by_name.build(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
     yield tk.Integers(20), "3 19 0"
 
 
@@ -41,11 +42,11 @@ def test_round_trip_and_saved_folder(published, tmp_path):
 
 
 def test_the_published_vocabularies(published):
-    gpt2 = named.build(str(published / "gpt2-bpe"), None)
+    gpt2 = tokenizer_by_name.build(str(published / "gpt2-bpe"), None)
     assert (gpt2.name, gpt2.size, gpt2.separator) == ("gpt2", 50257, 50256)
     assert gpt2.encode("Hello world") == [15496, 995]  # as published
     assert gpt2.encode("<|endoftext|>") == [50256]
-    bert = named.build(str(published / "bert-vocab"), None)
+    bert = tokenizer_by_name.build(str(published / "bert-vocab"), None)
     assert (bert.size, bert.encode("Hello world"), bert.separator) == (30522, [7592, 2088], 102)
 
 
@@ -58,8 +59,8 @@ def test_gpt2_by_name_is_fetched_with_its_checksum(published):
 
     import hashlib
 
-    assert named.build("gpt2", fetch).size == 50257
-    for name, (_, checksum) in named.GPT2_FILES.items():
+    assert tokenizer_by_name.build("gpt2", fetch).size == 50257
+    for name, (_, checksum) in tokenizer_by_name.GPT2_FILES.items():
         assert hashlib.sha256((published / "gpt2-bpe" / name).read_bytes()).hexdigest() == checksum in asked
 
 
@@ -110,7 +111,7 @@ def test_the_vocabulary_in_words(alphabet, words):
 
 
 def test_another_tokenizer_is_refused():
-    gpt2 = named.train_bpe(300, ["some text"])
+    gpt2 = tokenizer_by_name.train_bpe(300, ["some text"])
     require_same(tk.Characters("ab"), tk.Characters("ba"))
     with pytest.raises(InputError) as error:
         require_same(tk.Characters(tk.TEXT8), gpt2)
@@ -136,7 +137,7 @@ def test_a_wrong_tokenizer_file(tmp_path):
 
 def test_a_damaged_config_beside_it_is_named(tmp_path):
     """It has the name and the mask; a folder without one is named after itself."""
-    tokenizer = named.train_bpe(270, ["the cat sat on the mat " * 20])
+    tokenizer = tokenizer_by_name.train_bpe(270, ["the cat sat on the mat " * 20])
     tokenizer.save(tmp_path)
     config = tmp_path / "tokenizer_config.json"
     assert load(tmp_path).name == tokenizer.name

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from zellige import plan
-from zellige.data import Data, prepare
-from zellige.data.reading import Format, read
+from zellige.data import Data
+from zellige.data.prepare import prepare
+from zellige.data.readers import Format, read
 from zellige.errors import InputError
 from zellige.methods import METHODS
+from zellige.training import notes
 
 TEXTS = [f"document {i} ü" for i in range(60)]
 SPLITS = ("train", "validation", "test")
@@ -85,7 +86,7 @@ def test_a_folder_with_splits_of_its_own(tmp_path, names):
     corpus = prepare(Data("text", path=str(folder), pack="document"), 128)
     end = "\n"
     assert {s: texts_of(corpus, s) for s in SPLITS} == {s: [text + end] for s, text in parts.items()}
-    assert plan.left_out(corpus) == [
+    assert notes.left_out(corpus) == [
         "splits of your own: train, validation, test",
         "left out: 1 file that is not read, e.g. README.md",
     ]
@@ -100,10 +101,10 @@ def test_what_is_missing_is_the_end_of_the_train_split(tmp_path):
     (folder / "test.txt").write_text("ba" * 100)
     corpus = prepare(Data("text", path=str(folder), validation=0.2), 20)
     assert [corpus.split(s).tokens_total for s in SPLITS] == [800, 200, 200]
-    assert plan.left_out(corpus) == ["splits of your own: train, test; validation is the last 20% of train"]
+    assert notes.left_out(corpus) == ["splits of your own: train, test; validation is the last 20% of train"]
     again = prepare(Data("text", path=str(folder), validation=100), 20)
     assert [again.split(s).tokens_total for s in SPLITS] == [900, 100, 200]
-    assert plan.left_out(again) == ["splits of your own: train, test; validation is the last 100 characters of train"]
+    assert notes.left_out(again) == ["splits of your own: train, test; validation is the last 100 characters of train"]
 
 
 def test_three_paths(tmp_path):
@@ -115,7 +116,7 @@ def test_three_paths(tmp_path):
     corpus = prepare(data, 10)
     assert [corpus.split(s).tokens_total for s in SPLITS] == [400, 100, 40]
     assert corpus.tokenizer.decode(corpus.validation[0]["tokens"]) == "ba" * 5
-    from zellige.config import Config, from_json, to_json
+    from zellige.models.config import Config, from_json, to_json
 
     config = Config("mdlm", METHODS["mdlm"].Config(), data)
     assert from_json(json.loads(json.dumps(to_json(config)))) == config

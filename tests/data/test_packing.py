@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from zellige.data import Data, Rows, collate, prepare
+from zellige.data import Data, Rows, collate
+from zellige.data.prepare import prepare
 from zellige.data.rows import best_fit
 from zellige.errors import InputError
 

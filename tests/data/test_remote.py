@@ -10,7 +10,8 @@ import pytest
 
 import zellige
 from zellige import cli
-from zellige.data import Data, prepare, remote
+from zellige.data import Data, remote
+from zellige.data.prepare import prepare
 from zellige.data.tokenizer import Tokens
 from zellige.errors import InputError
 
@@ -79,7 +80,7 @@ def test_a_model_and_a_judge(asked, tmp_path, monkeypatch):
     said = sentence(zellige.load, "somebody/model")
     assert said == f"no folder at 'somebody/model', and {HUB}; check the connection, or give a folder"
     pytest.importorskip("transformers")
-    from zellige.judge import Judge
+    from zellige.evaluation.judge import Judge
 
     assert sentence(Judge, "gpt2x").startswith("no judge 'gpt2x' on this machine, and none on the Hugging Face hub")
 
@@ -108,9 +109,9 @@ def test_what_has_been_fetched_before_is_there(asked, tmp_path, monkeypatch):
     inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
     inner.save(str(folder / "tokenizer.json"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    from zellige.data import named
+    from zellige.data import tokenizer_by_name
 
-    found = named.build("somebody/words", lambda *where: pytest.fail("fetched"))
+    found = tokenizer_by_name.build("somebody/words", lambda *where: pytest.fail("fetched"))
     assert isinstance(found, Tokens)
     assert json.loads(found.inner.to_str())["model"]["vocab"] == words
 

@@ -50,7 +50,7 @@ def targets(models: dict[str, Any]) -> dict[str, tuple[Any, Callable[[], tuple[l
     """What is called: name -> (the function, its valid arguments, what becomes of the result)."""
     import zellige
     from zellige import methods, samplers
-    from zellige.data import prepare
+    from zellige.data.prepare import prepare
 
     model = models["a"]
     train = lambda **more: zellige.Train(steps=1, batch=2, samples=0, validate_rows=2, tensorboard=False, **more)  # noqa: E731

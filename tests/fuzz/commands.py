@@ -71,7 +71,7 @@ def grammar(start: str) -> dict[str, Any]:
     """The options of a command, as its own parser knows them: the command is asked for its help, and its form is looked at."""
     from zellige.cli import dispatch, options
     from zellige.errors import InputError
-    from zellige.terminal import Terminal
+    from zellige.show.terminal import Terminal
 
     form: list[Any] = []
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
+from zellige.core.process import Process
+from zellige.core.schedule import Tabulated
 from zellige.methods import D3PM
-from zellige.process import Process
-from zellige.schedule import Tabulated
 
 from .recorded import Said
 

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from zellige.models.published.names import BUFFERS, ours, theirs
 from zellige.nn import DiT, Net
-from zellige.published.names import BUFFERS, ours, theirs
 
 
 class Recorded:

@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import bound, guide
-from zellige.clipping import intervals
-from zellige.masked import spread
-from zellige.method import Batch
+from zellige import guide
+from zellige.core import bound
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel, posterior, truth
+from zellige.core.schedule import CosinePower, Linear, Polynomial
 from zellige.methods import AR, BD3LM
+from zellige.methods.bd3lm_clipping import intervals
+from zellige.methods.masked import spread
 from zellige.nn import DiT, Net
-from zellige.prediction import kernel, posterior, truth
 from zellige.samplers import FirstHitting, State
-from zellige.schedule import CosinePower, Linear, Polynomial
 
 from .recorded import Given, Recorded, Said, Told, published_network, race
 

@@ -7,10 +7,11 @@ the sum. `identities.score.explicit` is that form of ours, a sum for each text.
 import pytest
 import torch
 
-from zellige import exact, invariant
-from zellige.identities.score import explicit
+from zellige import exact
+from zellige.exact import metropolis
+from zellige.exact.identities.score import explicit
 from zellige.methods import CSM
-from zellige.neighbourhood import NEIGHBOURHOODS
+from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS
 from zellige.nn import Table
 
 from .recorded import Recorded
@@ -32,7 +33,7 @@ def golden(shared):
 def true_scores(name, law):
     """c (S, S) by tokens, nan where there is no arrow."""
     arrows, x = NEIGHBOURHOODS[name](S), torch.arange(S)[:, None]
-    c = invariant.Scores(arrows, law, 1).predict(x, 0.0).v[:, 0] - 1
+    c = metropolis.Scores(arrows, law, 1).predict(x, 0.0).v[:, 0] - 1
     return torch.where(arrows.of(x[:, 0]), c, torch.nan)
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zellige.method import Batch
-from zellige.prediction import kernel, truth
-from zellige.process import uniform
-from zellige.schedule import CLEAN, Tabulated
-from zellige.transitions import table
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel, truth
+from zellige.core.process import uniform
+from zellige.core.schedule import CLEAN, Tabulated
+from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm
 from .recorded import Recorded

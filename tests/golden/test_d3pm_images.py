@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zellige import transitions
-from zellige.chains import Chain
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.core.matrices import Chain
+from zellige.core.prediction import kernel
+from zellige.core.process import Mixture, Process, uniform
+from zellige.core.schedule import CLEAN
+from zellige.methods import d3pm_transitions
 from zellige.nn.logistic import logistic
-from zellige.prediction import kernel
-from zellige.process import Mixture, Process, uniform
-from zellige.schedule import CLEAN
 
 from .d3pm import D, d3pm, product
 from .recorded import Recorded
@@ -56,10 +56,10 @@ def pixels(beta: torch.Tensor, config: dict) -> Process:
     if config["transition_mat_type"] == "uniform" and width is None:
         return uniform(S, product(beta))
     if config["transition_mat_type"] == "uniform":
-        steps = transitions.Steps(lambda b: transitions.band(S, b, width), beta)
+        steps = d3pm_transitions.Steps(lambda b: d3pm_transitions.band(S, b, width), beta)
     else:
         spaced = beta * ((S - 1) / 255) ** 2
-        steps = transitions.Steps(lambda b: transitions.gaussian(S, b, width or 0), spaced)
+        steps = d3pm_transitions.Steps(lambda b: d3pm_transitions.gaussian(S, b, width or 0), spaced)
     return Chain(steps, torch.full((S,), 1 / S, dtype=D))
 
 
@@ -73,8 +73,8 @@ def kind(config: dict) -> str:
 def test_betas(golden, case):
     c, n = golden[case], golden.index[case]["config"]["num_timesteps"]
     for ours, theirs in (("mutual-information", "jsd"), ("cosine", "cosine")):
-        golden.near(case, transitions.betas(ours, n), c[theirs])
-    beta = transitions.betas("linear", 1000)  # DDPM's, which theirs does not scale with T
+        golden.near(case, d3pm_transitions.betas(ours, n), c[theirs])
+    beta = d3pm_transitions.betas("linear", 1000)  # DDPM's, which theirs does not scale with T
     golden.near(case, torch.linspace(float(beta[0]), float(beta[-1]), n, dtype=D), c["linear_0.0001_0.02"])
     golden.near(case, torch.linspace(0.02, 1, n, dtype=D), c["linear_0.02_1"])
 
@@ -87,7 +87,7 @@ def test_kernels(golden, case):
     golden.near(case, P.matrix(i[:-1], i[1:]), c["q_onestep"])
     golden.near(case, P.matrix(torch.zeros_like(i), i)[1:], c["q_cum"])
     if case in DIFFERS:
-        paper = transitions.gaussian(config["S"], float(c["betas"][0]), config["transition_bands"] or 0)
+        paper = d3pm_transitions.gaussian(config["S"], float(c["betas"][0]), config["transition_bands"] or 0)
         assert float((paper - c["q_onestep"][0]).abs().max()) > 0.1
 
 

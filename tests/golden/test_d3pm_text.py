@@ -8,13 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zellige import transitions
-from zellige.chains import Chain
-from zellige.method import Batch
-from zellige.prediction import kernel, truth
-from zellige.process import Process, absorbing, uniform
-from zellige.schedule import CLEAN, PRIOR, Tabulated
-from zellige.transitions import table
+from zellige.core.batch import Batch
+from zellige.core.matrices import Chain
+from zellige.core.prediction import kernel, truth
+from zellige.core.process import Process, absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
+from zellige.methods import d3pm_transitions
+from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm, product
 from .recorded import Recorded
@@ -86,11 +86,11 @@ def test_betas(golden):
     case = "d3pm_google.text.betas"
     c = golden[case]
     for ours, theirs in (("mutual-information", "standard"), ("cosine", "cosine")):
-        golden.near(case, transitions.betas(ours, T), c[theirs])
+        golden.near(case, d3pm_transitions.betas(ours, T), c[theirs])
         torch.testing.assert_close(table(ours, T, K, True), product(c[theirs]).table, rtol=1e-4, atol=1e-6)
     low, high = (golden.index[case]["config"]["linear"][k] for k in ("beta_min", "beta_max"))
     golden.near(case, low + (high - low) * torch.arange(T, dtype=D) / T, c["linear"])  # difference: never beta_max
-    beta = transitions.betas("linear", T)
+    beta = d3pm_transitions.betas("linear", T)
     torch.testing.assert_close(beta, torch.linspace(float(beta[0]), float(beta[-1]), T, dtype=D))
     golden.near(case, product(c["linear_const"]).table[1:], 0.9 ** torch.arange(1, T + 1))
 
@@ -101,19 +101,19 @@ def test_mutual_information(golden, case):
     c = golden[case]
     law, keep = c["initial_distribution"].to(D), lambda e: torch.exp(torch.tensor(-e, dtype=D)).item()
     if case.endswith("mask"):
-        kernel = lambda e: transitions.absorbing(K, 1 - keep(e), K - 1)  # noqa: E731
+        kernel = lambda e: d3pm_transitions.absorbing(K, 1 - keep(e), K - 1)  # noqa: E731
     else:
-        kernel = lambda e: transitions.uniform(K, 1 - keep(e))  # noqa: E731
-    lost = [1 - transitions.kept(kernel(e), law) for e in c["query_exponents"].tolist()]
+        kernel = lambda e: d3pm_transitions.uniform(K, 1 - keep(e))  # noqa: E731
+    lost = [1 - d3pm_transitions.kept(kernel(e), law) for e in c["query_exponents"].tolist()]
     golden.near(case, torch.stack(lost), c["query_info_removal"])
     removed = c["schedule_info_removal"]
     golden.near(case, removed, torch.arange(1, len(removed) + 1, dtype=D) / (len(removed) + 1))
-    golden.near(case, transitions.informed(kernel, law, removed), c["exponents"][1 : len(removed) + 1])
+    golden.near(case, d3pm_transitions.informed(kernel, law, removed), c["exponents"][1 : len(removed) + 1])
     if case.endswith("mask"):  # alpha_i = 1 - i/T whatever the law; the last step jumps
         golden.near(case, table("mutual-information", T, K, True)[:-1], torch.exp(-c["exponents"].to(D))[:-1])
     else:  # a method has no law of x_0 at hand: x_0 uniform, and all of it is lost at T
         even = torch.full_like(law, 1 / K)
-        lost = [1 - transitions.kept(transitions.uniform(K, 1 - float(a)), even)
+        lost = [1 - d3pm_transitions.kept(d3pm_transitions.uniform(K, 1 - float(a)), even)
                 for a in table("mutual-information", T, K, False)]  # fmt: skip
         torch.testing.assert_close(torch.stack(lost), torch.arange(T + 1, dtype=D) / T)
 
@@ -147,7 +147,7 @@ def test_bands(golden, case):
     c, width, beta = golden[case], BAND[case], golden["d3pm_google.text.betas"]["linear"].to(D)
     inner = slice(width // 2, K - width // 2)  # sources far enough from the ends
     for theirs, b in zip(_rows(c["q_onestep"]), beta.tolist()):
-        ours = transitions.band(K, b * K / width, width // 2)
+        ours = d3pm_transitions.band(K, b * K / width, width // 2)
         if width % 2:
             golden.near(case, ours[inner], theirs[inner])
             golden.near(case, ours.sum(0), torch.ones(K))
@@ -159,7 +159,7 @@ def test_bands(golden, case):
 
 def test_gaussian(golden):
     c, beta = golden[GAUSSIAN], golden["d3pm_google.text.betas"]["linear"].to(D)
-    ours = lambda scale: torch.stack([transitions.gaussian(K, b) for b in (scale * beta).tolist()])  # noqa: E731
+    ours = lambda scale: torch.stack([d3pm_transitions.gaussian(K, b) for b in (scale * beta).tolist()])  # noqa: E731
     golden.near(GAUSSIAN, ours(((K - 1) / K) ** 2).mT, c["q_onestep"])
     assert float((ours(1.0) - c["q_onestep"]).abs().max()) > 0.01  # difference
 
@@ -168,7 +168,7 @@ def test_gaussian(golden):
 def test_nearest(golden, case):
     c, k, beta = golden[case], NEAREST[case], golden["d3pm_google.text.betas"]["linear"].to(D)
     embedding = c["embeddings"].to(D)
-    A = 2 * k * transitions.nearest(embedding, k).fill_diagonal_(0.0)  # G + G' of eq. 9
+    A = 2 * k * d3pm_transitions.nearest(embedding, k).fill_diagonal_(0.0)  # G + G' of eq. 9
     if "expm" in case:
         matrix = torch.linalg.matrix_exp(float(beta[0]) * (A - torch.diag(A.sum(-1))))
     else:  # difference: Sinkhorn's rounds, which end on the columns
@@ -184,19 +184,19 @@ def test_rates(golden):
     c = golden[RATE]
     embedding = c["embeddings"].to(D)
     direction = embedding / embedding.norm(dim=-1, keepdim=True)
-    assert torch.equal(transitions.neighbours(embedding, 2), c["neighbors_k2"].long())
-    R = transitions.nearest(direction, 2)
+    assert torch.equal(d3pm_transitions.neighbours(embedding, 2), c["neighbors_k2"].long())
+    R = d3pm_transitions.nearest(direction, 2)
     golden.near(RATE, R, c["rate_k2"])
     torch.testing.assert_close(
         torch.linalg.matrix_exp(0.3 * R), c["expm_0p3_rate_k2"].to(D), rtol=0, atol=2e-4
     )  # a series
     # differences: neighbours weighted by rank, and a rate 4 from every token to a mask
     rank = 3 * (-2 * torch.arange(3, dtype=D) ** 2 / 3).softmax(0)
-    G = torch.zeros(K, K, dtype=D).scatter_(1, transitions.neighbours(direction, 3), rank.expand(K, 3))
+    G = torch.zeros(K, K, dtype=D).scatter_(1, d3pm_transitions.neighbours(direction, 3), rank.expand(K, 3))
     A = (G + G.mT) / 6
     golden.near(RATE, A - torch.diag(A.sum(-1)), c["rate_gaussian_k3"])
     masked = torch.zeros(K + 1, K + 1, dtype=D)
-    masked[:K, :K], masked[K, :K] = transitions.nearest(embedding, 2) - 4 * torch.eye(K, dtype=D), 4.0
+    masked[:K, :K], masked[K, :K] = d3pm_transitions.nearest(embedding, 2) - 4 * torch.eye(K, dtype=D), 4.0
     golden.near(RATE, masked, c["mask_rate_k2"])
 
 

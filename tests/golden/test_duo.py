@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel, posterior
+from zellige.core.schedule import CLEAN, Cosine, Linear
 from zellige.methods import MDLM, UDLM
-from zellige.prediction import kernel, posterior
 from zellige.samplers import Remasking, State
-from zellige.schedule import CLEAN, Cosine, Linear
 
 from .recorded import Recorded, Said, Told, published_network, race
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import maths
+from zellige.core import maths
+from zellige.core.prediction import Mean, kernel, reverse_rate, truth
+from zellige.core.process import Mixture, absorbing, uniform
+from zellige.core.schedule import CLEAN, Linear, Schedule
 from zellige.methods import MDLM
-from zellige.prediction import Mean, kernel, reverse_rate, truth
-from zellige.process import Mixture, absorbing, uniform
-from zellige.samplers.ancestral import spaced
 from zellige.samplers.euler import stepped
-from zellige.schedule import CLEAN, Linear, Schedule
+from zellige.samplers.grid import spaced
 
 from .recorded import Given, Recorded
 

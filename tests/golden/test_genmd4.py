@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.core.schedule import CLEAN, Polynomial
 from zellige.methods import GenMD4
-from zellige.schedule import CLEAN, Polynomial
 
 from .recorded import Given, Recorded, Said
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from zellige import guide
-from zellige.method import Batch
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel, posterior
+from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
 from zellige.methods import MD4
-from zellige.prediction import kernel, posterior
 from zellige.samplers import Ancestral
-from zellige.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
 
 from .recorded import Given, Recorded, Said
 

@@ -10,14 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import bound, guide, maths
-from zellige.method import Batch
+from zellige import guide
+from zellige.core import bound, random
+from zellige.core.batch import Batch
+from zellige.core.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
+from zellige.core.process import absorbing
+from zellige.core.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
 from zellige.methods import D3PM, MDLM
-from zellige.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
-from zellige.process import absorbing
-from zellige.published.names import ours
+from zellige.models.published.names import ours
 from zellige.samplers import Ancestral
-from zellige.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
 
 from .recorded import Given, Recorded, Said, Told, published_network, race
 
@@ -117,10 +118,10 @@ def test_importance_times_invert_the_masked_fraction(golden):
 def test_stratified_times(golden):
     """Difference: one uniform serves all rows of ours; theirs draws one for each stratum. Both put one time in each."""
     c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", 16, 1e-3
-    each = torch.stack([maths.stratified(n, Given(c["u"][b : b + 1] / n))[b] for b in range(n)])
+    each = torch.stack([random.stratified(n, Given(c["u"][b : b + 1] / n))[b] for b in range(n)])
     golden.near(case, (1 - eps) * each + eps, c["t_antithetic"])
     golden.near(case, (1 - eps) * c["u"] + eps, c["t_plain"])
-    strata = maths.stratified(n, torch.Generator().manual_seed(0))
+    strata = random.stratified(n, torch.Generator().manual_seed(0))
     for times in (strata, (c["t_antithetic"].double() - eps) / (1 - eps)):
         assert sorted((times * n).long().tolist()) == list(range(n))
     m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)  # sigma_min = eps, sigma_max = eps - log(eps)
@@ -143,7 +144,7 @@ def test_their_race_and_our_inverse_cdf_draw_from_one_law(golden):
     edges = (p / p.sum(-1, keepdim=True)).cumsum(-1)  # every index exactly on its interval
     middle = edges - 0.5 * p / p.sum(-1, keepdim=True)
     for k in range(54):
-        drawn = maths.categorical(p, Given(middle[:, k]))
+        drawn = random.categorical(p, Given(middle[:, k]))
         assert (drawn == k)[p[:, k] > 0].all()
 
 

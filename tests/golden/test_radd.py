@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import guide, maths
-from zellige.method import Batch
+from zellige import guide
+from zellige.core import maths, random
+from zellige.core.batch import Batch
+from zellige.core.prediction import kernel, posterior
+from zellige.core.schedule import CLEAN
 from zellige.methods import RADD
-from zellige.prediction import kernel, posterior
 from zellige.samplers import FixedOrder
 from zellige.samplers.euler import stepped
-from zellige.schedule import CLEAN
 
 from .recorded import Given, Recorded, published_network, race
 
@@ -101,7 +102,7 @@ def test_likelihood_in_an_order(golden, radd, case):
 def test_batch_uniform_sampler(golden):
     case = "radd__batch_uniform_sampler"
     c = golden[case]
-    golden.near(case, maths.stratified(8, Given(c["vdm_u"])), c["vdm_t"])
+    golden.near(case, random.stratified(8, Given(c["vdm_u"])), c["vdm_t"])
     assert torch.equal(c["naive_u"], c["naive_t"])
     decoupled = (c["decoupled_u"] + torch.arange(8)) / 8
     golden.near(case, decoupled, c["decoupled_t"])
@@ -114,7 +115,7 @@ def test_add_noise(golden, radd):
     c = golden["radd__add_noise"]
     t = radd.process.schedule.inverse((-c["sigma"].double()).exp())
     assert torch.equal(radd.corrupt(Batch(c["x0"]), t, Given(c["t_u"])), c["t_xt"])
-    lost = maths.bernoulli(c["Lambda"].double()[:, None].expand(4, L), Given(c["lambda_u"]))
+    lost = random.bernoulli(c["Lambda"].double()[:, None].expand(4, L), Given(c["lambda_u"]))
     assert torch.equal(torch.where(lost, MASK, c["x0"]), c["lambda_xt"])
     for b, k in enumerate(c["k"].tolist()):  # row by row: here the k of a batch are spread evenly
         order, u = (c["perm"][b : b + 1] + 0.5) / L, torch.tensor([(k - 0.5) / L])
@@ -177,7 +178,7 @@ def test_top_p_trajectory(golden, radd):
     for i in range(steps):
         at = x == MASK
         if i < steps - 1:
-            at &= maths.bernoulli(radd.reveal(grid[i], grid[i + 1]).expand(2, L), Given(c[f"u{u}"]))
+            at &= random.bernoulli(radd.reveal(grid[i], grid[i + 1]).expand(2, L), Given(c[f"u{u}"]))
             u += 1
         logits = radd.network(x)[at].double()
         theirs = logits.softmax(-1)

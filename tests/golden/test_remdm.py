@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from zellige.core.prediction import posterior
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MDLM
-from zellige.prediction import posterior
 from zellige.samplers import Remasking, State
 from zellige.samplers.remasking import reveal
-from zellige.schedule import CLEAN, PRIOR
 
 from .recorded import Recorded, Said, Told, published_network, race
 from .test_mdlm import MASK

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import bound
+from zellige.core import bound
+from zellige.core.batch import Batch
+from zellige.core.prediction import Score, kernel, reverse, reverse_rate, score, truth
+from zellige.core.process import Mixture, absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
 from zellige.errors import InputError
-from zellige.method import Batch
 from zellige.methods import SEDD
-from zellige.prediction import Score, kernel, reverse, reverse_rate, score, truth
-from zellige.process import Mixture, absorbing, uniform
 from zellige.samplers import Ancestral, Euler
 from zellige.samplers.euler import stepped
-from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
 
 from .recorded import Given, Recorded, Said, published_network, race
 

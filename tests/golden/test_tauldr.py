@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zellige import bound, jumps, maths, rates
-from zellige.chains import CTMC
-from zellige.method import Batch
-from zellige.methods import TauLDR
-from zellige.prediction import posterior, reverse_rate
+from zellige.core import maths, random
+from zellige.core.batch import Batch
+from zellige.core.matrices import CTMC
+from zellige.core.prediction import posterior, reverse_rate
+from zellige.core.schedule import CLEAN, LinearSigma
+from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
 from zellige.samplers.tau_leaping import corrector_rate, landing
-from zellige.schedule import CLEAN, LinearSigma
 
 from .recorded import Recorded
 
@@ -86,7 +86,7 @@ def test_rate(golden, case):
     )  # the tolerance of its note: float32, small entries cut to 0
     scalars = golden.index[case]["config"]
     if "rate_const" in scalars:  # a mixture here; the same from its rates
-        dense = CTMC(*rates.uniform(scalars["S"]), LinearSigma(0.0, scalars["rate_const"]))
+        dense = CTMC(*tauldr_rates.uniform(scalars["S"]), LinearSigma(0.0, scalars["rate_const"]))
         close(dense.matrix(CLEAN, t), Q, rtol=1e-9, atol=1e-12)
         return
     slow = (
@@ -101,7 +101,7 @@ def test_rate(golden, case):
 @pytest.mark.parametrize("case", INITIAL)
 def test_initial_law(golden, case):
     c, S = golden[case], golden.index[case]["config"]["S"]
-    law = rates.gaussian(S, 2.0, golden.index[case]["config"]["std"])[1]
+    law = tauldr_rates.gaussian(S, 2.0, golden.index[case]["config"]["std"])[1]
     if S % 2 == 0:
         close(law, c["probs"], rtol=1e-12, atol=0)
     else:
@@ -139,11 +139,11 @@ class Replay:
         network = Answers((self.x_t, self.logits[0]), (self.jumped, self.logits[1]))
         objective = "one-pass" if self.one else "two-pass"
         self.method = method(golden, case, network, x_0.shape[1], objective=objective, auxiliary=self.weight)
-        monkeypatch.setattr(maths, "stratified", lambda n, generator, device: 1 - self.t)
+        monkeypatch.setattr(random, "stratified", lambda n, generator, device: 1 - self.t)
         monkeypatch.setattr(self.method, "corrupt", lambda batch, t, generator: self.x_t)
-        monkeypatch.setattr(jumps, "jump", lambda process, x_t, t, counted, generator: self.jumped)
-        monkeypatch.setattr(maths, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
-        self.w = jumps.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
+        monkeypatch.setattr(tauldr_jumps, "jump", lambda process, x_t, t, counted, generator: self.jumped)
+        monkeypatch.setattr(random, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
+        self.w = tauldr_jumps.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
         self.given = given
 
     def constants(self, x: Tensor, f) -> Tensor:
@@ -161,11 +161,11 @@ class Replay:
         return self.method.weighted(lambda _, u, v: 0 * v.sum(-1), self.batch, x, self.t, torch.zeros_like(self.t), 1.0)
 
     def reg(self, x: Tensor) -> Tensor:
-        return self.part(bound.leaving, x) + self.constants(x, lambda u: u)
+        return self.part(tauldr_jumps.leaving, x) + self.constants(x, lambda u: u)
 
     def sig(self) -> Tensor:
         entropy = self.constants(self.jumped, lambda u: maths.xlogy(u, u))
-        return self.w * (self.part(bound.signal, self.jumped) - entropy)
+        return self.w * (self.part(tauldr_jumps.signal, self.jumped) - entropy)
 
 
 @pytest.mark.parametrize("case", LOSSES)
@@ -175,7 +175,7 @@ def test_loss(golden, case, monkeypatch):
     # what is drawn
     law = r.method.process.law(r.batch.tokens, r.t[:, None])[:, at]
     close(law, c["x_t_sampling_probs"].double(), rtol=1e-3, atol=5e-6)
-    leave = jumps.exits(r.method.process)[r.x_t[:, at]]
+    leave = tauldr_jumps.exits(r.method.process)[r.x_t[:, at]]
     golden.near(case, leave / leave.sum(-1, keepdim=True), c["dim_sampling_probs"])
     place = (c["square_dims"] + r.given)[:, None]
     rows = r.method.process.rate_from(r.x_t.gather(1, place), r.t[:, None])[:, 0]

@@ -4,13 +4,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from zellige import bound, maths
-from zellige.method import Batch, Method
+from zellige.core import bound, maths
+from zellige.core.batch import Batch
+from zellige.core.prediction import LeaveOneOut, kernel, posterior, truth
+from zellige.core.process import uniform
+from zellige.core.schedule import CLEAN, Linear
 from zellige.methods import MDLM, UDLM
-from zellige.prediction import LeaveOneOut, kernel, posterior, truth
-from zellige.process import uniform
-from zellige.published import classifier
-from zellige.schedule import CLEAN, Linear
+from zellige.methods.method import Method
+from zellige.models.published import classifier
 
 from .recorded import Recorded, Said, Told, published_network, race
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from zellige.core.batch import Batch
 from zellige.errors import InputError
-from zellige.method import Batch
 from zellige.methods import MDLM
 from zellige.nn import DiT, Net, attention
 from zellige.nn.convolution import ShortConv

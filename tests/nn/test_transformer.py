@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from zellige.errors import InputError
+from zellige.models.published.names import ours
 from zellige.nn import DiT, Net
 from zellige.nn.convolution import ShortConv
 from zellige.nn.embedding import axial_table, rotary_table, rotate
-from zellige.published.names import ours
 
 
 def rename(weights):

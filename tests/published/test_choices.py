@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import zellige
-from zellige.method import Batch
+from zellige.core.batch import Batch
 from zellige.methods import AR, MDLM, build
 from zellige.samplers import SAMPLERS, run
 

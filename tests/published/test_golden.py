@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 
 import zellige
 from golden.recorded import Recorded, Told
-from zellige import published
-from zellige.method import Batch
-from zellige.prediction import posterior
-from zellige.process import uniform
-from zellige.schedule import Linear
+from zellige.core.batch import Batch
+from zellige.core.prediction import posterior
+from zellige.core.process import uniform
+from zellige.core.schedule import Linear
+from zellige.models import published
 
 from . import hub
 

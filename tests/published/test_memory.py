@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from zellige.data.tokenizer import Integers
+from zellige.models.published import names
+from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net
-from zellige.published import names
-from zellige.weights import unfilled
 
 ONCE = """
 import json, sys, time

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import zellige
-from zellige import published, weights
 from zellige.data.tokenizer import Integers
-from zellige.files import write_checksums
+from zellige.models import published, weights
+from zellige.models.checksums import write_checksums
+from zellige.models.published import layouts, names
 from zellige.nn import DiT, Net
-from zellige.published import names
 
 from . import hub
 
@@ -231,7 +231,7 @@ def test_wrapped_config(shared, tmp_path):
 
 
 def test_every_layout_reads_what_it_writes():
-    for layout in published.LAYOUTS.values():
+    for layout in layouts.LAYOUTS.values():
         if layout.build is None:
             net = Net(3, 32, 2, 48, dropout=0.25, condition=16, constant=layout.name in ("mdlm", "bd3lm"))
             said = layout.read(layout.write(published.Said(net, 100)), {})
@@ -338,7 +338,7 @@ def test_malicious_pickles(mdlm, tmp_path, monkeypatch, file, zipped, sly):
 
 def test_second_gate_refuses_alone(mdlm, tmp_path, monkeypatch):
     """Should the names be read wrongly, torch's own unpickler still knows nothing but tensors and stand-ins."""
-    from zellige.published import opening
+    from zellige.models.published import opening
 
     monkeypatch.setattr(opening, "refuse_code", lambda *_: None)
     torch.save({"state_dict": mdlm, "x": Evil(tmp_path / "ran")}, tmp_path / "last.ckpt")
@@ -378,7 +378,7 @@ def test_weights_are_taken_not_copied(mdlm, tmp_path):
 
 
 def test_unfilled():
-    from zellige.weights import unfilled
+    from zellige.models.weights import unfilled
 
     with unfilled():
         network = DiT(Net(2, 64, 4, 24), 500, time=True)
@@ -398,8 +398,8 @@ def test_unfilled():
 def test_padded_tokenizer(tmp_path):
     """A row that is no token: drawn as a mask, the same text gives the same integers, and the folder remembers it."""
     from zellige.data import load
-    from zellige.data.named import train_bpe
     from zellige.data.tokenizer import Tokens
+    from zellige.data.tokenizer_by_name import train_bpe
 
     bpe = train_bpe(300, ["the value of the object is returned"])
     padded = Tokens(bpe.inner, bpe.name, bpe.size + 2)

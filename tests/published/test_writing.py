@@ -9,12 +9,14 @@ import torch
 from safetensors.torch import load_file
 
 import zellige
-from zellige import cli, plan, published
-from zellige.checkpoint import Model
-from zellige.config import Config
+from zellige import cli
 from zellige.data.tokenizer import Integers
 from zellige.methods import METHODS, build
-from zellige.published import writing
+from zellige.models import published
+from zellige.models.config import Config
+from zellige.models.model import Model
+from zellige.models.published import layouts, writing
+from zellige.training import setup
 
 from . import hub
 
@@ -89,13 +91,13 @@ def test_out_and_in_again(tmp_path, name, to, options):
     model = made(name, **options)
     model.export(tmp_path / "out", to)
     again = zellige.load(tmp_path / "out", **({"begin": 3} if to == "ar" else {}))
-    assert again.config.method == published.LAYOUTS[to].method
+    assert again.config.method == layouts.LAYOUTS[to].method
     torch.testing.assert_close(logits(again), logits(model), atol=2e-5, rtol=1e-5)
     if again.config.method == name:
         for key, value in options.items():
             assert getattr(again.config.options, key) == value, key
     keys = load_file(tmp_path / "out" / "model.safetensors").keys()
-    assert all(key.startswith(published.LAYOUTS[to].prefix) or key.startswith("sampling_eps") for key in keys)
+    assert all(key.startswith(layouts.LAYOUTS[to].prefix) or key.startswith("sampling_eps") for key in keys)
 
 
 @torch.no_grad()
@@ -181,7 +183,7 @@ def logits_of(folder: str) -> torch.Tensor:
 
 def test_catalogue_names_layouts():
     for row in published.CATALOGUE:
-        layout = published.LAYOUTS[row.layout]
+        layout = layouts.LAYOUTS[row.layout]
         assert layout.method == row.system
         gives = METHODS[row.system].predicts.replace("_", "-").replace("next", "next token")
         assert gives == row.gives
@@ -192,7 +194,7 @@ def test_a_training_begins_with_a_published_network(shared, tmp_path):
     source = hub.of(shared, tmp_path / "hub", "mdlm")
     theirs = zellige.load(source)
     model = made("mdlm", theirs.config.net, tokens=53)
-    plan.begin(model.method, model.config, plan.start(str(source), METHODS["mdlm"], "mdlm"))
+    setup.begin(model.method, model.config, setup.start(str(source), METHODS["mdlm"], "mdlm"))
     for name, tensor in theirs.method.state_dict().items():
         assert torch.equal(model.method.state_dict()[name], tensor)
     model.export(tmp_path / "out", "mdlm")

@@ -5,13 +5,13 @@ from torch import nn
 
 from worlds import numbers
 from zellige import exact
-from zellige.masked import Masked
+from zellige.core.process import absorbing
+from zellige.core.schedule import CLEAN, Linear
 from zellige.methods import AR
+from zellige.methods.masked import Masked
 from zellige.nn import DiT, Net, Table
 from zellige.nn.cache import Cache
-from zellige.process import absorbing
-from zellige.samplers import of_length
-from zellige.schedule import CLEAN, Linear
+from zellige.samplers.pairing import of_length
 
 V, L = 2, 4
 

@@ -5,9 +5,10 @@ from torch import nn
 
 from worlds import L, V, data_law, per_token, table
 from zellige import exact
-from zellige.masked import Masked
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import Geometric, Linear, Polynomial, Tabulated
 from zellige.methods import MD4, MDLM
-from zellige.process import absorbing, uniform
+from zellige.methods.masked import Masked
 from zellige.samplers import (
     Ancestral,
     AnyOrder,
@@ -19,7 +20,6 @@ from zellige.samplers import (
     TauLeaping,
     Uniformisation,
 )
-from zellige.schedule import Geometric, Linear, Polynomial, Tabulated
 
 close = torch.testing.assert_close
 

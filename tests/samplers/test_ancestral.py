@@ -8,12 +8,12 @@ from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
 
 from worlds import CTMC, L, V, data_law, generator_matrix, per_token, table
 from zellige import exact
+from zellige.core.prediction import kernel
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 from zellige.errors import InputError
 from zellige.methods import MDLM
-from zellige.prediction import kernel
-from zellige.process import absorbing, uniform
 from zellige.samplers import Ancestral, TauLeaping, run
-from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 
 D = torch.float64
 METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4, "an exponent per token": genmd4}

@@ -21,7 +21,7 @@ from zellige.samplers import (
     Uniformisation,
     run,
 )
-from zellige.samplers.sampler import of_length
+from zellige.samplers.pairing import of_length
 
 INSIDE = {
     "ancestral": Ancestral(),

@@ -9,7 +9,8 @@ from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, gener
 
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
-from zellige.cli.drawing import Options
+from zellige.cli.sample import Options
+from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods import MDLM
 from zellige.samplers import (
@@ -23,10 +24,9 @@ from zellige.samplers import (
     State,
     TauLeaping,
     Uniformisation,
-    ask,
     run,
 )
-from zellige.schedule import CLEAN
+from zellige.samplers.ask import ask
 
 
 # ---------------------------------------------------------------------------------- names and pairings

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from worlds import L, V, data_law, table
-from zellige import InputError, exact, invariant
-from zellige.identities.score import matrix
+from zellige import InputError, exact
+from zellige.exact import metropolis
+from zellige.exact.identities.score import matrix
 from zellige.methods import CSM, MDLM
-from zellige.neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
+from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
 from zellige.samplers import Metropolis, run
 from zellige.samplers.metropolis import Walk, autocorrelation_time, report
 
@@ -20,7 +21,7 @@ X = exact.states(V, L)
 
 
 def truth(arrows=Hamming, law=None, length=L, size=V):
-    return invariant.Scores(arrows(size), data_law(size, length) if law is None else law, length)
+    return metropolis.Scores(arrows(size), data_law(size, length) if law is None else law, length)
 
 
 @pytest.mark.parametrize("arrows", NEIGHBOURHOODS.values())
@@ -90,7 +91,7 @@ def test_the_autocorrelation_time_is_that_of_the_matrix(arrows):
     law, size = data_law(5, 1), 5
     method = truth(arrows, law, 1, size)
     P = torch.zeros(size, size, dtype=torch.float64).index_put(
-        invariant.transitions(method)[:2], invariant.transitions(method)[2]
+        metropolis.transitions(method)[:2], metropolis.transitions(method)[2]
     )
     P.diagonal().add_(1 - P.sum(1))
     meant = exact_time(P, law, torch.arange(size).double())

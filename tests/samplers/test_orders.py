@@ -9,11 +9,11 @@ from pairs import close, denoiser, mdlm
 
 from worlds import L, V, data_law
 from zellige import exact
+from zellige.core.prediction import posterior
+from zellige.core.process import absorbing
+from zellige.core.schedule import Linear
 from zellige.errors import InputError
-from zellige.prediction import posterior
-from zellige.process import absorbing
 from zellige.samplers import AnyOrder, FixedOrder
-from zellige.schedule import Linear
 
 THREE = 3
 

@@ -9,10 +9,10 @@ from pairs import METHODS, close, denoiser, distance, md4, mdlm
 
 from worlds import L, V, data_law
 from zellige import exact
+from zellige.core.process import absorbing
+from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear
 from zellige.errors import InputError
-from zellige.process import absorbing
 from zellige.samplers import Ancestral, Remasking, State, run
-from zellige.schedule import CLEAN, PRIOR, Cosine, Linear
 
 CAP, RESCALE, LOOP = Remasking("cap", eta=0.3), Remasking("rescale", eta=0.4), Remasking("loop", eta=0.3)
 STEPS = [(PRIOR, 0.7), (0.9, 0.4), (0.6, 0.6), (0.5, 0.45), (0.3, CLEAN)]

@@ -8,14 +8,16 @@ import torch
 from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
 
 from worlds import Given, L, V, data_law, five_sigma, numbers, per_token
-from zellige import exact, maths, rates
-from zellige.chains import CTMC
+from zellige import exact
+from zellige.core import random
+from zellige.core.matrices import CTMC
+from zellige.core.prediction import kernel, reverse_rate
+from zellige.core.process import absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma, Polynomial
 from zellige.errors import InputError
-from zellige.prediction import kernel, reverse_rate
-from zellige.process import absorbing, uniform
+from zellige.methods import tauldr_rates
 from zellige.samplers import Ancestral, State, TauLeaping, run
 from zellige.samplers.tau_leaping import corrector_rate, landing, leap_law, single_law
-from zellige.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma, Polynomial
 
 D = torch.float64
 
@@ -27,7 +29,7 @@ def ordered(process, predicts="mean"):
 
 
 def birth_death(V=V):
-    R, law = rates.birth_death(V)
+    R, law = tauldr_rates.birth_death(V)
     return CTMC(R, law, Geometric(1e-2, 4.0))
 
 
@@ -45,21 +47,21 @@ def test_a_poisson_count_is_the_inverse_cdf(mean):
     n, cdf = n[middle], cdf[middle]
     for shift in (-1, 1):
         u = cdf * (1 + shift * (1e-12 if mean < 10 else 1e-8))
-        count = maths.poisson(torch.full_like(u, mean), Given(u))
+        count = random.poisson(torch.full_like(u, mean), Given(u))
         assert torch.equal(count, n + (shift > 0))
 
 
 def test_the_rarest_and_largest_counts():
-    assert float(maths.poisson(torch.tensor([1e-12], dtype=D), Given(1 - 2**-53))) == 1
-    assert float(maths.poisson(torch.zeros(1, dtype=D), Given(1 - 2**-53))) == 0
-    assert float(maths.poisson(torch.tensor([1e9], dtype=D), Given(0.5))) == pytest.approx(1e9, abs=1)
-    assert float(maths.poisson(torch.tensor([1e300], dtype=D), Given(0.5))) > 1e11  # beyond every state
+    assert float(random.poisson(torch.tensor([1e-12], dtype=D), Given(1 - 2**-53))) == 1
+    assert float(random.poisson(torch.zeros(1, dtype=D), Given(1 - 2**-53))) == 0
+    assert float(random.poisson(torch.tensor([1e9], dtype=D), Given(0.5))) == pytest.approx(1e9, abs=1)
+    assert float(random.poisson(torch.tensor([1e300], dtype=D), Given(0.5))) > 1e11  # beyond every state
 
 
 def test_counts_at_a_position_do_not_depend_on_which_others_are_drawn():
     mean, at = 3 * numbers(2, 4, 5), torch.tensor([[True, False, True, True], [False, True, False, True]])
     for make in (lambda: torch.Generator().manual_seed(3), lambda: generators(3, 4)):
-        assert torch.equal(maths.poisson(mean, make())[at], maths.poisson(mean[at], make(), at))
+        assert torch.equal(random.poisson(mean, make())[at], random.poisson(mean[at], make(), at))
 
 
 # ---------------------------------------------------------------------------------- the law of a leap
@@ -154,7 +156,7 @@ PROCESSES = {
     "an exponent per token": (absorbing(V + 1, Polynomial(per_token(1.0, 1.3, 2.5, 1.0), 1e-6)), "one", "uniform"),
     "uniform": (uniform(V, Geometric(1e-3, 14.0)), "one", "uniform"),
     "uniform, ordered": (uniform(V, Geometric(1e-3, 14.0)), "sum", "uniform"),
-    "birth and death": (CTMC(*rates.birth_death(V), LinearSigma(1e-4, 14.0)), "sum", "log-snr"),
+    "birth and death": (CTMC(*tauldr_rates.birth_death(V), LinearSigma(1e-4, 14.0)), "sum", "log-snr"),
 }
 
 

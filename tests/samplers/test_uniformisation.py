@@ -6,22 +6,23 @@ from pairs import close, denoiser, generators, genmd4, md4, sedd
 
 from worlds import CTMC as NO_SCHEDULE
 from worlds import L, V, data_law, five_sigma, generator_matrix, numbers
-from zellige import exact, rates
-from zellige.chains import CTMC
+from zellige import exact
+from zellige.core.matrices import CTMC
+from zellige.core.prediction import LeaveOneOut, Mean, reverse_rate
+from zellige.core.process import Mixture, absorbing, uniform
+from zellige.core.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma
 from zellige.errors import InputError
-from zellige.prediction import LeaveOneOut, Mean, reverse_rate
-from zellige.process import Mixture, absorbing, uniform
+from zellige.methods import tauldr_rates
 from zellige.samplers import Uniformisation, run
 from zellige.samplers.uniformisation import bounds, pace, unit_rate
-from zellige.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma
 
 D = torch.float64
 PROCESSES = {
     "absorbing": absorbing(V + 1, Cosine(1e-6)),
     "uniform": uniform(V, Linear(1e-6)),
     "any prior": Mixture(torch.tensor([0.2, 0.5, 0.3], dtype=D), Geometric(1e-7, 14.0)),
-    "birth and death": CTMC(*rates.birth_death(V), LinearSigma(0.0, 14.0)),
-    "gaussian": CTMC(*rates.gaussian(V, 2.0, 3.0), Exponential(0.5, 100.0)),
+    "birth and death": CTMC(*tauldr_rates.birth_death(V), LinearSigma(0.0, 14.0)),
+    "gaussian": CTMC(*tauldr_rates.gaussian(V, 2.0, 3.0), Exponential(0.5, 100.0)),
 }
 
 

@@ -16,13 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zellige import __version__
-
+from .. import __version__
 from ..errors import InputError, from_environment, nearest, unknown
-from ..terminal.screen import Terminal
-from . import pages
+from ..show.terminal import Terminal
+from . import help
 
-COMMANDS = tuple(pages.USAGE)
+PLACES = {  # the file of a command, where it is not `commands`
+    "train": "train", "sample": "sample", "infill": "sample", "evaluate": "evaluate", "compare": "compare",
+    "import": "import_export", "export": "import_export",
+}  # fmt: skip
+COMMANDS = tuple(help.USAGE)
 
 
 class Terminated(BaseException):
@@ -82,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
         terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
         if options.json not in (None, "-"):  # before the work, not after it
-            from .commands import writable
+            from .common import writable
 
             writable(options.json, "--json")
         with _quiet_libraries(), _terminable(), _checksums(options.checksums):
@@ -127,7 +130,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     """Find the command by its name, and run it."""
     first, rest = (argv[0], list(argv[1:])) if argv else ("--help", [])
     if first in ("--help", "-h", "help"):
-        terminal.result(pages.HELP, keep="\n")
+        terminal.result(help.HELP, keep="\n")
         return 0
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")
@@ -141,22 +144,19 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             raise InputError(
                 "train needs a method; e.g. zellige train mdlm --run runs/mine (all: zellige list methods)"
             )
-        terminal.result(pages.TRAIN, keep="\n")
+        terminal.result(help.TRAIN, keep="\n")
         return 0
     if first == "list" and not {"--help", "-h"} & set(rest):
         _check_list(rest)
-    name = {
-        "train": "training", "sample": "drawing", "infill": "drawing", "compare": "comparing", "import": "exchange",
-        "export": "exchange",
-    }.get(first, "commands")  # fmt: skip
+    name = PLACES.get(first, "commands")
     place = importlib.import_module(f".{name}", __package__)
     run = getattr(place, f"{first}_" if first in ("list", "import") else first)
     return run(rest, terminal, time.monotonic())
 
 
 def _check_list(rest: Sequence[str]) -> None:
-    if rest and not rest[0].startswith("--") and rest[0] not in pages.LISTS:
-        near = nearest(rest[0], pages.LISTS)
+    if rest and not rest[0].startswith("--") and rest[0] not in help.LISTS:
+        near = nearest(rest[0], help.LISTS)
         raise InputError(
             f"unknown list '{rest[0]}'; "
             + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
@@ -208,8 +208,9 @@ def _memory(error: Exception) -> bool:
 
 def _foreseen(error: Exception) -> bool:
     """Whether it is a failure of the work that says itself what to do: a loss that is not finite."""
-    guard = sys.modules.get("zellige.guard")  # there if a model was trained
-    return guard is not None and isinstance(error, guard.Diverged)
+    from ..errors import Diverged
+
+    return isinstance(error, Diverged)
 
 
 def _unforeseen(error: Exception) -> str:

@@ -9,14 +9,22 @@ Reading this package imports neither torch nor a tokenizer library; `prepare` do
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .corpus import Corpus, Data, prepare
-from .sources import DATASETS, Source
+from .catalogue import DATASETS, Source
+from .corpus import Corpus, Data
+from .prepare import prepare
 
 if TYPE_CHECKING:
     from .rows import Rows, collate
-    from .tokenizer import Tokenizer, load, require_same
+    from .tokenizer import load, require_same
+    from .tokenizer_base import Tokenizer
 
-_LATER = {"Rows": "rows", "collate": "rows", "Tokenizer": "tokenizer", "load": "tokenizer", "require_same": "tokenizer"}
+_LATER = {
+    "Rows": "rows",
+    "collate": "rows",
+    "Tokenizer": "tokenizer_base",
+    "load": "tokenizer",
+    "require_same": "tokenizer",
+}
 
 __all__ = ["DATASETS", "Corpus", "Data", "Rows", "Source", "Tokenizer", "collate", "load", "prepare", "require_same"]
 

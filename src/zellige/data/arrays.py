@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import InputError
-from . import images, sources, symbols
+from . import catalogue, images, symbols
+from .array_source import Raw, cut, tell
+from .catalogue import DATASETS
 from .levels import Levels
-from .raw import Raw, cut, tell
-from .sources import DATASETS
 
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
-    from .opened import Progress
-    from .tokenizer import Tokenizer
+    from .text_source import Progress
+    from .tokenizer_base import Tokenizer
 
 READERS = {
     "digits": images.digits,
@@ -38,14 +38,14 @@ READERS = {
 
 def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", progress: "Progress | None") -> "Corpus":
     """Read `data` into rows of its own shape: what `corpus.prepare` does for data that is not text."""
+    from .cache import dtype_for
     from .corpus import Corpus, count_rows, describe_tokenizer
     from .rows import Rows
-    from .store import dtype_for
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
-    cache = sources.cache_folder(data.cache)
-    raw = READERS[data.name](data, lambda where: sources.fetch(*where, cache, progress))
+    cache = catalogue.cache_folder(data.cache)
+    raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
     splits = raw.splits if raw.cut else cut(raw.splits, data, entry)
     if raw.kind == "image":
         splits, own, said = _images(splits, raw, data)

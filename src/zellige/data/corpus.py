@@ -1,24 +1,17 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
-import dataclasses
-import importlib.util
-import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..arguments import checked
-from ..errors import InputError, at_least, quoted, unknown
-from . import sources
-from .opened import Opened, Progress, boundaries, open_source
-from .sources import DATASETS, SPLITS
+from ..errors import InputError, unknown
+from .catalogue import SPLITS
 
 if TYPE_CHECKING:
     from .rows import Rows
-    from .tokenizer import Tokenizer
+    from .tokenizer_base import Tokenizer
 
-REBUILT = "the tokens in the cache were damaged; they were made again from the text"
 PACKS = ("wrap", "document", "packed")
 
 
@@ -114,166 +107,6 @@ class Corpus:
         return self.split("test")
 
 
-@checked
-def prepare(
-    data: Data, length: int | None = None, *, tokenizer: "Tokenizer | None" = None, progress: Progress | None = None
-) -> Corpus:
-    """Read, split, tokenize and pack `data` into rows of `length` tokens.
-
-    The tokens are kept in the cache, under a hash of what made them; the second time this only opens them.
-
-    length: data that is not text has one of its own, and any other is an error; a text is cut into rows of it.
-    tokenizer: that of a trained model, in place of the one that `data` names (to judge a model on another corpus).
-    progress(done, total) is called now and then, in bytes of the files (documents, of a hub's data set).
-
-    Raises InputError where the source is missing, empty, too short, not text or not the tokenizer's.
-    """
-    _check(data)
-    if length is not None:
-        at_least("length", length, 1)
-    if DATASETS[data.name].shaped:
-        from . import arrays
-
-        return arrays.prepare(data, length, tokenizer, progress)
-    if length is None:
-        raise InputError("text is cut into rows; give prepare their length")
-    if tokenizer is not None and tokenizer.shape:
-        raise InputError(
-            f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
-        )
-    if hasattr(data, "_tokens") or data.name == "tokens":
-        from . import own
-
-        return own.prepare(data, length, tokenizer)
-    from . import named, store
-    from . import tokenizer as tk
-
-    cache = sources.cache_folder(data.cache)
-    spec = data.tokenizer or DATASETS[data.name].tokenizer
-    learnt = tokenizer is None and (spec == "characters" or named.bpe_size(spec) is not None)
-    if tokenizer is None and not learnt:
-        spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
-        tokenizer = named.build(spec, lambda address, checksum: sources.fetch(address, checksum, cache, progress))
-    source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress)
-    source.count_passes(2 + (source.cut is not None or learnt) + (learnt and spec != "characters"))
-    made_by = {
-        "source": source.identity(),
-        "tokenizer": tokenizer.fingerprint if tokenizer else spec,
-        "cut": source.cut,
-        "documents": source.documents,
-    }
-    folder = cache / "tokens" / store.key(made_by)
-    meta = store.read_meta(folder)
-    notes = (REBUILT,) if meta is None and folder.exists() else ()
-
-    def rows(meta: dict[str, Any], folder: Path) -> "dict[str, Rows]":
-        return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
-
-    if meta is None:
-        counts, symbols = source.scan(spec == "characters") if source.cut is not None or learnt else ({}, "")
-        ends = boundaries(source, counts) if source.cut is not None else {}
-        if tokenizer is None and symbols:
-            tokenizer = tk.Characters(symbols)
-        elif tokenizer is None:
-            tokenizer = named.train_bpe(named.bpe_size(spec) or 0, (text for text, _ in source.splits(ends)[0][1]))
-        meta = store.write(
-            folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
-        )
-    tokenizer = tokenizer or tk.load(folder)
-    ready = rows(meta, folder)
-    if progress:
-        progress(source.total, source.total)
-    about = source.about | {
-        "splits": {name: count_rows(r) for name, r in ready.items()},
-        "tokenizer": describe_tokenizer(tokenizer),
-        "pack": data.pack,
-        "fill": data.fill,
-        "separator": _separator(tokenizer, source.documents, source.about.get("files", [])),
-        "length": length,
-        "dtype": meta["dtype"],
-        "tokens_sha256": meta["sha256"],
-    }
-    return Corpus(tokenizer, ready, about, notes)
-
-
-def _installed(name: str) -> bool:
-    if name in sys.modules:
-        return sys.modules[name] is not None  # None: it is forbidden
-    return importlib.util.find_spec(name) is not None
-
-
-def _check(data: Data) -> None:
-    for name in ("path", "tokenizer", "cache"):
-        if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
-            raise InputError(f"--data.{name} is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
-    if data.name not in DATASETS:
-        raise unknown("data set", data.name, DATASETS, "zellige list data")
-    entry = DATASETS[data.name]
-    for option in dataclasses.fields(Data):
-        anywhere = option.name in ("name", "validation", "test", "cache")
-        if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
-            reads = ", ".join(f"--data.{name}" for name in entry.reads)
-            raise InputError(f"--data.{option.name} has no effect on {data.name}, which reads {reads}; leave it out")
-    if data.path and hasattr(data, "_tokens"):
-        raise InputError(f"--data.path '{data.path}' has no effect beside tokens that are handed over; leave it out")
-    if data.pack not in PACKS:
-        raise InputError(f"--data.pack is '{data.pack}'; it must be wrap, document or packed")
-    for option in ("fill", "vocabulary", "levels", "size", "augment"):
-        if (value := getattr(data, option)) < 0:
-            raise InputError(f"--data.{option} is {value}; it must be 0 or more")
-    if data.fill and data.pack == "wrap":
-        raise InputError(
-            "--data.fill ends documents, and --data.pack wrap has none; use --data.pack packed or document"
-        )
-    if data.name == "text" and not data.path:
-        raise InputError("--data.name text needs a file; give it by --data.path")
-    if data.kind not in ("", "image", "grid"):
-        raise InputError(f"--data.kind is '{data.kind}'; it must be image or grid")
-    if entry.hub and not entry.files and not data.path and not _installed("datasets"):
-        raise InputError(f"--data.name {data.name} needs 'datasets'; pip install datasets")
-    for name, value in (("validation", data.validation), ("test", data.test)):
-        if isinstance(value, str):
-            if data.name != "text":
-                raise InputError(f"--data.{name} is '{value}'; for {data.name} it must be a share or a whole number")
-        elif value is not None and (value < 0 or (value > 1 and value != int(value))):
-            raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")
-
-
-def _rows(
-    meta: dict[str, Any], folder: Path, data: Data, length: int, tokenizer: "Tokenizer", source: Opened
-) -> "dict[str, Rows]":
-    import numpy as np
-
-    from .rows import Rows
-    from .store import count_characters
-
-    starts = None if data.pack == "wrap" else np.load(folder / "documents.npy", mmap_mode="r")
-    ready, tokens = {}, {}
-    for split, of in meta["splits"].items():
-        first, last = of["documents"]
-        tokens[split] = of["stop"] - of["start"]
-        ready[split] = Rows(
-            folder / "tokens.bin",
-            length,
-            dtype=meta["dtype"],
-            start=of["start"],
-            stop=of["stop"],
-            characters=of["characters"],
-            **({} if starts is None else documents(data, np.asarray(starts[first : last + 1]), tokenizer)),
-        )
-        if starts is None:  # exactly: less the characters of the tail that fills no row
-            tail = ready[split].tail()
-            tail = tail[tail != tokenizer.separator] if tokenizer.unit == "token" else tail
-            ready[split].characters = of["characters"] - count_characters(tokenizer.decode(tail), tail, tokenizer)
-    if not any(tokens.values()):
-        raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
-    require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
-    for split, other in source.entry.same.items():
-        if split not in ready and other in ready:
-            ready[split] = ready[other]
-    return ready
-
-
 def documents(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
     """How `Rows` lays out the documents that begin at `starts` (D + 1,)."""
     if data.fill and tokenizer.separator is None:
@@ -306,11 +139,3 @@ def count_rows(rows: "Rows") -> dict[str, int | None]:
 def describe_tokenizer(tokenizer: "Tokenizer") -> dict[str, Any]:
     names = ("name", "size", "unit", "fingerprint")
     return {name: getattr(tokenizer, name) for name in names} | {"what": tokenizer.describe()}
-
-
-def _separator(tokenizer: "Tokenizer", documents: bool, files: list[str]) -> str:
-    if tokenizer.separator is None or not (documents or len(files) > 1):
-        return "none"
-    name = tokenizer.decode([tokenizer.separator])
-    name = {"\n": "newline", " ": "space"}.get(name, name)
-    return f"{name} after each document" if documents else f"{name} between files"

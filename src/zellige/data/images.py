@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import reading
-from .opened import load_hub
-from .raw import Fetch, Raw, locate, sums
-from .sources import cache_folder
+from . import readers
+from .array_source import Fetch, Raw, locate, sums
+from .catalogue import cache_folder
+from .text_source import load_hub
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -32,8 +32,8 @@ def local_arrays(data: "Data") -> dict[str, Path]:
     if not all(p.suffix in ARRAYS for p in files):
         return {}
     if len(files) == 1:
-        return {"all": reading.find(str(files[0]))[0]}
-    splits = {reading.split_of(p): p for p in reversed(files)}
+        return {"all": readers.find(str(files[0]))[0]}
+    splits = {readers.split_of(p): p for p in reversed(files)}
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
@@ -58,7 +58,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
     folder = Path(data.path or "").expanduser()
     drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
     if drawn:
-        files = {str(reading.split_of(p)): p for p in drawn}
+        files = {str(readers.split_of(p)): p for p in drawn}
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
         return Raw(splits, 2, about=sums(files) | {"protocol": "binarised by one fixed draw (Larochelle)"})
     raw = mnist(data, fetch)
@@ -67,7 +67,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
 
 def idx(path: Path) -> np.ndarray:
     """An idx file of bytes: 0 0 8 and the number of axes, their lengths (big-endian, 4 bytes each), the bytes."""
-    raw = reading.whole(path)
+    raw = readers.whole(path)
     axes = raw[3] if len(raw) > 3 else 0
     if raw[:3] != b"\0\0\x08" or not axes or len(raw) < 4 + 4 * axes:
         raise InputError(f"'{path}' is not an idx file of bytes; give the published one")
@@ -79,7 +79,7 @@ def idx(path: Path) -> np.ndarray:
 
 def amat(path: Path) -> np.ndarray:
     """Larochelle's text: a line an image, 784 times 0 or 1 with spaces between."""
-    raw = np.frombuffer(b"".join(reading.whole(path).split()), np.uint8) - ord("0")
+    raw = np.frombuffer(b"".join(readers.whole(path).split()), np.uint8) - ord("0")
     if raw.size % 784 or (raw.size and raw.max() > 1):
         raise InputError(f"'{path}' does not hold lines of 784 zeros and ones; give the published .amat files")
     return raw.reshape(-1, 28, 28)

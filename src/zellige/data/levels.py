@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .tokenizer import _Base
+from .tokenizer_base import _Base
 
 NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 VOICES = ("soprano", "alto", "tenor", "bass")

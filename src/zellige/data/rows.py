@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from ..method import Batch
+from ..core.batch import Batch
 
 
 class Rows(Dataset):

@@ -10,10 +10,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..schema import parse
-from . import reading
+from . import readers
+from .array_source import Fetch, Raw, cut, locate
+from .catalogue import DATASETS
 from .levels import SILENT
-from .raw import Fetch, Raw, cut, locate
-from .sources import DATASETS
 from .tokenizer import Characters
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     files, about = locate(data, fetch)
     path = next(iter(files.values()))
     try:
-        found = parse(reading.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
+        found = parse(readers.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
         pieces = {
             split: [np.array(p, np.int64).reshape(-1, 4) for p in found[split]] for split in ("train", "valid", "test")
         }
@@ -145,7 +145,7 @@ def solved(grids: np.ndarray) -> np.ndarray:
 
 def pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with columns puzzle and solution."""
-    table = csv.DictReader(io.StringIO(reading.whole(path).decode("utf-8", "replace")))
+    table = csv.DictReader(io.StringIO(readers.whole(path).decode("utf-8", "replace")))
     rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
@@ -236,9 +236,9 @@ def dna(data: "Data", fetch: Fetch) -> Raw:
 def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of --data.field), or the lines of a plain file."""
     files, about = locate(data, fetch)
-    reading.require_columns(data.field, [*files.values()])
-    form = reading.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
-    lines = [text.strip() for path in files.values() for text, _ in reading.read(path, form)]
+    readers.require_columns(data.field, [*files.values()])
+    form = readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
+    lines = [text.strip() for path in files.values() for text, _ in readers.read(path, form)]
     if not lines:
         raise InputError(f"'{data.path}' holds no rows; give a .csv with the column {form.fields[0]}")
     return lines, about

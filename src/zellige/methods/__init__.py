@@ -1,13 +1,13 @@
 """The systems, one paper a file. METHODS is the only table of their names."""
 
+import sys
 from typing import Any
 
 from torch import nn
 
 from ..arguments import checked, of_kind
 from ..errors import InputError, at_least, unknown
-from ..method import Method
-from ..nn.transformer import Net
+from ..nn.block import Net
 from .ar import AR
 from .bd3lm import BD3LM
 from .csm import CSM
@@ -15,6 +15,7 @@ from .d3pm import D3PM
 from .genmd4 import GenMD4
 from .md4 import MD4
 from .mdlm import MDLM
+from .method import Method
 from .radd import RADD
 from .sedd import SEDD
 from .tauldr import TauLDR
@@ -89,3 +90,11 @@ def build(
     made = cls(net, vocabulary, (length,), config)  # pyright: ignore[reportCallIssue]
     made.ordered = ordered
     return made
+
+
+def reference(method: type[Method]) -> str:
+    """How a command line names a method: mdlm, or file.py:Class for an own one."""
+    if METHODS.get(method.name) is method:
+        return method.name
+    file = getattr(sys.modules.get(method.__module__), "__file__", None)
+    return f"{file}:{method.__qualname__}" if file else method.__qualname__

@@ -20,9 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core.batch import Batch
 from ..errors import InputError
-from ..method import Batch, Method
 from ..nn.cross_entropy import cross_entropy
+from .method import Method
 
 
 class AR(Method):

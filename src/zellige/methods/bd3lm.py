@@ -32,14 +32,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..clipping import search
+from ..core.batch import Batch
+from ..core.random import Randomness
+from ..core.schedule import SCHEDULES, named
 from ..errors import InputError, at_least
-from ..masked import Masked
-from ..maths import Randomness
-from ..method import Batch, per_position
 from ..nn.attention import documents
-from ..schedule import SCHEDULES, named
-from ..scores import read_score, score_cost
+from .bd3lm_clipping import search
+from .masked import Masked
+from .method import per_position
+from .score import read_score, score_cost
 
 
 class BD3LM(Masked):

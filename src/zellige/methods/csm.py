@@ -35,13 +35,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .. import maths
+from ..core import random
+from ..core.batch import Batch, Estimator
+from ..core.prediction import Score
+from ..core.random import Randomness
 from ..errors import InputError, at_least
-from ..maths import Randomness
-from ..method import Batch, Estimator, Method, NoBound
-from ..neighbourhood import NEIGHBOURHOODS
 from ..nn.chunks import each_position
-from ..prediction import Score
+from .csm_neighbourhood import NEIGHBOURHOODS
+from .method import Method, NoBound
 
 
 class CSM(Method):
@@ -155,7 +156,7 @@ class CSM(Method):
         """(6), (B,)."""
         x, V = batch.tokens, self.vocabulary
         law = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
-        z = torch.where(batch.counted, maths.replace(x, self.config.noise, law, generator), x)
+        z = torch.where(batch.counted, random.replace(x, self.config.noise, law, generator), x)
         other, kept = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
 
         def each(logits: Tensor, z: Tensor, x: Tensor) -> Tensor:

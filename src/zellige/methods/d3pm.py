@@ -30,14 +30,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import bound
+from ..core.prediction import LeaveOneOut, Mean, as_leave_one_out
+from ..core.schedule import PRIOR
 from ..errors import InputError, at_least
-from ..masked import at_masks, reveal, without_mask
-from ..method import Method
 from ..nn.logistic import near
-from ..prediction import LeaveOneOut, Mean, as_leave_one_out, as_others
-from ..schedule import PRIOR
-from ..transitions import ORDERED, TABLES, Noise
+from . import uniform
+from .d3pm_transitions import ORDERED, TABLES, Noise
+from .masked import at_masks, reveal, without_mask
+from .method import Method
+from .uniform import as_others
 
 
 class D3PM(Method):
@@ -170,4 +171,4 @@ class D3PM(Method):
         if s is None or self.config.process != "uniform":
             return super().cost(logits, x_0, x_t, t, s)
         others = as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
-        return bound.uniform_step(self.process, others, x_0, x_t, t, s)
+        return uniform.uniform_step(self.process, others, x_0, x_t, t, s)

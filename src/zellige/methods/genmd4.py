@@ -29,12 +29,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import maths
+from ..core import maths, random
+from ..core.batch import Batch
+from ..core.process import absorbing
+from ..core.schedule import CLEAN, Polynomial
 from ..errors import InputError
-from ..masked import first_jump, subs, without_mask
-from ..method import Batch, Method
-from ..process import absorbing
-from ..schedule import CLEAN, Polynomial
+from .masked import first_jump, subs, without_mask
+from .method import Method
 
 
 class GenMD4(Method):
@@ -115,7 +116,7 @@ class GenMD4(Method):
     def loss(self, batch, generator=None):
         if not self.config.learn:
             return self.bound(batch, generator)
-        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)
+        t = 1 - random.stratified(len(batch), generator, batch.tokens.device)
         z, other = self.corrupt(batch, t[:, None], generator), self.corrupt(batch, t[:, None], generator)
         total = self.rloo(batch, z, other, t) + self._prior(batch)
         if self.config.begin:

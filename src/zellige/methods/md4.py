@@ -17,9 +17,9 @@ sampler does with them. The published latent term is 0; here it is the jump from
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..core.schedule import Cosine, Linear, Polynomial, Schedule
 from ..errors import InputError
-from ..masked import Masked
-from ..schedule import Cosine, Linear, Polynomial, Schedule
+from .masked import Masked
 
 
 class MD4(Masked):

@@ -30,11 +30,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .. import maths
-from ..masked import Masked
-from ..method import Batch, Method
+from ..core import random
+from ..core.batch import Batch
+from ..core.schedule import SCHEDULES, named
 from ..nn.transformer import DiT
-from ..schedule import SCHEDULES, named
+from .masked import Masked
+from .method import Method
 
 
 class RADD(Masked):
@@ -102,9 +103,9 @@ class RADD(Masked):
         if kind == "k-dce":
             _, _, k, x_t = self.mask_some(batch, generator)
             return self.k_dce(batch, x_t, k[:, 0])
-        u = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
+        u = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         if kind == "lambda-dce":
-            lost = maths.bernoulli(u[:, None].expand(batch.tokens.shape), generator)
+            lost = random.bernoulli(u[:, None].expand(batch.tokens.shape), generator)
             lost = lost if batch.mask is None else lost & batch.mask
             return self.lambda_dce(batch, torch.where(lost, self.mask, batch.tokens), u)
         of = self.t_dce if kind == "t-dce" else self.t_dse

@@ -26,12 +26,13 @@ exact for absorbing noise; for uniform noise, of which the network has seen one 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import bound, maths
+from ..core import random
+from ..core.process import absorbing, uniform
+from ..core.schedule import SCHEDULES
 from ..errors import InputError
-from ..method import Method
-from ..process import absorbing, uniform
-from ..schedule import SCHEDULES
-from ..scores import read_score, score_cost
+from .method import Method
+from .score import read_score, score_cost
+from .uniform import uniform_bound
 
 
 class SEDD(Method):
@@ -82,9 +83,9 @@ class SEDD(Method):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
         if self.process.mask is None:
-            return bound.uniform(self.process, logits, x_0, x_t, t)
+            return uniform_bound(self.process, logits, x_0, x_t, t)
         return score_cost(self, logits, x_0, x_t, t, self.scaled)
 
     def loss(self, batch, generator=None):
-        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
+        t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         return self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t)

@@ -41,12 +41,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import bound, jumps, maths
+from ..core import random
+from ..core.batch import Batch
+from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import at_least
-from ..masked import without_mask
-from ..method import Batch, Method
-from ..prediction import LeaveOneOut, score, score_given, subs
-from ..rates import ORDERED, Noise
+from . import tauldr_jumps
+from .masked import without_mask
+from .method import Method
+from .tauldr_rates import ORDERED, Noise
 
 
 class TauLDR(Method):
@@ -122,7 +124,7 @@ class TauLDR(Method):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        return bound.both(*self.moment(logits, x_0, x_t, t))
+        return tauldr_jumps.both(*self.moment(logits, x_0, x_t, t))
 
     def weighted(
         self, f: Callable[..., Tensor], batch: Batch, x: Tensor, t: Tensor, w: Tensor, auxiliary: float
@@ -143,15 +145,15 @@ class TauLDR(Method):
         return self._cost(batch, x, t, torch.stack((w, beside), -1), each, at)
 
     def loss(self, batch, generator=None):
-        t = 1 - maths.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
+        t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
         x_t, one, auxiliary = self.corrupt(batch, t[:, None], generator), torch.ones_like(t), self.config.auxiliary
         if self.config.objective == "generic":
-            return self.weighted(bound.both, batch, x_t, t, one, auxiliary)
-        jumped = jumps.jump(self.process, x_t, t, batch.counted, generator)
+            return self.weighted(tauldr_jumps.both, batch, x_t, t, one, auxiliary)
+        jumped = tauldr_jumps.jump(self.process, x_t, t, batch.counted, generator)
         if self.config.objective == "one-pass":
-            x = torch.where(maths.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
-            after = jumps.after(self.process, batch.tokens, x, t, batch.counted)
-            return self.weighted(bound.both, batch, x, t, 2 / (1 + after), auxiliary)
-        w = jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
-        first = self.weighted(bound.leaving, batch, x_t, t, one, auxiliary)
-        return first + self.weighted(bound.signal, batch, jumped, t, w, 0.0)
+            x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
+            after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
+            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary)
+        w = tauldr_jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
+        first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)
+        return first + self.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)

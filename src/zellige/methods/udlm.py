@@ -20,11 +20,11 @@ alpha(1) = eps is a term of its own. A given position of an infilling is no clea
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import bound
-from ..method import Method
-from ..prediction import LeaveOneOut
-from ..process import uniform
-from ..schedule import SCHEDULES, named
+from ..core.prediction import LeaveOneOut
+from ..core.process import uniform
+from ..core.schedule import SCHEDULES, named
+from .method import Method
+from .uniform import uniform_bound
 
 
 class UDLM(Method):
@@ -73,4 +73,4 @@ class UDLM(Method):
         # the bracket is the score entropy of v_y = w(mu)_y / w(mu)_z; w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1)
         odds = self.process.K / self.process.schedule.sigma(t).expm1()
         log_w = (logits.softmax(-1) * odds.to(logits)).log1p()
-        return bound.uniform(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)
+        return uniform_bound(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)

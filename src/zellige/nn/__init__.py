@@ -1,9 +1,10 @@
 """Networks: what reads x_t (and the time) and returns hidden states, a head on them, and the loss on the head."""
 
-from zellige.nn.classifier import Classifier
-from zellige.nn.cross_entropy import cross_entropy
-from zellige.nn.llama import Llama, LlamaNet
-from zellige.nn.table import Table
-from zellige.nn.transformer import DiT, Net
+from .block import Net
+from .classifier import Classifier
+from .cross_entropy import cross_entropy
+from .llama import Llama, LlamaNet
+from .table import Table
+from .transformer import DiT
 
 __all__ = ["Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "cross_entropy"]

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zellige.arguments import checked
-from zellige.errors import InputError
-from zellige.nn.attention import Sight, attend
-from zellige.nn.convolution import ShortConv
-from zellige.nn.embedding import Modulation, add, modulate, rotate
+from ..arguments import checked
+from ..errors import InputError
+from .attention import Sight, attend
+from .convolution import ShortConv
+from .embedding import Modulation, add, modulate, rotate
 
 
 @partial(checked, prefix="--net.")

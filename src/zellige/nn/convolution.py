@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from zellige.nn.attention import ALL, Sight
+from .attention import ALL, Sight
 
 
 class ShortConv(nn.Module):

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zellige.errors import InputError
-from zellige.nn.embedding import rotate
+from ..errors import InputError
+from .embedding import rotate
 
 
 @dataclass(frozen=True)

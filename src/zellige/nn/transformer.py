@@ -3,7 +3,7 @@
 The blocks are the DiT blocks that SEDD (Lou et al. 2024), MDLM (Sahoo et al. 2024) and their successors share: rotary
 positions, layer norms without bias, a tanh-GELU MLP four times as wide, and, only where the network is told the time or a
 class, adaptive layer norm (Peebles & Xie 2023). A time-free network has none of the adaptive part: it is not fed a constant,
-but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.published`).
+but where its weights are published ones (`Net.constant`). Those load by renaming keys (`zellige.models.published`).
 
 `features` and `head` are apart so that the head, which is most of the work at 50,000 states, is paid only at the
 positions that are read.
@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zellige.errors import InputError
-from zellige.nn.attention import sight
-from zellige.nn.block import Block, Net
-from zellige.nn.cache import Cache
-from zellige.nn.embedding import Modulation, TimeEmbedding, axial_table, both, modulate, rotary_at, rotary_table
+from ..errors import InputError
+from .attention import sight
+from .block import Block, Net
+from .cache import Cache
+from .embedding import Modulation, TimeEmbedding, axial_table, both, modulate, rotary_at, rotary_table
 
 __all__ = ["Block", "DiT", "Net"]
 

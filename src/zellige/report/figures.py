@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
 from torch import Tensor
 
-from ..checkpoint import METRICS, read_metrics
+from ..core.schedule import SCHEDULES
 from ..errors import InputError
-from ..files import shown
-from ..schedule import SCHEDULES
-from .record import Trace, trace
+from ..models.checkpoints import METRICS, read_metrics
+from ..schema import shown
+from .trace import Trace, trace
 
 POINTS = 1_000  # of a curve, at most
 MOST = 12  # tokens of either end of what was learnt about them

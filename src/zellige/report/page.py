@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from .. import __version__
 from .figures import COLOURS
-from .record import show
+from .trace import show
 
 
 def asset(name: str) -> str:

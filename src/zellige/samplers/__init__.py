@@ -2,10 +2,9 @@
 
 import inspect
 
-from ..arguments import checked
-from ..errors import unknown
 from .ancestral import Ancestral
 from .any_order import AnyOrder
+from .ask import ask
 from .blockwise import Blockwise
 from .confidence import Confidence
 from .euler import Euler
@@ -13,12 +12,13 @@ from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
+from .pairing import blank, of_length
 from .remasking import Remasking
-from .sampler import Sampler, State, ask, blank, check, of_length, run
+from .sampler import ALIASES, SAMPLERS, Sampler, State, check, find, run
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
 
-SAMPLERS: dict[str, type[Sampler]] = {
+SAMPLERS |= {
     "ancestral": Ancestral,
     "euler": Euler,
     "first_hitting": FirstHitting,
@@ -32,18 +32,6 @@ SAMPLERS: dict[str, type[Sampler]] = {
     "blockwise": Blockwise,
     "left_to_right": LeftToRight,
 }
-ALIASES = {  # another name: the sampler, and why they are one
-    "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
-    "mean": ("ancestral", "MD4: positions first, then tokens, which is choose-then-ask"),
-}
-
-
-@checked
-def find(name: str) -> type[Sampler]:
-    """The class of a sampler, by its name or an alias. Raises InputError for an unknown name."""
-    if name not in SAMPLERS and name not in ALIASES:
-        raise unknown("sampler", name, [*SAMPLERS, *ALIASES], "zellige list samplers")
-    return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
 
 
 def options(sampler: type[Sampler]) -> list[str]:

@@ -21,34 +21,21 @@ network by about alpha_s / alpha_t, and on a grid even in t that is large in the
 part of the process's own, evenly spaced.
 """
 
-import math
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from .. import guide
+from ..core.prediction import Prediction, kernel, posterior
 from ..errors import InputError
-from ..method import Method
-from ..prediction import Prediction, kernel, posterior
-from ..schedule import CLEAN
-from .sampler import (
-    Sampler,
-    admissible,
-    calls_of,
-    choosable,
-    choose_then_ask,
-    divisors,
-    free,
-    one_alpha,
-    redraw,
-    reverses,
-    steps_of,
-)
+from ..methods.method import Method
+from . import guide
+from .ask import calls_of, choose_then_ask, free, redraw
+from .grid import known, spaced
+from .pairing import choosable, one_alpha, reverses
+from .sampler import Sampler
 
-GRIDS = ("uniform", "cosine", "log-snr")
 ARGMAX = ("none", "last", "every")
-STEPS = 64  # where nobody says how many
 
 
 class Ancestral(Sampler):
@@ -121,41 +108,3 @@ def likeliest(law: Tensor, at: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- grids
-def known(grid: str) -> str:
-    """The name of a grid, if it is one."""
-    if grid not in GRIDS:
-        raise InputError(f"unknown grid '{grid}'; uniform, cosine or log-snr")
-    return grid
-
-
-def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
-    """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
-    T = steps_of(method)
-    if steps is None:
-        steps = admissible(method, STEPS)
-    if steps < 1:
-        raise InputError(f"--steps is {steps}; it must be 1 or more")
-    if T and grid != "uniform":
-        raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
-    if T and T % steps:
-        *most, last = sorted(divisors(T, steps)[:3], reverse=True)
-        use = f"{', '.join(map(str, most))} or {last}" if most else last
-        raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
-    if grid == "log-snr":
-        times = _even_in_log_snr(method, steps)
-    else:
-        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u
-    times[0], times[-1] = method.process.start, CLEAN
-    return times
-
-
-def _even_in_log_snr(method: Method, steps: int) -> Tensor:
-    if not one_alpha(method.process):
-        raise InputError(f"grid 'log-snr' needs one alpha for all tokens; with {method.name} use uniform or cosine")
-    schedule, device = method.process.schedule, method.process.prior.device
-    ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64, device=device)
-    high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]
-    first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
-    each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
-    return schedule.inverse(each.sigmoid())

@@ -20,12 +20,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
+from ..core import random
+from ..core.prediction import posterior
+from ..core.random import Randomness
 from ..errors import InputError
-from ..maths import Randomness
-from ..method import Method
-from ..prediction import posterior
-from .sampler import Sampler, absorbs, expected_time, free, redraw
+from ..methods.method import Method
+from . import guide
+from .ask import expected_time, free, redraw
+from .pairing import absorbs
+from .sampler import Sampler
 
 
 class AnyOrder(Sampler):
@@ -68,6 +71,6 @@ class AnyOrder(Sampler):
         for _ in range(self.per_step):
             left = masked & ~chosen
             some = left.any(-1, keepdim=True)
-            where = maths.categorical(torch.where(some, left.double(), 1.0), generator)
+            where = random.categorical(torch.where(some, left.double(), 1.0), generator)
             chosen = chosen.scatter(-1, where[:, None], some | chosen.gather(-1, where[:, None]))
         return chosen

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .. import maths
+from ..core import random
+from ..core.random import Randomness
 from ..errors import InputError
-from ..maths import Randomness
-from ..method import Method
+from ..methods.method import Method
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
-from .sampler import Sampler, State, absorbs, of_length
+from .pairing import absorbs, of_length
+from .sampler import Sampler, State, find
 
 
 class Blockwise(Sampler):
@@ -67,8 +68,6 @@ class Blockwise(Sampler):
         top_p: float = 1.0,
     ):
         if isinstance(block_sampler, str):
-            from . import find
-
             block_sampler = find(block_sampler)(temperature=temperature, top_p=top_p)  # pyright: ignore
         if block_sampler.grows:
             raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
@@ -148,7 +147,7 @@ class Blockwise(Sampler):
     def step(self, method, state, t, s, generator=None):
         memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
         if len(memory.rows):
-            inside, streams = of_length(method, memory.inner.x.shape[1]), maths.of_rows(generator, memory.rows)
+            inside, streams = of_length(method, memory.inner.x.shape[1]), random.of_rows(generator, memory.rows)
             state = self._put(state, self.inner.step(inside, memory.inner, t[1], t[2], streams))
         if not last:
             return state
@@ -178,7 +177,7 @@ class Blockwise(Sampler):
         known = state.fixed[rows, first:end] | (place < memory.begin)
         given = pad(torch.where(known, state.x[rows, first:end], -1), (0, end - first - len(place)), value=-1)
         shape = (len(rows), end - first)
-        inside, streams = of_length(method, shape[1]), maths.of_rows(generator, rows)
+        inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows)
         inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=state.context)
         return replace(state, memory=replace(state.memory, inner=inner))
 

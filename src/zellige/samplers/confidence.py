@@ -19,12 +19,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
+from ..core import maths, random
+from ..core.prediction import posterior
 from ..errors import InputError
-from ..method import Method
-from ..prediction import posterior
-from .ancestral import STEPS
-from .sampler import Sampler, absorbs, ask, expected_time, fill, free
+from ..methods.method import Method
+from . import guide
+from .ask import ask, expected_time, fill, free
+from .grid import STEPS
+from .pairing import absorbs
+from .sampler import Sampler
 
 MEASURES = ("probability", "margin", "entropy")
 
@@ -74,7 +77,7 @@ class Confidence(Sampler):
         masked = free(method, state)
         pred = ask(method, state, masked, expected_time(method, state))
         if pred is None:
-            maths.discard(masked.shape, generator)
+            random.discard(masked.shape, generator)
             return state
         sure = torch.full(masked.shape, -1.0, dtype=torch.float64, device=masked.device)
         sure[masked] = (
@@ -87,7 +90,7 @@ class Confidence(Sampler):
         rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
         chosen = masked & (rank < k[:, None])
         law = posterior(guide.guided(pred, self.temperature, self.top_p))[chosen[masked]]
-        return fill(state, chosen, maths.categorical(law, generator, chosen), masked.any(-1))
+        return fill(state, chosen, random.categorical(law, generator, chosen), masked.any(-1))
 
     def _measure(self, p: Tensor) -> Tensor:
         """How sure, (N, K) -> (N,)."""

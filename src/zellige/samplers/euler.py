@@ -16,11 +16,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide
-from ..method import Method
-from ..prediction import Prediction, kernel, posterior, reverse_rate
-from .ancestral import known, spaced
-from .sampler import Sampler, absorbs, calls_of, choosable, choose_then_ask, free, rateless, redraw
+from ..core.prediction import Prediction, kernel, posterior, reverse_rate
+from ..methods.method import Method
+from . import guide
+from .ask import calls_of, choose_then_ask, free, redraw
+from .grid import known, spaced
+from .pairing import absorbs, choosable, rateless
+from .sampler import Sampler
 
 
 class Euler(Sampler):

@@ -22,12 +22,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
-from ..maths import Randomness
-from ..method import Method
-from ..prediction import posterior
-from ..schedule import Polynomial
-from .sampler import Sampler, State, absorbs, ask, choosable, fill, free, redraw, steps_of
+from ..core import random
+from ..core.prediction import posterior
+from ..core.random import Randomness
+from ..core.schedule import Polynomial
+from ..methods.method import Method
+from . import guide
+from .ask import ask, fill, free, redraw
+from .pairing import absorbs, choosable, steps_of
+from .sampler import Sampler, State
 
 
 class FirstHitting(Sampler):
@@ -73,7 +76,7 @@ class FirstHitting(Sampler):
         rows = free(method, state).any(-1).nonzero()[:, 0]
         while len(rows):  # those whose token is still to come
             some = state.take(rows)
-            streams = maths.of_rows(generator, rows)
+            streams = random.of_rows(generator, rows)
             new, accepted = self._candidate(method, some, streams)
             put = lambda old, values, rows=rows: old.index_copy(0, rows, values)  # noqa: E731
             state = replace(
@@ -86,9 +89,9 @@ class FirstHitting(Sampler):
         """1 - alpha (B,) at the next event, of the fastest token if they differ, and where it is, (B, L) bool."""
         left = free(method, state)
         n, some = left.sum(-1), left.any(-1, keepdim=True)
-        u = 1 - maths.uniform((len(n),), generator, n.device)  # in (0, 1]
+        u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
         masked = torch.where(n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory)
-        where = maths.categorical(torch.where(some, left.double(), 1.0), generator)
+        where = random.categorical(torch.where(some, left.double(), 1.0), generator)
         return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
 
     def _candidate(self, method: Method, state: State, generator: Randomness) -> tuple[State, Tensor]:
@@ -100,8 +103,8 @@ class FirstHitting(Sampler):
         place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 in the jump from PRIOR
         pred = ask(method, state, chosen, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
-        x = maths.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
+        x = random.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
         jump = (place > 1) | (place < schedule.begin)
-        accepted = maths.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
+        accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
         kept = chosen & accepted[:, None]
         return replace(fill(state, kept, x[accepted], chosen.any(-1)), memory=masked), accepted

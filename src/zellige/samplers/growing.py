@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from .. import maths
+from ..core import maths
 from ..errors import InputError
-from ..method import Method
+from ..methods.method import Method
 from .sampler import State
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .. import guide, maths
+from ..core import random
 from ..errors import InputError
-from ..method import Method
+from ..methods.method import Method
+from . import guide
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .sampler import Sampler, State, check
 
@@ -87,7 +88,7 @@ class LeftToRight(Sampler):
             law = guide.temperature(method.next(h[drawn]), self.temperature)
             law = guide.top_p(law if self.top_k is None else guide.top_k(law, self.top_k), self.top_p)
             rows, x = memory.rows[drawn], state.x.clone()
-            x[rows, memory.begin] = maths.categorical(law, maths.of_rows(generator, rows))
+            x[rows, memory.begin] = random.categorical(law, random.of_rows(generator, rows))
             state = replace(state, x=x)
         return begin(close(state, self.ending), 1)
 

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .. import maths
+from ..core import random
 from ..errors import InputError
-from ..method import Method
+from ..methods.method import Method
 from .sampler import Sampler
 
 STEPS = 1000  # where nobody says how many
@@ -96,9 +96,9 @@ class Metropolis(Sampler):
         degree = arrows.degree.to(x.device)
         each = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
         d_x = each.sum(-1)
-        place = maths.categorical(torch.where(d_x[:, None] > 0, each, 1.0), generator)[:, None]
+        place = random.categorical(torch.where(d_x[:, None] > 0, each, 1.0), generator)[:, None]
         old = x.gather(-1, place)
-        new = maths.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]
+        new = random.categorical(arrows.walk(old[:, 0]).double(), generator)[:, None]
         y = x.scatter(-1, place, new)
         along = arrows.of(old[:, 0]).gather(-1, new)  # (B, 1): the arrow leads from x to y, not back
         at = torch.zeros_like(state.fixed).scatter(-1, place, True)
@@ -107,7 +107,7 @@ class Metropolis(Sampler):
         ratio = torch.where(along, v, 1 / v)[:, 0]
         d_y = d_x + (degree[new] - degree[old])[:, 0]
         chance = torch.where(d_x > 0, self._heated(ratio) * self.hastings(d_x, d_y), 0.0).clamp_max(1.0)
-        moved = maths.bernoulli(chance, generator)
+        moved = random.bernoulli(chance, generator)
         x = torch.where(moved[:, None], y, x)
         walk = Walk(state.memory.accepted + moved, _mean(x), state.memory.proposed + 1, state.memory)
         return replace(state, x=x, calls=state.calls + 1, memory=walk)

@@ -28,13 +28,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
+from ..core import random
+from ..core.prediction import posterior
+from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..method import Method
-from ..prediction import posterior
-from ..schedule import CLEAN
-from .ancestral import STEPS, spaced
-from .sampler import Sampler, State, absorbs, ask, fill, free, steps_of
+from ..methods.method import Method
+from . import guide
+from .ask import ask, fill, free
+from .grid import STEPS, spaced
+from .pairing import absorbs, steps_of
+from .sampler import Sampler, State
 
 KINDS = ("cap", "rescale", "conf", "loop")
 
@@ -106,16 +109,16 @@ class Remasking(Sampler):
         process, schedule, masked = method.process, method.process.schedule, free(method, state)
         alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)  # (1,) or (B, 1, 1)
         sigma = self.sigma(state, masked, alpha_t[..., 0], alpha_s[..., 0])
-        again = ~masked & ~state.fixed & maths.bernoulli(sigma, generator)
+        again = ~masked & ~state.fixed & random.bernoulli(sigma, generator)
         held = torch.zeros_like(sigma) if self.remasking == "conf" else sigma
-        chosen = masked & maths.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], held), generator)
+        chosen = masked & random.bernoulli(reveal(alpha_t[..., 0], alpha_s[..., 0], held), generator)
         pred = ask(method, state, chosen, t)
         if pred is None:
-            maths.discard(masked.shape, generator)
+            random.discard(masked.shape, generator)
             memory = state.memory
         else:
             law = posterior(guide.guided(pred, self.temperature, self.top_p))
-            x = maths.categorical(law, generator, chosen)
+            x = random.categorical(law, generator, chosen)
             said = posterior(pred).gather(-1, x[:, None])[:, 0]
             memory = state.memory.masked_scatter(chosen, said.double())
             state = fill(state, chosen, x, chosen.any(-1))

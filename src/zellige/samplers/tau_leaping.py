@@ -26,14 +26,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
+from ..core import random
+from ..core.prediction import Prediction, kernel, posterior, reverse_rate
+from ..core.process import Mixture
+from ..core.random import Randomness
 from ..errors import InputError
-from ..maths import Randomness
-from ..method import Method
-from ..prediction import Prediction, kernel, posterior, reverse_rate
-from ..process import Mixture
-from .ancestral import is_greedy, known, likeliest, spaced
-from .sampler import Sampler, State, absorbs, ask, calls_of, choosable, choose_then_ask, fill, free, rateless, redraw
+from ..methods.method import Method
+from . import guide
+from .ancestral import is_greedy, likeliest
+from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
+from .grid import known, spaced
+from .pairing import absorbs, choosable, rateless
+from .sampler import Sampler, State
 
 JUMPS = ("auto", "one", "sum")
 
@@ -140,7 +144,7 @@ class TauLeaping(Sampler):
         process, masked = method.process, free(method, state)
         if process.mask is None:
             return self._leap(method, state, t, h, corrector_rate, generator)
-        lost = ~masked & ~state.fixed & maths.bernoulli(_single(h * _loss(method, state.x, t)), generator)
+        lost = ~masked & ~state.fixed & random.bernoulli(_single(h * _loss(method, state.x, t)), generator)
         if _chosen_first(method):
             reveal = _single(h[..., None] * method.process.schedule.weight(t))
             state = choose_then_ask(method, state, reveal, t, self._posterior, generator)
@@ -152,14 +156,14 @@ class TauLeaping(Sampler):
         """Jumps of `rate` for a time h, at the free positions."""
         at = free(method, state)
         h = h.expand(at.shape)[at][:, None]
-        if not self._sums(method) or maths.enumerates(generator):
+        if not self._sums(method) or random.enumerates(generator):
             law = lambda pred: self._law(method, pred.x_t, h * rate(self._guided(pred)))  # noqa: E731
             return redraw(method, state, at, t, law, generator)
         pred = ask(method, state, at, t)
         if pred is None:
-            maths.discard((*at.shape, method.process.K), generator)
+            random.discard((*at.shape, method.process.K), generator)
             return state
-        count = maths.poisson(h * rate(self._guided(pred)), generator, at)
+        count = random.poisson(h * rate(self._guided(pred)), generator, at)
         return fill(state, at, landing(pred.x_t, count), at.any(-1))
 
     def _law(self, method: Method, x: Tensor, mean: Tensor) -> Tensor:

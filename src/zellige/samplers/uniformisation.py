@@ -33,16 +33,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .. import guide, maths
-from ..chains import CTMC
+from ..core import random
+from ..core.matrices import CTMC
+from ..core.prediction import score
+from ..core.process import Mixture, Process
+from ..core.random import Randomness
+from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..maths import Randomness
-from ..method import Method
-from ..prediction import score
-from ..process import Mixture, Process
-from ..schedule import CLEAN
-from .ancestral import STEPS, Ancestral
-from .sampler import Sampler, State, ask, fill, free, one_alpha, rateless
+from ..methods.method import Method
+from . import guide
+from .ancestral import Ancestral
+from .ask import ask, fill, free
+from .grid import STEPS
+from .pairing import one_alpha, rateless
+from .sampler import Sampler, State
 
 NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, where the kernel steps
 PARTS = 16
@@ -104,13 +108,13 @@ class Uniformisation(Sampler):
         bound = bounds(method.process, low.min(), high.max())
         sigma, low = schedule.sigma(t)[:, 0].clone(), schedule.sigma(s)[:, 0]
         while len(todo):  # the rows with a candidate still to come
-            streams = maths.of_rows(generator, todo)
+            streams = random.of_rows(generator, todo)
             some = state.take(todo)
             each = torch.where(free(method, some), bound[some.x], 0.0)
             total = each.sum(-1)
-            sigma[todo] -= maths.exponential((len(todo),), streams, total.device) / total
+            sigma[todo] -= random.exponential((len(todo),), streams, total.device) / total
             here = sigma[todo] > low[todo]
-            where = maths.categorical(torch.where(here[:, None], each, 1.0), streams)
+            where = random.categorical(torch.where(here[:, None], each, 1.0), streams)
             at = torch.zeros_like(some.fixed).scatter(-1, where[:, None], here[:, None])
             some = self._candidate(method, some, at, sigma[todo], bound, streams)
             put = lambda old, values, rows=todo: old.index_copy(0, rows, values)  # noqa: E731
@@ -124,7 +128,7 @@ class Uniformisation(Sampler):
         """A jump, or none, at the one position of each row in `at` (B, L), at time sigma (B,)."""
         pred = ask(method, state, at, method.process.schedule.inverse((-sigma).exp())[:, None])
         if pred is None:
-            maths.discard(at.shape, generator)
+            random.discard(at.shape, generator)
             return state
         rate = unit_rate(method.process, pred.x_t) * score(guide.guided(pred, self.temperature, self.top_p))
         most, total = bound[pred.x_t], rate.sum(-1)
@@ -132,7 +136,7 @@ class Uniformisation(Sampler):
             raise ArithmeticError(f"a rate of {float(total.max()):g} is above its bound; the process has no such law")
         stay = (most - total).clamp_min(0.0)
         law = rate.scatter(-1, pred.x_t[:, None], stay[:, None])
-        return fill(state, at, maths.categorical(law, generator, at), at.any(-1))
+        return fill(state, at, random.categorical(law, generator, at), at.any(-1))
 
 
 def pace(process: Process) -> tuple[float, float]:

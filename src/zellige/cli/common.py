@@ -1,0 +1,141 @@
+"""What several commands share: their common options, loading, writing results."""
+
+import contextlib
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from ..errors import InputError, nearest
+from ..show.numbers import count, parameters
+from ..show.record import as_file, record
+from ..show.terminal import Terminal
+
+Run = Annotated[str, tyro.conf.Positional]
+
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:
+    """The result as JSON, where --json asks for it."""
+    if terminal.json is None:
+        return
+    plain = (
+        result
+        if command == "evaluate"
+        else record(command, arguments, result, seconds=time.monotonic() - began, **more)
+    )
+    put_json(terminal, plain)
+
+
+def put_json(terminal: Terminal, plain: Any) -> None:
+    """What --json asks for, into its file or on stdout."""
+    if terminal.json == "-":
+        terminal.document(plain)
+    elif terminal.json is not None:
+        from ..files import write_file
+
+        write_file(terminal.json, as_file(plain))
+
+
+def writable(name: str, flag: str) -> Path:
+    """The path of a file to be written; InputError where that cannot be."""
+    from .. import files
+
+    file = Path(name)
+    with contextlib.suppress(OSError):
+        if file.is_dir():
+            raise InputError(f"'{name}' is a folder; {flag} needs the name of a file")
+        if not file.absolute().parent.is_dir():
+            raise InputError(f"no folder '{file.parent}' for {flag} {name}; make it first")
+    files.writable(file)
+    return file
+
+
+def own_class(name: str) -> Any:
+    """A method by its name, or the class in `file.py:Class`."""
+    where, colon, title = name.rpartition(":")
+    if not colon or not where.endswith(".py"):
+        from ..methods import find
+
+        find(name)  # an InputError here is the first thing said
+        return name
+    file = Path(where)
+    if not file.is_file():
+        near = (
+            nearest(file.name, [f.name for f in file.absolute().parent.glob("*.py")])
+            if file.absolute().parent.is_dir()
+            else None
+        )
+        raise InputError(
+            f"no file at '{where}'; " + (f"nearest in that folder: '{near}'" if near else "give the path of a .py file")
+        )
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"'{where}' does not import ({type(error).__name__}: {error}); run it with python first"
+        ) from error
+    from ..methods.method import Method
+
+    classes = [
+        n
+        for n, c in vars(module).items()
+        if isinstance(c, type) and issubclass(c, Method) and c.__module__ == file.stem
+    ]
+    if title not in classes:
+        near = nearest(title, classes)
+        meant = f"did you mean '{near}'? " if near else ""
+        raise InputError(f"no method class '{title}' in '{where}'; {meant}(there: {', '.join(classes) or 'none'})")
+    return getattr(module, title)
+
+
+def load(terminal: Terminal, run: str, what: str, method: str | None, device: str) -> Any:
+    """The model of a run, a saved folder or a hub id."""
+    if not run:
+        raise InputError(f"{what} needs a run; e.g. zellige {what} runs/demo")
+    with terminal.waiting("loading"):
+        import torch
+
+        from ..models.model import load
+
+        if device == "cuda" and not torch.cuda.is_available():
+            raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
+        chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
+        cls = own_class(method) if method else None
+        return load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+
+
+def of_model(about: dict[str, Any]) -> str:
+    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: which model a result is of (`checkpoint.identity`)."""
+    step = f"step {count(about['step'])}" if about.get("step") is not None else ""
+    said = [about["method"], about.get("time"), parameters(about["parameters"]), step]
+    return f"{', '.join(filter(None, said))} ({about.get('weights', 'EMA')})"
+
+
+def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
+    """A line where the data is not what the model was trained on; `about` as a result has it, or `evaluate.beside_training`."""
+    from ..evaluation import evaluate as judge
+
+    if said := judge.changed(about):
+        terminal.note(said)
+
+
+def run_folder(source: str) -> Path | None:
+    """The folder that a result is written into: that of the run, if it is one. InputError where nothing can be written."""
+    from .. import files
+
+    folder = Path(source)
+    if not (folder / "config.json").is_file() or not (folder / "checkpoints").is_dir():
+        return None
+    files.writable(folder / "evaluate.json")
+    return folder

@@ -1,0 +1,137 @@
+"""`zellige evaluate`: one entry for likelihoods, samples, pairs, probes and suites."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from ..data import Data
+from ..errors import InputError
+from ..show.numbers import path, size
+from ..show.progress import Bar
+from ..show.terminal import Terminal
+from . import options
+from .common import Device, Run, load, note_change, run_folder, write_json
+
+if TYPE_CHECKING:
+    from ..evaluation.result import Result
+
+MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
+    "--suite": "evaluate_suite",
+    "--generate": "evaluate_generate",
+    "--pairs": "evaluate_pairs",
+    "--probe": "evaluate_probe",
+    "--steps": "evaluate_steps",  # last: others have an option of that name
+}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own"""
+    split: str = "test"
+    """train, validation or test"""
+    draws: int = 4
+    """draws of each text"""
+    limit: int | None = None
+    """so many texts, evenly spaced; all if not given"""
+    batch: int = 64
+    """rows in one call of the network; the number does not depend on it"""
+    estimator: str = "bound"
+    """bound, or another that the method admits: any_order, random, forward, backward"""
+    processes: int = 1
+    """worker processes; the number does not depend on it"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+    from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """do again what this file says was done"""
+    show: bool = False
+    """with --from: print what the file holds, evaluate nothing"""
+
+
+def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN`"""
+    given = options.given(words)
+    mode = next((MODES[flag] for flag in MODES if flag in given), None)
+    if mode is not None:
+        return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
+    about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
+    data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
+    recorded = None
+    if chosen.show and not chosen.from_:
+        raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
+    if chosen.from_:
+        from ..evaluation.result import Result, read
+
+        plain = read(chosen.from_)
+        recorded = Result.from_dict(plain, chosen.from_)
+        if chosen.show:
+            _print(terminal, recorded)
+            write_json(terminal, "evaluate", None, plain, began)
+            return 0
+        chosen, data = _again(chosen, data, plain, given)
+    file = run_folder(chosen.run)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    from ..evaluation import evaluate as judge
+    from ..evaluation import workers
+    from .evaluate_suite import keep, resumable
+
+    rank, world = workers.ranks()
+    with Bar(terminal, "read", 1, say=size) as bar:
+        corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+    with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
+        result = judge.evaluate(
+            model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
+            estimator=chosen.estimator, processes=chosen.processes, distributed=world > 1,
+            keep=keep(chosen.run, model.config.data.cache), progress=lambda done, total: bar.update(done, total=total),
+        )  # fmt: skip
+    if rank:  # of several, the first one speaks
+        return 0
+    arguments = {
+        "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
+        "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
+        "estimator": chosen.estimator, "method": chosen.method, "device": chosen.device,
+    }  # fmt: skip
+    _print(terminal, result)
+    plain = result.to_dict("evaluate", arguments)
+    if recorded is not None:
+        same = recorded.value == result.value
+        terminal.note(f"{path(chosen.from_ or '')} holds {'the same number' if same else str(recorded)}")
+    elif file is not None:
+        from .evaluate_print import write
+
+        name = write(file, result, plain, terminal)
+        terminal.result(f"  written   {path(name)}")
+        terminal.result(f"  again     zellige evaluate --from {path(name)}")
+    write_json(terminal, "evaluate", arguments, plain, began)
+    return 0
+
+
+def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) -> tuple[Evaluate, Data | None]:
+    """The options that a result was made with; those given now outrank them."""
+    before = plain.get("arguments")
+    if not isinstance(before, dict) or "run" not in before:
+        raise InputError(f"'{chosen.from_}' does not say how it was made; evaluate the run itself")
+    before = dict(before)
+    made_on = before.pop("data", None)
+    if data is None and made_on is not None:
+        data = Data(**made_on)
+    names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show", "processes"}
+    keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in given and not (n == "run" and chosen.run)}
+    return dataclasses.replace(chosen, **keep), data
+
+
+def _print(terminal: Terminal, result: "Result") -> None:
+    from .evaluate_print import describe, heading
+
+    for line in [*heading(result), *describe(result)]:
+        terminal.result(line)
+    note_change(terminal, result.about)

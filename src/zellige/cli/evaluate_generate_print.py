@@ -1,0 +1,104 @@
+"""How judged samples are printed: what was drawn, the numbers, one column or a row for each point, and the protocol."""
+
+import textwrap
+from typing import Any
+
+from ..evaluation.sweep import curves, number
+from ..show.numbers import columns, count, counted, parameters
+from .common import of_model
+
+CALLED = {
+    "perplexity": "perplexity, corpus",
+    "perplexity per sequence": "perplexity, per sequence",
+    "entropy": "unigram entropy, nats",
+    "mauve": "MAUVE",
+}
+ALIGN = "<" + 9 * ">"
+
+
+def describe(plain: dict[str, Any]) -> list[str]:
+    """The lines that `zellige evaluate --generate` prints."""
+    points, real, about = (plain["result"][key] for key in ("points", "real", "about"))
+    lines = []
+    if about:
+        lines.append(of_model(about))
+    if len(points) == 1:
+        lines.append(f"{counted(points[0]['samples'], 'sample')}{_drawn(points[0])}")
+        if (expected := points[0].get("expected_calls")) is not None:
+            lines.append(f"  of each {expected:.1f} network calls are expected")
+        heads = ["", "samples", *([real["name"]] if real else [])]
+        rows = [
+            [CALLED.get(name, name), *(shown(p, name) for p in (points[0], real) if p)]
+            for name in points[0]["measures"]
+        ]
+        lines += ["", *columns([heads, *rows], ALIGN[: len(heads)], indent=2, gap=3)]
+    else:
+        lines.append(f"{counted(points[0]['samples'], 'sample')} at each point")
+        for title, rows in tables(plain):
+            lines += ["", *([f"  {title}"] if title else []), *columns(rows, ALIGN[: len(rows[0])], indent=2)]
+    for head, said in _protocol(plain):
+        wrapped = textwrap.wrap(
+            said, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
+        )
+        lines += [*([""] if head == "judge" else []), *wrapped]
+    return lines
+
+
+def tables(plain: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+    """A table for each kind of curves, or one of all points where there are none: (title, rows), the header first."""
+    points, real = plain["result"]["points"], plain["result"]["real"]
+    measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
+    titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
+    found = {title: curves(points, by) for by, title in titles.items()}
+    groups = {title: [p for each in curve.values() for p in each] for title, curve in found.items() if curve}
+    heads = ["sampler", "steps", "calls", "temp.", "top-p", *("per sequence" if " per " in m else m for m in measures)]
+    out = []
+    for title, group in (groups or {"": points}).items():
+        rows = [heads]
+        for p in group:
+            way = p["way"]
+            steps, calls = ("-" if x is None else f"{x:.4g}" for x in (way["steps"], p["calls"]))
+            how = [way["sampler"] or "samples", steps, calls, f"{way['temperature']:g}", f"{way['top_p']:g}"]
+            rows.append([*how, *(shown(p, m) for m in measures)])
+        if real:
+            rows.append([real["name"], "", "", "", "", *(shown(real, m) for m in measures)])
+        out.append((title, rows))
+    return out
+
+
+def shown(point: dict[str, Any], name: str) -> str:
+    """A measure with its interval, `40.21 ± 1.30`; perplexities have two decimals, three below 10, the rest three."""
+    if name not in point["measures"]:
+        return "-"
+    n = number(point, name)
+    return n.shown(2 if name.startswith("perplexity") and n.value >= 10 else 3)
+
+
+def _has(points: list[dict[str, Any]]) -> bool:
+    return any("mauve" in p["measures"] for p in points)
+
+
+def _drawn(point: dict[str, Any]) -> str:
+    way, calls = point["way"], point["calls"]
+    if not way["sampler"]:
+        return ""
+    chosen = "".join(f", {name} {value}" for name, value in way["options"].items())
+    asked = f" ({calls:.1f} network calls each)" if calls is not None else ""
+    heat = f"temperature {way['temperature']:g}, top-p {way['top_p']:g}"
+    return f": {way['sampler']}{chosen}, {counted(way['steps'], 'step')}{asked}, {heat}"
+
+
+def _protocol(plain: dict[str, Any]) -> list[tuple[str, str]]:
+    judge, protocol = plain["protocol"]["judge"], plain["protocol"]
+    cut = sum(p["cut"] for p in plain["result"]["points"])
+    which = (
+        f"{judge['judge']}: {parameters(judge['parameters'])}, {judge['network']}, tokenizer {judge['tokenizer']} "
+        f"({count(judge['vocabulary'])}); samples {protocol['judged']}; first token {judge['first']}; EOS counted: "
+        f"{judge['eos']}; context {count(judge['context'])}, longer texts {judge['long']}"
+    )
+    how = f"{protocol['name']}: {protocol['draws']}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
+    return [
+        ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
+        ("protocol", f"{how}; seed {plain['seed']}"),
+        ("± is", f"95%, {plain['interval']['method']}"),
+    ]

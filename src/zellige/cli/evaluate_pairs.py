@@ -1,0 +1,101 @@
+"""`zellige evaluate RUN --pairs FILE.jsonl`: how likely a text is after another, and which of several is."""
+
+import dataclasses
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from ..show.numbers import counted, path, pm
+from ..show.progress import Bar
+from ..show.record import as_file
+from ..show.terminal import Terminal
+from . import options
+from .common import Device, Run, load, of_model, run_folder, write_json
+
+if TYPE_CHECKING:
+    from ..evaluation.choices import Judged
+
+
+@dataclass(frozen=True)
+class Pairs:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    pairs: str = ""
+    """a .jsonl with the fields context and continuation, or context, choices and answer"""
+    draws: int = 32
+    """draws of each pair"""
+    batch: int = 64
+    """rows in one call of the network; the numbers do not depend on it"""
+    prefix: bool = False
+    """the token that ends documents stands before each context"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN --pairs FILE`"""
+    about = "-log p(continuation | context) of the pairs in a file, and the accuracy of choices."
+    chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
+    if not chosen.run:
+        raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")
+    with terminal.waiting("loading"):
+        from ..evaluation import choices
+
+        records = choices.read_pairs(chosen.pairs)
+    folder = run_folder(chosen.run)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    with Bar(terminal, "pairs", 1, "rows") as bar:
+        judged = choices.judge(
+            model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, source=chosen.pairs,
+            progress=lambda done, total: bar.update(done, total=total),
+        )  # fmt: skip
+    for line in describe(judged):
+        terminal.result(line)
+    plain = judged.to_dict(dataclasses.asdict(chosen))
+    if folder is not None:
+        from ..files import write_file
+        from .evaluate_print import choices
+
+        draws = chosen.draws if chosen.draws != Pairs.draws else None
+        other = choices(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None)
+        name = folder / f"pairs-{Path(chosen.pairs).stem}{other}.json"
+        write_file(name, as_file(plain))
+        terminal.result(f"  written   {path(name)}")
+    write_json(terminal, "evaluate", None, plain, began)
+    return 0
+
+
+def describe(judged: "Judged") -> list[str]:
+    """What is printed: what was judged, the mean, over what its interval is, the accuracies, the protocol."""
+    result, about, p = judged.result, judged.result.about, judged.result.protocol
+    lines = [
+        of_model(about),
+        f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to be said",
+        "",
+        f"  {result}   perplexity {result.perplexity_text}",
+    ]
+    if result.kind == "exact":
+        lines.append("    exact for each pair: the interval is that of other pairs of the same kind")
+    elif result.draws == 1:
+        lines.append("    of other pairs of the same kind; with --draws 2 or more it is known what the draws bring")
+    elif judged.drawn == math.inf:
+        lines.append("    of other pairs of the same kind; too few replicates to say what draws do")
+    else:
+        half = pm(0, judged.drawn).partition("± ")[2]
+        lines.append(f"    of other pairs of the same kind; other draws for these very pairs: ± {half}")
+    if judged.accuracy is not None:
+        lines += [
+            f"  accuracy {judged.accuracy} (95%, Wilson) by nats",
+            f"  accuracy {judged.normalised} (95%, Wilson) by nats per character",
+        ]
+    if judged.note:
+        lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
+    said = f"{p['name']}: {p['estimator']}; {result.draws} draws a pair ({p['strata']}), network {p['network']}, "
+    said += f"{p['weights']} weights, seed {p['seed']}"
+    return [*lines, "", *textwrap.wrap(said, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

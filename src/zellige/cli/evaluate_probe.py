@@ -1,0 +1,122 @@
+"""`zellige evaluate RUN --probe ag_news`: does training keep what is needed to classify texts?"""
+
+import contextlib
+import dataclasses
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..show.numbers import columns, path, pm
+from ..show.progress import Bar
+from ..show.record import as_file, record
+from ..show.terminal import Terminal
+from . import options
+from .common import Device, Run, load, of_model, run_folder, write_json
+
+if TYPE_CHECKING:
+    from ..evaluation.probe import Probe as Found
+
+
+@dataclass(frozen=True)
+class Where:
+    path: str | None = None
+    """the folder of test.csv; downloaded if not given"""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@dataclass(frozen=True)
+class Probe:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    probe: str = "ag_news"
+    """labelled texts: ag_news"""
+    data: Where = field(default_factory=Where)
+    """where they are"""
+    layer: int | None = None
+    """the block of the network that the linear probe reads; what the head reads if not given"""
+    linear: bool = False
+    """only the linear probes: a small part of the time"""
+    epochs: int = 3
+    """of fine-tuning"""
+    rate: float = 1e-3
+    """learning rate of fine-tuning, at its highest"""
+    batch: int = 32
+    """texts in a step of fine-tuning"""
+    seed: int = 0
+    """of the split, of fresh weights, of the order of the texts"""
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN --probe ag_news`"""
+    about = (
+        "A linear probe and a fine-tuned classifier on a model's features, against random weights and a bag of tokens."
+    )
+    chosen = options.parse(Probe, words, "evaluate", about=about, most=1)
+    if not chosen.run:
+        raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")
+    if not chosen.rate > 0:
+        raise InputError(f"--rate is {chosen.rate:g}; it must be above 0")
+    with terminal.waiting("reading"):
+        from ..evaluation import probe
+
+        data = probe.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
+    folder = run_folder(chosen.run)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    with contextlib.ExitStack() as stack:
+        bars: dict[str, Any] = {}
+
+        def told(what: str, done: int, total: int) -> None:  # each classifier has a bar of its own
+            if what not in bars:
+                stack.close()
+                bars[what] = stack.enter_context(Bar(terminal, what, total))
+            bars[what].update(done, total=total)
+
+        found = probe.probe(
+            model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate,
+            batch=chosen.batch, layer=chosen.layer, progress=told,
+        )  # fmt: skip
+    for line in describe(found):
+        terminal.result(line)
+    plain = record(
+        "evaluate", dataclasses.asdict(chosen), found.to_dict(), protocol=found.protocol, unit="accuracy", seed=chosen.seed,
+        seconds=time.monotonic() - began,
+    )  # fmt: skip
+    if folder is not None:
+        from ..files import write_file
+        from .evaluate_print import choices
+
+        epochs, rate = (None if chosen.linear else chosen.epochs, chosen.rate)
+        other = choices(
+            linear=chosen.linear, layer=chosen.layer, epochs=epochs if epochs != Probe.epochs else None,
+            rate=rate if rate != Probe.rate else None, seed=chosen.seed or None,
+        )  # fmt: skip
+        name = folder / f"probe-{chosen.probe}{other}.json"
+        write_file(name, as_file(plain))
+        terminal.result(f"  written   {path(name)}")
+    write_json(terminal, "evaluate", None, plain, began)
+    return 0
+
+
+def describe(found: "Found") -> list[str]:
+    """What is printed: who was asked what, the accuracies, what training brings, the protocol."""
+    about, p = found.about, found.protocol
+    lines = [
+        f"{of_model(about)}, trained on {about['trained on']}",
+        f"{about['data']}: {p['texts']}; {p['length']}",
+        "",
+    ]
+    rows = [("classifier", "accuracy (95%, Wilson)", "chosen")]
+    rows += [(row.name, str(row.share), row.chosen) for row in found.rows]
+    lines += [*columns(rows, "<<<", indent=2, gap=3), ""]
+    rows = [("difference, on the same texts", "points (95%)")]
+    rows += [(name, pm(100 * value, 100 * half, 1)) for name, value, half in found.gains]
+    lines += columns(rows, "<>", indent=2, gap=3)
+    said = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"], f"seed {p['seed']}"])
+    return [*lines, "", *textwrap.wrap(said, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

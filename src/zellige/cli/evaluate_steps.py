@@ -1,0 +1,138 @@
+"""`zellige evaluate RUN --steps 32 128 continuous`: the bound of one model against its number of steps (MD4's ablation)."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..data import Data
+from ..errors import InputError
+from ..show.numbers import columns, count, decimals, path, pm, size
+from ..show.progress import Bar
+from ..show.record import as_file, record
+from ..show.terminal import Terminal
+from . import options
+from .common import Device, Run, load, note_change, run_folder, write_json
+from .evaluate_print import choices, heading
+from .evaluate_suite import keep, resumable
+
+CONTINUOUS = "continuous"
+
+
+@dataclass(frozen=True)
+class Steps:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    steps: tuple[str, ...] = ("32", "128", "512", CONTINUOUS)
+    """numbers of steps, and "continuous"; also 32,128,continuous"""
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own"""
+    split: str = "test"
+    """train, validation or test"""
+    draws: int = 4
+    """draws of each text"""
+    limit: int | None = None
+    """so many texts, evenly spaced; all if not given"""
+    batch: int = 64
+    """rows in one call of the network; the number does not depend on it"""
+    processes: int = 1
+    """worker processes; the number does not depend on it"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN --steps T T ... continuous`"""
+    chosen = options.parse(Steps, words, "evaluate", about="The bound against the number of steps.", most=1)
+    wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
+    if not wanted:
+        raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
+    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    from ..evaluation import evaluate as judge
+    from ..evaluation import workers
+    from ..evaluation.result import Result, difference
+
+    rank, world = workers.ranks()
+    with Bar(terminal, "read", 1, say=size) as bar:
+        corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+    found: list[Result] = []
+    with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
+        for T in wanted:
+            found.append(
+                judge.evaluate(
+                    model,
+                    corpus,
+                    chosen.split,
+                    chosen.draws,
+                    chosen.seed,
+                    chosen.limit,
+                    chosen.batch,
+                    steps=T,
+                    processes=chosen.processes,
+                    distributed=world > 1,
+                    keep=keep(chosen.run, model.config.data.cache),
+                    progress=lambda done, total, T=T: bar.update(done, _name(T), total=total),
+                )
+            )
+    if rank:
+        return 0
+    last = found[wanted.index(0)] if 0 in wanted else found[-1]
+    apart = [None if r is last else difference(r, last) for r in found]
+    for line in [*heading(last)[:-1], f"{count(last.draws)} draws of each, the same for all rows", ""]:
+        terminal.result(line)
+    beside = _name(wanted[found.index(last)])
+    header = ("steps", f"{last.unit} (95%)", f"perplexity per {last.per}", f"above {beside}, paired")
+    rows = [
+        (
+            _name(T),
+            f"≤ {pm(r.value, r.half)}",
+            f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}",
+            "" if d is None else pm(d.value, d.half),
+        )
+        for T, r, d in zip(wanted, found, apart)
+    ]
+    for line in columns([header, *rows], "<>>>"):
+        terminal.result(line)
+    note_change(terminal, last.about)
+    plain = record(
+        "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},
+        {"steps": [_row(T, r, d) for T, r, d in zip(wanted, found, apart)], "partial": last.partial or None, "about": last.about},
+        unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in found),
+    )  # fmt: skip
+    folder = run_folder(chosen.run)
+    if folder is not None:
+        from ..files import write_file
+
+        data = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
+        taken = None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted]
+        limit = last.sequences if last.partial else None
+        chosen_draws = chosen.draws if chosen.draws != Steps.draws else None
+        file = (
+            folder
+            / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws, seed=chosen.seed or None)}.json"
+        )
+        write_file(file, as_file(plain))
+        terminal.result(f"  written   {path(file)}")
+    write_json(terminal, "evaluate", None, plain, began)
+    return 0
+
+
+def _name(T: int) -> str:
+    return count(T) if T else CONTINUOUS
+
+
+def _row(T: int, r: Any, d: Any) -> dict[str, Any]:
+    plain = r.to_dict(None)
+    above = None if d is None else {"value": d.value, "low": d.low, "high": d.high}
+    return {"steps": T or None, "above": above} | {k: plain[k] for k in ("result", "interval", "protocol")}
+
+
+def _steps(word: str) -> int:
+    if word == CONTINUOUS:
+        return 0
+    if not word.isdecimal() or int(word) < 1:
+        raise InputError(f"--steps is '{word}'; it must be a whole number of 1 or more, or {CONTINUOUS}")
+    return int(word)

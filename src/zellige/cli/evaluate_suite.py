@@ -1,0 +1,174 @@
+"""`zellige evaluate RUN --suite zero-shot`: the data sets of the literature, by one protocol, in one table."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..show.numbers import columns, count, decimals, path
+from ..show.progress import Bar
+from ..show.record import as_file
+from ..show.terminal import Terminal
+from . import options
+from .common import Device, Run, load, of_model, run_folder, write_json
+
+if TYPE_CHECKING:
+    from ..evaluation.suite import Table
+
+
+@dataclass(frozen=True)
+class Local:
+    path: str | None = None
+    """a folder of local copies, with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@dataclass(frozen=True)
+class Suite:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    suite: str = "zero-shot"
+    """zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv"""
+    protocol: str = "zellige"
+    """zellige, or the choices of a paper: mdlm, sedd, bd3lm"""
+    data: Local = field(default_factory=Local)
+    only: tuple[str, ...] = ()
+    """these sets of the suite alone"""
+    draws: int | None = None
+    """draws of each row; the protocol's if not given"""
+    limit: int | None = None
+    """so many rows of each set, evenly spaced; all if not given"""
+    batch: int = 64
+    """rows in one call of the network; the number does not depend on it"""
+    estimator: str = "bound"
+    """bound, or another that the method admits: any_order, random, forward, backward"""
+    processes: int = 1
+    """worker processes; the number does not depend on it"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN --suite NAME`"""
+    chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
+    from ..evaluation.protocol import find
+    from ..evaluation.suite import SUITES
+
+    find(chosen.protocol)
+    if chosen.suite not in SUITES:
+        from ..errors import unknown
+
+        raise unknown("suite", chosen.suite, SUITES, ", ".join(SUITES))
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    from ..evaluation import workers
+    from ..evaluation.suite import judge
+
+    rank, world = workers.ranks()
+    folder = run_folder(chosen.run)
+    with resumable(terminal), Bar(terminal, "evaluate", 1, "rows") as bar:
+        name = [""]
+
+        def begin(of: str) -> None:
+            name[0] = of
+            bar.update(0, of, total=1)
+
+        table = judge(
+            model, chosen.suite, chosen.protocol, root=chosen.data.path, cache=chosen.data.cache, only=chosen.only,
+            draws=chosen.draws, seed=chosen.seed, limit=chosen.limit, batch=chosen.batch, estimator=chosen.estimator,
+            processes=chosen.processes, distributed=world > 1, keep=keep(chosen.run, chosen.data.cache), begin=begin,
+            progress=lambda done, total: bar.update(done, name[0], total=total),
+        )  # fmt: skip
+    if rank:
+        return 0
+    for line in lines(table):
+        terminal.result(line)
+    plain = table.to_dict(dataclasses.asdict(chosen))
+    if folder is not None:
+        from ..files import write_file
+        from .evaluate_print import choices
+
+        other = choices(
+            only=chosen.only, estimator=chosen.estimator if chosen.estimator != "bound" else None, limit=chosen.limit,
+            draws=chosen.draws if chosen.draws != table.protocol.draws else None, seed=chosen.seed or None,
+        )  # fmt: skip
+        file = folder / f"suite-{chosen.suite}-{chosen.protocol}{other}.json"
+        write_file(file, as_file(plain))
+        terminal.result(f"  written   {path(file)}")
+    write_json(terminal, "evaluate", None, plain, began)
+    return 0
+
+
+def keep(source: str, cache: str | None = None) -> Path:
+    """Where the groups that are done are kept: the run's folder, or the cache."""
+    from ..data.catalogue import cache_folder
+
+    return run_folder(source) or cache_folder(cache) / "evaluations"
+
+
+@contextmanager
+def resumable(terminal: Terminal) -> Iterator[None]:
+    """An interruption ends with what to do next: what is done is kept."""
+    try:
+        yield
+    except BaseException as stop:
+        if not isinstance(stop, Exception):  # Ctrl-C, SIGTERM
+            terminal.say("what is done is kept; the same command goes on from there")
+        raise
+
+
+def lines(table: "Table") -> list[str]:
+    """The table as it is printed."""
+    from ..evaluation.evaluate import PROTOCOL
+
+    about = table.about
+    title = f"{table.suite}, protocol {table.protocol.name}: {of_model(about)}"
+    header = [
+        ("", "", "nats/token", "perplexity", "per token, mean", "draws,"),
+        ("set", "tokens", "(95%)", "corpus", "per sequence", "their ±"),
+    ]
+    body = [_row(row.name, row.result) for row in table.rows if row.result is not None]
+    said = [title, f"rows of {count(about['length'])} tokens of {about['tokenizer']}", ""]
+    said += columns([*header, *body], "<>>>>>")
+    said += [""]
+    said += [f"  {row.name}: {row.reason.partition('; ')[0]}" for row in table.rows if row.result is None]
+    said += [f"  {row.name}: {row.note}" for row in table.rows if row.note]
+    said += [
+        f"  {row.name}: a partial result, {row.result.partial}"
+        for row in table.rows
+        if row.result and row.result.partial
+    ]
+    p = table.protocol
+    how = [
+        f"{p.split} split" + (" (of LM1B, LAMBADA, AG News test)" if p.split != "test" else ""),
+        "detokenized" if p.detokenize else "not detokenized",
+        {"wrap": "wrapped", "document": "one document a row"}[p.pack],
+        "EOS after each document" if p.eos else "no EOS between documents",
+        {"none": "no BOS", "counted": "BOS counted", "given": "BOS given"}[p.begin],
+        *["EOS at the end of a row"] * p.end,
+    ]  # fmt: skip
+    first = next(row.result for row in table.rows if row.result is not None)
+    how.append(str(first.protocol["time"]))
+    import textwrap
+
+    text = f"{p.name} ({PROTOCOL}): {', '.join(how)}, seed {table.seed}"
+    return said + textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
+
+
+def _row(name: str, result: Any) -> tuple[str, ...]:
+    from ..show.numbers import SIGN, pm
+
+    sign, each = SIGN[result.kind], result.per_sequence
+    drawn = "-" if result.between is None else f"± {pm(0, result.draws_half).partition('± ')[2]}"
+    return (
+        name,
+        count(result.units),
+        f"{sign} {pm(result.value, result.half)}",
+        f"{sign} {result.perplexity:.{decimals(result.perplexity, 'per token')}f}",
+        f"{sign} {each.value:.{decimals(each.value, 'per token')}f}",
+        str(result.draws) if result.kind == "exact" else f"{result.draws}, {drawn}",
+    )

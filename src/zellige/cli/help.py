@@ -1,0 +1,137 @@
+"""The pages that are plain text of our own: help, and what `zellige list` prints. Importing this imports nothing heavy."""
+
+import json
+from pathlib import Path
+
+from .. import __version__
+
+HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
+
+  demo       train a small model here and now, and watch it write
+  train      METHOD: train one of the systems, or ar, on a text
+  evaluate   likelihood with intervals; zero-shot suites; generation quality
+  sample     draw text; --watch shows the tokens appear
+  infill     fill the gaps of a given text, keep the rest
+  verify     check the identities by enumeration; nothing is drawn at random
+  compare    several methods, same network, data and budget: one table
+  report     one self-contained report.html of a run
+  list       methods, samplers, data, checkpoints
+  import     a published model, from the hub or from files, into a folder
+  export     a model in a published layout
+
+Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
+            --no-checksums takes files that have changed since they were written
+New here? zellige demo takes about 4 minutes."""
+
+TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train mdlm --help
+  METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
+                         ar, or file.py:Class for your own
+  --data.name pydocs     text, text8, ... (zellige list data)
+  --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
+  --train.steps 10000    --train.batch 32   --train.rate 3e-4
+  --run FOLDER           where everything goes, runs/METHOD if not given;
+                         --resume continues it, --overwrite starts again
+example
+  zellige train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
+
+USAGE = {
+    "demo": "usage: zellige demo [options]",
+    "train": TRAIN,
+    "evaluate": "usage: zellige evaluate RUN [options]     all of them: zellige evaluate --help",
+    "sample": "usage: zellige sample RUN [options]     all of them: zellige sample --help",
+    "infill": 'usage: zellige infill RUN "a text with ____" [options]     all of them: zellige infill --help',
+    "verify": "usage: zellige verify [METHOD ...]",
+    "compare": "usage: zellige compare METHOD METHOD ... --run FOLDER [options]     all of them: zellige compare --help",
+    "report": "usage: zellige report RUN [--out FILE]",
+    "list": "usage: zellige list methods|samplers|data|checkpoints",
+    "import": "usage: zellige import SOURCE --out FOLDER [options]     all of them: zellige import --help",
+    "export": "usage: zellige export MODEL --to LAYOUT --out FOLDER",
+}
+
+LISTS = {
+    "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",
+    "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
+    "data": "data sets by name: size, split, licence",
+    "checkpoints": "published models that load by their id",
+}
+TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
+
+
+def table(what: str) -> list[dict[str, str]]:
+    """The rows of `zellige list`: a header's names in the first one."""
+    if what == "data":  # says which packages are there
+        return data()
+    return json.loads(TABLES.read_text(encoding="utf-8"))[what]
+
+
+def tables() -> dict[str, list[dict[str, str]]]:
+    """What `lists.json` holds, from the classes; imports torch."""
+    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints()}
+
+
+def methods() -> list[dict[str, str]]:
+    """A row for each method, from its own file: the docstring's title and its row of the table of systems."""
+    import re
+    import sys
+
+    from ..methods import METHODS
+    from ..methods.masked import Masked
+
+    rows = []
+    for name, cls in METHODS.items():
+        page = sys.modules[cls.__module__].__doc__ or cls.__doc__ or ""
+        paper = re.search(r"arXiv \d{4}\.\d{5}", page)
+        free = issubclass(cls, Masked) and not cls.timed(cls.Config())  # such a network knows any order's likelihood
+        bound = "bound, exact per order" if free else "bound" if cls.bounded else "none"
+        noise = re.search(r"^\|---.*\n\| ([^|]+) \|", page, re.M)
+        rows.append(
+            {
+                "name": name,
+                "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
+                "noise": noise[1].strip() if noise else "-",
+                "network gives": {"leave_one_out": "leave-one-out", "next": "next token"}.get(
+                    cls.predicts, cls.predicts
+                ),
+                "likelihood": "exact" if cls.exact else bound,
+            }
+        )
+    return rows
+
+
+def samplers() -> list[dict[str, str]]:
+    """A row for each sampler, from what its class says; then the other names that some of them have."""
+    from ..samplers import ALIASES, SAMPLERS
+
+    rows = [
+        {
+            "name": name, "error with many calls": cls.error, "order": cls.order, "needs": cls.needs,
+            "network calls": cls.calls,
+        }
+        for name, cls in SAMPLERS.items()
+    ]  # fmt: skip
+    return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]
+
+
+def data() -> list[dict[str, str]]:
+    """A row for each data set by name."""
+    from ..data import DATASETS
+
+    return [
+        {
+            "name": name, "what": d.what, "size": d.size, "train / validation / test": d.split, "licence": d.licence,
+            "needs": d.needs,
+        }
+        for name, d in DATASETS.items()
+    ]  # fmt: skip
+
+
+def checkpoints() -> list[dict[str, str]]:
+    """A row for each published model that loads by its id; `-` where its card says nothing."""
+    from ..models.published import CATALOGUE
+
+    return [published.row() for published in CATALOGUE]
+
+
+def write() -> None:
+    """Write `lists.json` anew, after a change of a method, a sampler or the catalogue."""
+    TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

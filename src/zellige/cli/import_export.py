@@ -1,0 +1,97 @@
+"""`zellige import` and `zellige export`: published models in, and out again."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from ..errors import InputError
+from ..show.numbers import count, counted, parameters, path
+from ..show.terminal import Terminal
+from . import options
+from .common import write_json
+
+
+def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige import SOURCE --out DIR`"""
+    with terminal.waiting("starting"):
+        from ..models.published import Choices
+
+    form = dataclasses.make_dataclass(
+        "Import",
+        [
+            ("source", Annotated[str, tyro.conf.Positional], field(default="")),
+            ("out", Annotated[str, tyro.conf.arg(help="the folder that Zellige's own form is written into")], field(default="")),
+            ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices())),
+        ],
+        frozen=True,
+    )  # fmt: skip
+    about = "A published model as a folder of Zellige's own. SOURCE: a hub id, a folder or a file of weights."
+    chosen: Any = options.parse(form, words, "import", about=about, most=1)
+    if not chosen.source or not chosen.out:
+        raise InputError(
+            f"import needs a {'source' if not chosen.source else 'folder'}; "
+            f"e.g. zellige import {chosen.source or 'louaaron/sedd-small'} --out models/mine (all: zellige list checkpoints)"
+        )
+    choices = {name: value for name, value in dataclasses.asdict(chosen.choices).items() if value is not None}
+    with terminal.waiting("loading"):
+        from ..models.model import load
+
+        model = load(chosen.source, **choices)
+    said = model.about.get("published")
+    if said is None:
+        raise InputError(f"'{chosen.source}' is a model of Zellige's own already; use it as it is")
+    with terminal.waiting("writing"):
+        folder = model.save(chosen.out)
+    net, tokenizer = model.config.net, model.tokenizer
+    number = sum(p.numel() for p in model.method.parameters())
+    averaged = ", averaged (EMA) weights" if said["weights"] == "ema" else ""
+    terminal.result(
+        f"{model.config.method} from layout {said['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
+        f"length {count(net.length)}, tokenizer {tokenizer.name}{averaged}"
+    )
+    terminal.result(f"  written   {path(folder)}")
+    terminal.try_next(
+        f"zellige sample {path(folder)} --watch", f"zellige export {path(folder)} --out {path(folder)}-back"
+    )
+    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **said}
+    write_json(terminal, "import", {"source": chosen.source, "out": chosen.out, **choices}, result, began)
+    return 0
+
+
+@dataclass(frozen=True)
+class Export:
+    model: Annotated[str, tyro.conf.Positional] = ""
+    """a run, a saved folder or a hub id"""
+    to: str | None = None
+    """the layout: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream; hub, for our own with a model card; the one
+    it came in if not given"""
+    out: str = ""
+    """the folder that is written"""
+
+
+def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige export MODEL --to LAYOUT --out DIR`"""
+    about = "A model in a published layout: the keys, the tensors and the config.json that the published code reads."
+    chosen = options.parse(Export, words, "export", about=about, most=1)
+    if not chosen.model or not chosen.out:
+        raise InputError(
+            f"export needs a {'model' if not chosen.model else 'folder'}; "
+            f"e.g. zellige export {chosen.model or 'runs/mine'} --to mdlm --out exported"
+        )
+    with terminal.waiting("loading"):
+        from ..models.model import HUB, load
+        from ..models.published import layout_of
+
+        model = load(chosen.model)
+        layout = chosen.to if chosen.to == HUB else layout_of(model.config, model.about, chosen.to).name
+    with terminal.waiting("writing"):
+        folder = model.export(chosen.out, chosen.to)
+    came = model.about.get("published", {}).get("layout") == layout
+    terminal.result(f"{model.config.method} in layout {layout}{', as it came' if came else ''}")
+    terminal.result(f"  written   {path(folder)}")
+    result = {"folder": str(folder), "layout": layout}
+    write_json(terminal, "export", dataclasses.asdict(chosen), result, began)
+    return 0

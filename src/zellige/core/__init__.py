@@ -1,0 +1,1 @@
+"""One position of noise: laws, draws, schedules, processes, predictions, the two bounds."""

@@ -1,0 +1,113 @@
+"""What data gives to a method, and a likelihood that a method may give back."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..arguments import checked, of_kind
+from ..errors import InputError
+from .random import Randomness
+
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
+
+
+def tensor(value: Tensor) -> str:
+    """What a tensor is, in an error: `(2, 16) float32`."""
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+
+
+def whole_numbers(name: str, value: Any) -> Tensor:
+    """Tokens of any form as a tensor of whole numbers (*); InputError where they are none."""
+    try:
+        found = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        found = None
+    if found is None or (found.dtype not in WHOLE and found.numel()):
+        what = of_kind(value) if found is None else tensor(found)
+        raise InputError(f"{name} is {what}; it must be a tensor, array or list of whole numbers")
+    return found.long()
+
+
+@checked
+@dataclass(frozen=True)
+class Batch:
+    """What data gives and losses take.
+
+    Attributes:
+        tokens: (B, L) long.
+        mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
+        segments: (B, L) long or None; which packed document a position belongs to.
+        condition: labels or anything else that the network takes.
+    """
+
+    tokens: Tensor
+    mask: Tensor | None = None
+    segments: Tensor | None = None
+    condition: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2 or self.tokens.dtype not in WHOLE:
+            raise InputError(f"tokens are {tensor(self.tokens)}; they must be (B, L) whole numbers")
+        for name, kind in (("mask", torch.bool), ("segments", torch.long)):
+            beside = getattr(self, name)
+            if beside is not None and (beside.shape != self.tokens.shape or beside.dtype != kind):
+                what = "True and False" if kind is torch.bool else "whole numbers"
+                raise InputError(
+                    f"{name} is {tensor(beside)}; it must be {what}, of the shape {tuple(self.tokens.shape)}"
+                )
+
+    @property
+    def counted(self) -> Tensor:
+        """(B, L) bool, the positions that are noised and count."""
+        return torch.ones_like(self.tokens, dtype=torch.bool) if self.mask is None else self.mask
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        fields = (self.tokens, self.mask, self.segments, self.condition)
+        return Batch(*[None if f is None else f.to(device, non_blocking=True) for f in fields])  # pyright: ignore
+
+    def take(self, rows: Tensor) -> "Batch":
+        """These rows (N,) of it, in this order."""
+        fields = (self.tokens, self.mask, self.segments, self.condition)
+        return Batch(*[None if f is None else f[rows] for f in fields])  # pyright: ignore
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """A likelihood other than the bound.
+
+    Attributes:
+        draw: (batch, generator) -> (B,) nats.
+        about: what is done, for the protocol: "one token at a time, left to right".
+        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
+        strata: what its draws are spread evenly over; None if they are independent.
+    """
+
+    draw: Callable[[Batch, Randomness], Tensor]
+    about: str
+    exact: bool = False
+    strata: str | None = None
+
+    def __call__(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        return self.draw(batch, generator)
+
+
+def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The numbers of texts of these lengths, those of one length together, at most so many at once, the longest first.
+
+    So texts of several lengths are batched without padding.
+
+    >>> list(by_length([3, 5, 3, 3], 2))
+    [[1], [0, 2], [3]]
+    """
+    groups: dict[int, list[int]] = {}
+    for i, length in enumerate(lengths):
+        groups.setdefault(length, []).append(i)
+    for _, group in sorted(groups.items(), reverse=True):
+        yield from (group[i : i + most] for i in range(0, len(group), most))

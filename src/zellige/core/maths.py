@@ -1,0 +1,74 @@
+"""Pure functions under everything: logarithms that are safe at zero, exact draws, stratified times.
+
+No other module takes the logarithm of a probability, and no other module turns random bits into tokens.
+"""
+
+import torch
+from torch import Tensor
+
+
+# ---------------------------------------------------------------------------------------------- logarithms at zero
+def xlogy(x: Tensor, y: Tensor) -> Tensor:
+    """x log y with 0 log 0 = 0, in its gradients too (`torch.special.xlogy(p, p)` has nan there)."""
+    positive = x > 0
+    return torch.where(positive, x * torch.where(positive, y, 1.0).log(), 0.0)
+
+
+def kl(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) in nats over the last axis, (*, K), (*, K) -> (*). Infinite where q = 0 < p."""
+    return (xlogy(p, p) - xlogy(p, q)).sum(-1)
+
+
+def log1mexp(x: Tensor) -> Tensor:
+    """log(1 - e^-x) for x > 0 without cancellation: e.g. log(1 - alpha) from sigma = -log alpha."""
+    small = x < 0.6931471805599453
+    return torch.where(
+        small,
+        torch.log(-torch.expm1(-torch.where(small, x, 1.0))),
+        torch.log1p(-torch.exp(-torch.where(small, 1.0, x))),
+    )
+
+
+def score_entropy(u: Tensor, v: Tensor) -> Tensor:
+    """v - u + u log(u / v), elementwise: the Bregman divergence of x log x between ratios u (the truth) and v, nats.
+
+    With r = v/u it is u (r - 1 - log1p(r - 1)), which keeps its precision where v is close to u (log r where it is small, where
+    log1p would lose it); where u = 0 it is v.
+    """
+    positive = u > 0
+    ratio = torch.where(positive, v / torch.where(positive, u, 1.0), 1.0)
+    excess = torch.where(positive, (v - u) / torch.where(positive, u, 1.0), 0.0)
+    small = ratio < 0.5
+    log = torch.where(small, torch.where(small, ratio, 1.0).log(), torch.where(small, 0.0, excess).log1p())
+    return torch.where(positive, u * (excess - log), v)
+
+
+def binomial_tail(n: Tensor, k: Tensor, p: float) -> Tensor:
+    """P(Binomial(n, p) >= k), elementwise for integer tensors n, k: (*) -> (*) float64."""
+    j = torch.arange(int(n.max()) + 1, device=n.device)
+    log_pmf, beyond = _binomial_log_pmf(n[..., None], j, p), j < k[..., None]
+    return log_pmf.exp().masked_fill(beyond | (j > n[..., None]), 0.0).sum(-1)
+
+
+def binomial_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+    """P(Binomial(n, p) = k), elementwise for integer tensors n >= k: (*) -> (*) float64."""
+    return _binomial_log_pmf(n, k, p).exp()
+
+
+def _binomial_log_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
+    n, k = n.double(), k.double()
+    choose = (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).clamp_min(1.0).lgamma()
+    return choose + torch.xlogy(k, p) + torch.xlogy((n - k).clamp_min(0.0), 1 - p)
+
+
+def normalise(weights: Tensor) -> Tensor:
+    """Non-negative weights as a law over the last axis; a row of zeros (an impossible condition) stays zero."""
+    total = weights.sum(-1, keepdim=True)
+    positive = total > 0
+    return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)
+
+
+# ---------------------------------------------------------------------------------------------- exact draws
+
+
+# ---------------------------------------------------------------------------------------------- draws for a batch

@@ -1,0 +1,277 @@
+"""Processes given by their matrices: a generator R in continuous time (tauLDR), a list of Q_i in discrete time (D3PM).
+
+There is one matrix for each distinct pair of times, never one for each position: a bound at N positions costs what N rows
+of it cost. The matrices of the papers are in `rates` and `transitions`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .process import Process
+from .schedule import CLEAN, Schedule, on_grid
+
+
+class Dense(Process):
+    """A process given by its matrices: one for each distinct pair of times, never one for each position.
+
+    A subclass says by one number which matrix belongs to a pair of times (`_key`), and makes the matrices of several
+    (`_of`). The last ones are kept, since a bound asks for the same times again and again.
+    """
+
+    def _key(self, s: Tensor, t: Tensor) -> Tensor:
+        """(*), (*) -> (*) float64: equal where Q_{s,t} is the same matrix."""
+        raise NotImplementedError
+
+    def _of(self, keys: Tensor) -> Tensor:
+        """The matrices (U, K, K) of distinct keys (U,)."""
+        raise NotImplementedError
+
+    def _keys(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        s, t = (torch.as_tensor(u, dtype=self.prior.dtype, device=self.prior.device) for u in (s, t))
+        return self._key(*torch.broadcast_tensors(s, t))
+
+    def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
+        """The distinct matrices (U, K, K), and which of them (*) each time has."""
+        keys, where = self._keys(s, t).unique(return_inverse=True)
+        kept, Q = self.__dict__.get("_kept", (keys[:0], self.prior.new_empty(0, self.K, self.K)))
+        if kept.device != keys.device:
+            kept, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
+        new = keys[~torch.isin(keys, kept)]
+        if len(new):
+            if len(kept) + len(new) > min(MANY, KEPT // (8 * self.K**2)):
+                kept, Q, new = kept[:0], Q[:0], keys
+            kept, order = torch.cat((kept, new)).sort()
+            Q = torch.cat((Q, self._of(new)))[order]
+            self.__dict__["_kept"] = kept, Q
+        return Q[torch.searchsorted(kept, keys)], where
+
+    def __getstate__(self) -> dict:
+        return {k: v for k, v in super().__getstate__().items() if not k.startswith("_kept")}
+
+    def _apart(self, v: Tensor, s: Tensor | float, t: Tensor | float, f) -> Tensor:
+        """f(v of the positions with one matrix (n, K), that matrix) for each matrix: (*, K) -> (*, K)."""
+        Q, where = self._matrices(s, t)
+        Q, where = Q.to(torch.promote_types(v.dtype, Q.dtype)), where.expand(v.shape[:-1]).reshape(-1)
+        flat = v.reshape(-1, self.K).to(Q)
+        if len(Q) == 1:
+            return f(flat, Q[0]).reshape(v.shape)
+        if 2 * len(Q) >= len(flat):  # nearly as many matrices as laws: one for each is no larger
+            return f(flat[:, None], Q[where])[:, 0].reshape(v.shape)
+        order = where.argsort(stable=True)
+        parts = flat[order].split(where.bincount(minlength=len(Q)).tolist())
+        out = torch.cat([f(part, one) for part, one in zip(parts, Q)])
+        return out[order.argsort()].reshape(v.shape)
+
+    def matrix(self, s, t):
+        keys = self._keys(s, t)
+        return self._of(keys.reshape(-1)).reshape(*keys.shape, self.K, self.K)
+
+    def push(self, v, s, t):
+        return self._apart(v, s, t, torch.matmul)
+
+    def unpush(self, v, s, t):
+        return self._apart(v, s, t, lambda v, Q: torch.linalg.solve(Q, v, left=False))
+
+    def likelihood(self, x_t, s, t):
+        Q, where = self._matrices(s, t)
+        return Q.mT[where, x_t]
+
+    def law(self, x_0, t):
+        Q, where = self._matrices(CLEAN, t)
+        return Q[where, x_0]
+
+
+class CTMC(Dense):
+    """R_t = beta_t R for any generator R (tauLDR, arXiv 2205.14987, section 4.1): Q_{s,t} = exp(R (sigma_t - sigma_s)).
+
+    sigma = -log alpha of the schedule, the time that R itself sees. Every entry of Q is a sum of products of non-negative
+    numbers (uniformisation: exp(R h) = sum_n Poisson(n; r h) (I + R/r)^n, r the largest exit rate, then squaring), so it is
+    never negative and small entries have the relative precision of large ones, which ratios need. A reversible R has
+    an eigenbasis as well, which is cheaper where Q has no small entries: `eigh` of the symmetrised R is taken there.
+
+    Args:
+        R: (K, K) rates from row to column; rows sum to zero.
+        prior: (K,) its stationary law, which is that of x at PRIOR.
+
+    Raises:
+        InputError: a negative rate, rows that do not sum to zero, or a prior that R does not keep.
+    """
+
+    R: Tensor
+
+    def __init__(
+        self,
+        R: Tensor,
+        prior: Tensor,
+        schedule: Schedule,
+        mask: int | None = None,
+        clean: Tensor | None = None,
+    ):
+        R = _square(R.double(), "R")
+        off = R - torch.diag_embed(R.diagonal())
+        if (off < 0).any():
+            i, j = (off < 0).nonzero()[0].tolist()
+            raise InputError(f"the rate from state {i} to {j} is {float(off[i, j]):g}; rates must be 0 or more")
+        size = float(off.sum(-1).max())
+        if not R.sum(-1).abs().max() <= 1e-9 * max(size, 1.0):
+            raise InputError(f"rows of R must sum to 0; row {int(R.sum(-1).abs().argmax())} does not")
+        if not (prior.double() @ R).abs().max() <= 1e-9 * max(size, 1.0):
+            raise InputError("the prior is not stationary: prior R must be 0; give the stationary law of R")
+        super().__init__(prior.double(), schedule, mask, clean)
+        self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
+        self._fastest, self._eigen = size, self._symmetrised()
+
+    def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Eigenvalues, eigenvectors and square roots of the prior, if prior_i R_ij = prior_j R_ji (detailed balance)."""
+        flow = self.prior[:, None] * self.R
+        if not (self.prior > 0).all() or not torch.allclose(flow, flow.mT, rtol=1e-10, atol=0):
+            return None
+        root = self.prior.sqrt()
+        S = root[:, None] * self.R / root
+        return (*torch.linalg.eigh((S + S.mT) / 2), root)
+
+    def extra_repr(self) -> str:
+        leave = -self.R.diagonal()
+        return f"{self.K} states, exit rates {float(leave.min()):.4g} to {float(leave.max()):.4g}"
+
+    def rate(self, t):
+        return self.schedule.beta(t).to(self.prior)[..., None] * self.R
+
+    def rate_into(self, x_t, t):
+        return self._rates(self.R.mT, x_t, t)
+
+    def rate_from(self, x_t, t):
+        return self._rates(self.R, x_t, t)
+
+    def _rates(self, R: Tensor, x_t: Tensor, t: Tensor | float) -> Tensor:
+        return (self.schedule.beta(t).to(R) * R[x_t]).scatter(-1, x_t[..., None], 0.0)
+
+    def _key(self, s, t):
+        left = self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
+        return torch.where(s == t, 0.0, left).to(self.prior)
+
+    def _of(self, keys):
+        ends = keys.isinf()
+        Q = self._exponential(torch.where(ends, 0.0, keys))
+        return torch.where(ends[:, None, None], self.prior, Q)
+
+    def _exponential(self, h: Tensor) -> Tensor:
+        """exp(R h), (U,) -> (U, K, K)."""
+        Q, todo = torch.zeros(len(h), self.K, self.K).to(self.prior), torch.ones_like(h, dtype=torch.bool)
+        if self._eigen is not None:
+            values, vectors, root = (e.to(h) for e in self._eigen)
+            symmetric = (vectors * (h[:, None, None] * values).exp()) @ vectors.mT
+            # eigh leaves an absolute error of about K eps here: keep what is known to nine digits throughout
+            todo = symmetric.amin((-2, -1)) < 1e9 * self.K * torch.finfo(h.dtype).eps
+            Q = symmetric / root[:, None] * root
+        if todo.any():
+            Q = Q.index_copy(0, todo.nonzero()[:, 0], self._uniformised(h[todo]))
+        return Q / Q.sum(-1, keepdim=True)
+
+    def _uniformised(self, h: Tensor) -> Tensor:
+        jumps = self._fastest * h
+        halvings = jumps.clamp_min(1.0).log2().ceil()
+        jumps = (jumps / 2**halvings)[:, None]  # 1 or fewer, so that 1/20! is where the sum may stop
+        n = torch.arange(21).to(jumps)
+        Q = torch.tensordot(jumps**n * (-jumps).exp(), self._terms().to(jumps), 1)
+        for n in range(int(halvings.max())):
+            more = halvings > n
+            Q = Q.index_copy(0, more.nonzero()[:, 0], Q[more] @ Q[more])
+        return Q
+
+    def _terms(self) -> Tensor:
+        """(I + R/r)^n / n!, n = 0..20: (21, K, K); kept unless they are large."""
+        if "_kept_terms" in self.__dict__:
+            return self.__dict__["_kept_terms"]
+        terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self._fastest, 1e-300)
+        for n in range(1, 21):
+            terms.append(terms[-1] @ P / n)
+        made = torch.stack(terms)
+        if made.numel() * 8 <= KEPT:
+            self.__dict__["_kept_terms"] = made
+        return made
+
+
+class Chain(Dense):
+    """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
+
+    They need not commute. At PRIOR every row is the prior; with start = 1 (a prior of all states) the product itself is what
+    stands at t = 1. There is no rate.
+
+    Args:
+        steps: Q_1..Q_T, (T, K, K), or a sequence that makes them when asked.
+        prior: (K,) the law at PRIOR.
+
+    Raises:
+        InputError: a negative entry, or a row that does not sum to one.
+    """
+
+    products: Tensor
+
+    def __init__(
+        self,
+        steps: Tensor | Sequence[Tensor],
+        prior: Tensor,
+        mask: int | None = None,
+        clean: Tensor | None = None,
+    ):
+        super().__init__(prior.double(), None, mask, clean)
+        self.steps, self.T = steps, len(steps)
+        afford(self.K, self.T)
+        products = torch.empty(self.T + 1, self.K, self.K, dtype=torch.float64)
+        products[0] = torch.eye(self.K)
+        for i, Q in enumerate(steps, 1):
+            Q = _square(Q.double(), f"Q_{i}")
+            if len(Q) != self.K:
+                raise InputError(f"Q_{i} has {len(Q)} states and the prior {self.K}; they must be the same")
+            if (Q < 0).any():
+                raise InputError(f"Q_{i} has an entry {float(Q.min()):g}; probabilities must be 0 or more")
+            if not (Q.sum(-1) - 1).abs().max() <= 1e-9:
+                row = int((Q.sum(-1) - 1).abs().argmax())
+                raise InputError(f"row {row} of Q_{i} sums to {float(Q[row].sum()):.6g}; every row must sum to 1")
+            torch.matmul(products[i - 1], Q, out=products[i])
+        self.register_buffer("products", products, persistent=False)
+
+    def _index(self, t: Tensor) -> Tensor:
+        """i of t = i/T, T + 1 at PRIOR."""
+        inside = ~t.isinf()
+        i = on_grid(torch.where(inside, t, 0.0), self.T)
+        return torch.where(inside, i, torch.where(t > 0, self.T + 1, 0))
+
+    def _key(self, s, t):
+        return (self._index(s) * (self.T + 2) + self._index(t)).to(self.prior)
+
+    def _of(self, keys):
+        return torch.stack([self._product(*divmod(int(key), self.T + 2)) for key in keys.tolist()])
+
+    def _product(self, i: int, j: int) -> Tensor:
+        if j > self.T:
+            Q = self.prior.expand(self.K, -1)
+            return torch.eye(self.K).to(Q) if i == j else Q
+        Q = self.products[j] if i == 0 else torch.eye(self.K).to(self.prior)
+        for n in range(i, j if i else 0):
+            Q = Q @ self.steps[n].to(Q)
+        return Q
+
+
+MOST = 4 << 30  # bytes
+KEPT = 64 << 20  # bytes of matrices that a process keeps, if it has used them last
+MANY = 1024  # of them: to look one up among more costs more than to make it
+
+
+def afford(K: int, T: int = 1) -> None:
+    """InputError if T matrices of K x K are more than a process should hold."""
+    if (size := 8 * K * K * T) > MOST:
+        of = f"{T:,} matrices" if T > 1 else "a matrix"
+        raise InputError(
+            f"{of} of {K:,} x {K:,} would take {size / (1 << 30):,.0f} GiB; use uniform or absorbing noise, which needs none"
+        )
+
+
+def _square(matrix: Tensor, name: str) -> Tensor:
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{name} has shape {tuple(matrix.shape)}; it must be square, (K, K)")
+    return matrix

@@ -1,0 +1,193 @@
+"""What a network says, in the one form that bounds and samplers need.
+
+For a noisy x_t, at each position and for every s <= t,
+
+    ratio(s)[y] = P(x_s = y, the other positions as in x_t) / P(x_t)          (*, K)
+
+A parameterization is a way to obtain it from a network. Everything else follows:
+
+    reverse kernel     p(x_s | x_t)          = q(x_t | x_s) ratio(s)[x_s]
+    concrete score     p_t(y) / p_t(x_t)     = ratio(t)[y]
+    reverse rate       Rhat(x_t, y)          = R_t(y, x_t) ratio(t)[y],   y != x_t
+    clean posterior    p(x_0 | x_t)          = reverse kernel at s = CLEAN
+
+All shapes (*): (B, L) for every position, (N,) for N chosen ones; times broadcast to (*).
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from . import maths
+from .process import Process
+from .schedule import CLEAN
+
+
+@runtime_checkable
+class Prediction(Protocol):
+    """p_s / p_t(x_t) for every s <= t at each position."""
+
+    @property
+    def process(self) -> Process: ...
+    @property
+    def x_t(self) -> Tensor: ...
+    @property
+    def t(self) -> Tensor: ...
+    def ratio(self, s: Tensor | float) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Mean:
+    """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
+
+    A law only on its support, the clean states x_0 with q(x_t | x_0) > 0: mu is restricted to it and renormalised, for
+    every process. For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3). `supported` says that mu is
+    known to be a law on the support already (a mask, and no mass on the mask), which saves asking again; `q` is
+    q(x_t | x_0 = .) where that is known already.
+    """
+
+    process: Process
+    mu: Tensor
+    x_t: Tensor
+    t: Tensor
+    supported: bool = False
+    q: Tensor | None = None
+
+    def ratio(self, s):
+        q = self.process.likelihood(self.x_t, CLEAN, self.t) if self.q is None else self.q
+        possible = q > 0
+        weight = torch.where(
+            possible, self.law() / torch.where(possible, q, 1.0), 0.0
+        )  # two wheres: else nan gradients
+        return self.process.push(weight, CLEAN, s)
+
+    def law(self) -> Tensor:
+        """mu on its support: the clean posterior p(x_0 | x_t), (*, K)."""
+        if self.supported:
+            return self.mu
+        possible = (self.process.likelihood(self.x_t, CLEAN, self.t) > 0) & self.process.clean
+        return maths.normalise(torch.where(possible, self.mu.to(self.process.prior), 0.0))
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """mu = p(x_0 | the other positions of x_t), D3PM's eq. 4 and UDLM/Duo: ratio(s) = mu Q_{0,s} / (mu Q_{0,t})[x_t].
+
+    Equal to `Mean` where q(x_t | x_0) is the same for all x_0: at a mask of a schedule with one alpha.
+    """
+
+    process: Process
+    mu: Tensor
+    x_t: Tensor
+    t: Tensor
+
+    def ratio(self, s):
+        mu = self.mu.to(self.process.prior)
+        now = self.process.push(mu, CLEAN, self.t)
+        here = now.gather(-1, self.x_t[..., None])
+        possible, then = here > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
+        return torch.where(possible, then / torch.where(possible, here, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class Score:
+    """v = p_t(.) / p_t(x_t), the concrete score, what SEDD predicts: ratio(s) = v Q_{s,t}^{-1} (its `staggered score`).
+
+    Identified only where R_t(y, x_t) > 0. ratio(s) has the right sum but may be negative; `kernel` clips it.
+    Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
+
+    At PRIOR nothing can be un-pushed: p_t is the prior there and its score says nothing. v is then the score at t = 1, where
+    the schedule ends, and the jump from PRIOR is read through the clean posterior that it gives.
+
+    A score of the data themselves (CSM) has no process, and its ratio only s = t.
+    """
+
+    process: Process
+    v: Tensor
+    x_t: Tensor
+    t: Tensor
+
+    def ratio(self, s):
+        if self.process is None:
+            if bool((torch.as_tensor(s, device=self.t.device) != self.t).any()):
+                raise InputError("a score of the data itself knows no other time: there is no process; use metropolis")
+            return self.v
+        v, end = self.v.to(self.process.prior), self.t.clamp(max=1.0)
+        ratio, jump = self.process.unpush(v, s, end), self.t > end
+        if not jump.any():
+            return ratio
+        clean = self.process.likelihood(self.x_t, CLEAN, end) * self.process.unpush(v, CLEAN, end)
+        mean = Mean(self.process, maths.normalise(clean.clamp_min(0.0)), self.x_t, self.t)
+        return torch.where(jump[..., None], mean.ratio(s), ratio)  # other positions may have other times
+
+
+# ---------------------------------------------------------------------------------- what follows from a ratio
+def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
+    """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
+    ratio = pred.ratio(s)  # first: without a process it says so
+    return pred.process.likelihood(pred.x_t, s, pred.t) * ratio
+
+
+def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
+    """The law that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised.
+
+    At s = CLEAN a Score's is also restricted to the clean states: its total may leave mass on the mask (SEDD's denoising step).
+    """
+    p = reverse(pred, s)
+    if not isinstance(pred, Score):
+        return p
+    possible = pred.process.clean | (torch.as_tensor(s, device=p.device) > CLEAN)[..., None]
+    return maths.normalise(torch.where(possible, p.clamp_min(0.0), 0.0))
+
+
+def score(pred: Prediction) -> Tensor:
+    """p_t(.) / p_t(x_t), (*, K)."""
+    return pred.ratio(pred.t)
+
+
+def reverse_rate(pred: Prediction) -> Tensor:
+    """Rhat_t(x_t, .), (*, K), zero at x_t itself; times in the open interval (0, 1)."""
+    return pred.process.rate_into(pred.x_t, pred.t) * score(pred)
+
+
+def posterior(pred: Prediction) -> Tensor:
+    """p(x_0 | x_t), the clean posterior, (*, K)."""
+    return pred.law() if isinstance(pred, Mean) else kernel(pred, CLEAN)
+
+
+# ---------------------------------------------------------------------------------- from one into another
+def as_mean(pred: Prediction) -> Mean:
+    """The same prediction, read as p(x_0 | x_t)."""
+    return Mean(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
+
+
+def as_leave_one_out(pred: Prediction) -> LeaveOneOut:
+    """The same prediction, read as p(x_0 | the other positions): ratio(CLEAN), normalised."""
+    return LeaveOneOut(pred.process, maths.normalise(pred.ratio(CLEAN)), pred.x_t, pred.t)
+
+
+def as_score(pred: Prediction) -> Score:
+    """The same prediction, read as a concrete score."""
+    return Score(pred.process, score(pred), pred.x_t, pred.t)
+
+
+def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """The prediction of one who knows x_0: the target of every bound."""
+    return Mean(process, process.one_hot(x_0), x_t, t)
+
+
+def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    """`score` of `truth` by one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
+    law = process.law(x_0, t)
+    here = law.gather(-1, x_t[..., None])
+    return law * torch.where(here > 0, 1 / here, 0.0)
+
+
+def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """Logits (*, K) as a Mean on its support: zero masking probability, carry-over of what is not masked (MDLM, SUBS)."""
+    q = process.likelihood(x_t, CLEAN, t)
+    mu = logits.masked_fill(~((q > 0) & process.clean), -torch.inf).softmax(-1)
+    return Mean(process, mu, x_t, t, supported=True, q=q)

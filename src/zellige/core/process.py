@@ -1,0 +1,212 @@
+"""Noising processes: a Markov chain on K states, the same at every position and independent between positions.
+
+Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a law v (a row vector) is pushed forward by v Q_{s,t}, and
+R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], or CLEAN and PRIOR; they broadcast against
+the leading shape (*) of the states or laws they act on, so each position may have its own.
+
+`matrix` and `rate` are the definition. The operations below them follow from it; a subclass may give closed forms, and the
+tests hold the two equal.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import maths, random
+from .random import Randomness
+from .schedule import CLEAN, PRIOR, Schedule
+
+
+class Process(nn.Module):
+    """One position of the noise.
+
+    Args:
+        prior: (K,) the law at PRIOR.
+        schedule: alpha_t; None for a chain given by its matrices.
+        mask: the state that absorbs, if one does, and where sampling starts.
+        clean: (K,) bool, the states that clean data can take; all of them unless said.
+
+    Attributes:
+        T: the number of steps where time is discrete, i/T; 0 where it is continuous.
+        blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
+    """
+
+    prior: Tensor
+    clean: Tensor
+
+    def __init__(
+        self, prior: Tensor, schedule: Schedule | None = None, mask: int | None = None, clean: Tensor | None = None
+    ):
+        super().__init__()
+        self.K, self.mask, self.blank, self.T = len(prior), mask, mask, getattr(schedule, "T", 0)
+        if schedule is not None:
+            self.schedule = schedule
+        self.register_buffer("prior", prior, persistent=False)
+        clean = torch.ones(self.K, dtype=torch.bool) if clean is None else clean
+        self.register_buffer("clean", clean, persistent=False)
+
+    # ---------------------------------------------------------------------------------- the definition
+    def matrix(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """Q_{s,t}, (*) -> (*, K, K)."""
+        raise NotImplementedError(f"{type(self).__name__} defines no transition matrix")
+
+    def rate(self, t: Tensor | float) -> Tensor:
+        """R_t, (*) -> (*, K, K), for t in the open interval (0, 1)."""
+        raise NotImplementedError(f"{type(self).__name__} has discrete time: it has no rate; use the discrete bound")
+
+    # ---------------------------------------------------------------------------------- what follows from it
+    @property
+    def start(self) -> float:
+        """Where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's law."""
+        return PRIOR if bool((self.prior == 0).any()) else 1.0
+
+    def push(self, v: Tensor, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """v Q_{s,t}, (*, K) -> (*, K)."""
+        return (v[..., None, :] @ self.matrix(s, t).to(v))[..., 0, :]
+
+    def unpush(self, v: Tensor, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """v Q_{s,t}^{-1}, (*, K) -> (*, K)."""
+        Q = self.matrix(s, t).to(v).expand(*v.shape, self.K)
+        return torch.linalg.solve(Q.mT, v[..., None])[..., 0]
+
+    def likelihood(self, x_t: Tensor, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """q(x_t | x_s = .), a column of Q_{s,t}: (*) -> (*, K)."""
+        return self._column(self.matrix(s, t), x_t)
+
+    def rate_into(self, x_t: Tensor, t: Tensor | float) -> Tensor:
+        """R_t(., x_t), a column of R_t with zero at x_t itself: (*) -> (*, K)."""
+        return self._column(self.rate(t), x_t).scatter(-1, x_t[..., None], 0.0)
+
+    def rate_from(self, x_t: Tensor, t: Tensor | float) -> Tensor:
+        """R_t(x_t, .), a row of R_t with zero at x_t itself: (*) -> (*, K)."""
+        return self._column(self.rate(t).mT, x_t).scatter(-1, x_t[..., None], 0.0)
+
+    def _column(self, matrix: Tensor, x: Tensor) -> Tensor:
+        index = x[..., None, None].expand(*x.shape, self.K, 1)
+        return matrix.expand(*x.shape, self.K, self.K).gather(-1, index)[..., 0]
+
+    def law(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """q(x_t = . | x_0), a row of Q_{0,t}: (*) -> (*, K)."""
+        return self.push(self.one_hot(x_0), CLEAN, t)
+
+    def sample(self, x_0: Tensor, t: Tensor | float, generator: Randomness = None) -> Tensor:
+        """x_t ~ q(. | x_0), (*) -> (*)."""
+        return random.categorical(self.law(x_0, t), generator)
+
+    def divergence(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """KL( q(x_t | x_0) || prior ), (*) -> (*) nats."""
+        return maths.kl(self.law(x_0, t), self.prior)
+
+    def sample_prior(self, shape: tuple[int, ...], generator: Randomness = None) -> Tensor:
+        """x ~ prior at every position."""
+        if self.mask is not None:
+            return torch.full(shape, self.mask, device=self.prior.device)
+        return random.replace(
+            torch.zeros(shape, dtype=torch.long, device=self.prior.device), 1.0, self.prior, generator
+        )
+
+    def movable(self, x_t: Tensor) -> Tensor:
+        """Where the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks. Else everywhere."""
+        return torch.ones_like(x_t, dtype=torch.bool) if self.mask is None else x_t == self.mask
+
+    def one_hot(self, x: Tensor) -> Tensor:
+        """The point mass at x, (*) -> (*, K), in the prior's dtype."""
+        return F.one_hot(x, self.K).to(self.prior)
+
+
+class Mixture(Process):
+    """Keep the token with probability a = alpha_t / alpha_s, else draw from the prior: Q_{s,t} = diag(a) + (1 - a) prior^T.
+
+    Absorbing, uniform and any other prior. The schedule may give each state its own alpha (GenMD4) if the prior is one
+    state: with several, a redrawn token would be lost again at its own rate, and Q would be no Markov chain. `absorbing`
+    and `uniform` below build the two that the papers use.
+    """
+
+    def __init__(self, prior: Tensor, schedule: Schedule, mask: int | None = None, clean: Tensor | None = None):
+        super().__init__(prior, schedule, mask, clean)
+        if schedule.alpha(1.0).shape[-1] > 1 and bool((prior > 0).sum() > 1):
+            raise ValueError("one alpha for each state needs a prior that is a single state, such as the mask")
+
+    def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """alpha_t / alpha_s, (*, 1) or (*, K); from a time where nothing is left to lose, 1."""
+        alpha_s, alpha_t = self.schedule.alpha(s), self.schedule.alpha(t)
+        alpha_t, alpha_s = torch.broadcast_tensors(alpha_t.to(self.prior), alpha_s.to(self.prior))
+        left = alpha_s > 0
+        return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
+
+    def matrix(self, s, t):
+        a = self._keep(s, t)
+        a = a.expand(*a.shape[:-1], self.K)
+        return torch.diag_embed(a) + (1 - a)[..., None] * self.prior
+
+    def rate(self, t):
+        b = self.schedule.beta(t).to(self.prior)
+        b = b.expand(*b.shape[:-1], self.K)
+        return b[..., None] * self.prior - torch.diag_embed(b)
+
+    def push(self, v, s, t):
+        a = self._keep(s, t)
+        return a * v + ((1 - a) * v).sum(-1, keepdim=True) * self.prior
+
+    def unpush(self, v, s, t):
+        # w Q = v reads w a + c prior = v with c = <w, 1 - a>; solve for the number c (Sherman-Morrison)
+        a = self._keep(s, t)
+        odds = (1 - a) / a
+        c = (v * odds).sum(-1, keepdim=True) / (1 + (self.prior * odds).sum(-1, keepdim=True))
+        return (v - c * self.prior) / a
+
+    def likelihood(self, x_t, s, t):
+        a = self._keep(s, t)
+        return a * self.one_hot(x_t) + (1 - a) * self.prior[x_t][..., None]
+
+    def rate_into(self, x_t, t):
+        r = (self.schedule.beta(t).to(self.prior) * self.prior[x_t][..., None]).expand(*x_t.shape, self.K)
+        return r.scatter(-1, x_t[..., None], 0.0)
+
+    def rate_from(self, x_t, t):
+        b = self.schedule.beta(t).to(self.prior)
+        b = b.expand(*b.shape[:-1], self.K).expand(*x_t.shape, self.K).gather(-1, x_t[..., None])
+        return (b * self.prior).scatter(-1, x_t[..., None], 0.0)
+
+    def sample(self, x_0, t, generator=None):
+        alpha = self._kept(x_0, t)
+        if self.mask is None:
+            return random.replace(x_0, 1 - alpha, self.prior, generator)
+        return torch.where(random.bernoulli(1 - alpha, generator), self.mask, x_0)
+
+    def _kept(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """alpha_t of the tokens x_0, (*) -> (*)."""
+        return self.schedule.alpha_of(x_0, t).to(self.prior)
+
+    def divergence(self, x_0, t):
+        # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two
+        alpha, prior = self._kept(x_0, t), self.prior[x_0]
+        return maths.kl(*(torch.stack([p, 1 - p], -1) for p in (alpha + (1 - alpha) * prior, prior)))
+
+
+def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
+    """K states one of which, the last unless said, is the mask: a token that is lost becomes the mask and stays so.
+
+    Clean data never holds the mask. A process that absorbs into a state of the data itself (D3PM's grey pixel) is a
+    `Mixture` with that prior and no `clean` argument.
+    """
+    mask = K - 1 if mask is None else mask
+    prior = F.one_hot(torch.tensor(mask), K).double()
+    return Mixture(prior, schedule, mask=mask, clean=prior == 0)
+
+
+def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
+    """K states, the last a mask; a token that is lost becomes the mask with probability `proportion`, else any of all states.
+
+    Nothing absorbs: a mask is redrawn as any other state is. Clean data never holds it.
+    """
+    prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)
+    prior[-1] += proportion
+    process = Mixture(prior, schedule, clean=torch.arange(K) < K - 1)
+    process.blank = K - 1
+    return process
+
+
+def uniform(K: int, schedule: Schedule) -> Mixture:
+    """K states; a token that is lost becomes any of them with probability 1/K, itself included."""
+    return Mixture(torch.full((K,), 1 / K, dtype=torch.float64), schedule)

@@ -1,0 +1,175 @@
+"""Exact draws from any source of randomness: every draw of the library goes through here.
+
+No other module turns random bits into tokens."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+
+def mix(*numbers: int | str) -> int:
+    """One seed (63 bits) of several numbers, by a hash: streams that have nothing in common."""
+    digest = hashlib.blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+class Source(Protocol):
+    """Where random draws come from when not from a `torch.Generator`.
+
+    `Shard` gives one rank its rows of the draws for the whole batch. `exact.Script`, which also has `bernoulli(p)` and
+    `categorical(p, at)`, enumerates the outcomes of a sampler's step.
+    """
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor: ...
+
+
+Randomness = torch.Generator | Sequence[torch.Generator] | Source | None
+
+
+def uniform(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """Uniforms in [0, 1) with 53 random bits, float64.
+
+    A list of generators gives row b of the first axis its own stream, so that what a row draws does not depend on the
+    batch it is in.
+    """
+    if generator is None or isinstance(generator, torch.Generator):
+        where = generator.device if generator is not None else device
+        return torch.rand(tuple(shape), generator=generator, device=where, dtype=torch.float64).to(device or where)
+    if isinstance(generator, Sequence):
+        if len(generator) != shape[0]:
+            raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
+        return torch.stack([uniform(shape[1:], row, device) for row in generator])
+    return generator.uniform(shape, device)
+
+
+def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
+    """True with probability p, elementwise and exactly (53 bits). `at` as in `categorical`."""
+    if hasattr(generator, "bernoulli"):
+        return generator.bernoulli(p, at)  # pyright: ignore
+    return _uniform_at(p.shape, generator, p.device, at) < p
+
+
+def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
+    """Draw from the laws in the last axis of p by inverse CDF; rows need not be normalised.
+
+    Args:
+        p: (*, K) non-negative weights; or (N, K), one row for each True of `at`.
+        at: (B, L) bool. Uniforms are then drawn for all of (B, L) and read where `at` is True, so that the draw at a
+            position does not depend on which other positions are drawn.
+
+    Returns:
+        (*) or (N,) long.
+
+    The cumulative sum is taken in float64 (relative error about K * 1e-16), and the index is the first whose cumulative
+    sum exceeds u * total, u < 1: a token of probability zero is never drawn. float32 Gumbel noise, which published code
+    uses, cannot represent the tail of the Gumbel law and so lowers the temperature (Zheng et al. 2024).
+    """
+    if hasattr(generator, "categorical"):
+        return generator.categorical(p, at)  # pyright: ignore
+    u = _uniform_at(p.shape[:-1], generator, p.device, at)
+    return _invert(p, u[..., None])[..., 0]
+
+
+def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
+    """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` -> float64.
+
+    The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, which is asked only
+    where u is not below e^-mean, the probability of no event. It is good to rounding up to 20 events and to 1e-9 beyond (torch's
+    asymptotic series).
+    """
+    shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
+    u = uniform(shape, generator, mean.device)
+    u, count = u if at is None else u[at], torch.zeros_like(mean, dtype=torch.float64)
+    some = u >= (-mean.double()).exp()
+    u, mean = u[some], mean[some].double().clamp_max(1e12)
+    low, high = torch.zeros_like(u), torch.ones_like(u)  # P(N <= low) <= u
+    while (short := torch.special.gammaincc(high + 1, mean) <= u).any():
+        low, high = torch.where(short, high, low), torch.where(short, 2 * high, high)
+    while (high - low > 1).any():
+        middle = ((low + high) / 2).floor()
+        short = torch.special.gammaincc(middle + 1, mean) <= u
+        low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+    return count.masked_scatter(some, high)
+
+
+def exponential(shape: Sequence[int], generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """Waiting times for an event of rate 1, by inverse CDF: float64."""
+    return -(-uniform(shape, generator, device)).log1p()
+
+
+def enumerates(generator: Randomness) -> bool:
+    """Whether a source runs through all outcomes of `categorical` instead of drawing one (`exact.Script`)."""
+    return hasattr(generator, "categorical")
+
+
+def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Randomness = None) -> Tensor:
+    """x (*), each entry with `probability` (*) a draw from `law` (K,) instead: (*) long. One uniform an entry, no (*, K).
+
+    Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
+    """
+    p = torch.as_tensor(probability, dtype=torch.float64, device=x.device).expand(x.shape)
+    if hasattr(generator, "categorical"):  # every outcome is to be enumerated
+        kept = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
+        return categorical((1 - p)[..., None] * kept + p[..., None] * law, generator)
+    u = uniform(x.shape, generator, x.device)
+    drawn = u < p
+    return torch.where(drawn, _invert(law, u / torch.where(drawn, p, 1.0)), x)
+
+
+def _invert(p: Tensor, u: Tensor) -> Tensor:
+    """The inverse CDF of weights p (*, K) at u (*, n); of one law (K,) at u of any shape."""
+    cumulative = p.cumsum(-1, dtype=torch.float64)
+    total = cumulative[..., -1:]
+    below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
+    return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
+
+
+def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:
+    return uniform(shape, generator, device) if at is None else uniform(at.shape, generator, device)[at]
+
+
+def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
+    """What these rows (N,) draw from, where each row may have its own generator."""
+    return [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
+
+
+def discard(shape: Sequence[int], generator: Randomness) -> None:
+    """Use up the uniforms of a draw that turned out not to be needed, so that rows with their own generators stay in step."""
+    if isinstance(generator, Sequence):
+        uniform(shape, generator)
+
+
+def stratified(n: int, generator: Randomness = None, device: torch.device | None = None) -> Tensor:
+    """n uniforms in [0, 1), each uniform by itself, together spread evenly: (n,) float64.
+
+    u_b = frac(u + b / n) with one u: the low-discrepancy sampler of VDM (arXiv 2107.00630, appendix I.1). A source may
+    say its own strata, with a method of this name.
+    """
+    if hasattr(generator, "stratified"):
+        return generator.stratified(n, device)  # pyright: ignore
+    first, total = 0, n
+    if isinstance(generator, Shard):
+        first, total, generator = generator.rank * n, generator.world * n, generator.generator
+    u = uniform((1,), generator, device)
+    return (u + (first + torch.arange(n, device=u.device, dtype=torch.float64)) / total) % 1.0
+
+
+class Shard:
+    """The random numbers of one rank: its rows of those that a single process would draw for the whole batch.
+
+    So n ranks with B rows each compute what one process computes with n B rows, strata included. The generator must be
+    in the same state on every rank, and every rank must have the same number of rows.
+    """
+
+    def __init__(self, generator: torch.Generator, rank: int = 0, world: int = 1):
+        self.generator, self.rank, self.world = generator, rank, world
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        rows = shape[0]
+        draws = uniform((self.world * rows, *shape[1:]), self.generator, device)
+        return draws[self.rank * rows : (self.rank + 1) * rows]

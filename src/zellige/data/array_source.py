@@ -1,0 +1,111 @@
+"""What a data set of one shape holds before it is cut, made small and flattened; where its files are; how it is cut."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from . import readers
+from .catalogue import DATASETS, SPLITS, Source, own_split
+
+if TYPE_CHECKING:
+    from .corpus import Data
+
+Fetch = Callable[[tuple[str, str | None]], Path]
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A data set as it was found.
+
+    Attributes:
+        splits: (N, *shape) whole numbers below `size`; "all" is still to be cut.
+        levels: the levels of images where --data.levels is not given; 0 as many as they have.
+        tokenizer: where it is not `Levels`.
+        characters: of some rows, where a place is a character.
+        given: split -> (N, L) puzzle of each row, -1 where a cell is free.
+        cut: the splits are as `data` asks for already.
+        about: where it came from ("sha256", "files", "addresses") and what was done ("protocol").
+    """
+
+    splits: dict[str, np.ndarray]
+    size: int
+    kind: str = "image"
+    unit: str = "dim"
+    ordered: bool = True
+    labels: Sequence[int] = ()
+    levels: int = 0
+    tokenizer: Any = None
+    characters: Callable[[np.ndarray], int] | None = None
+    given: dict[str, np.ndarray] = field(default_factory=dict)
+    cut: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        return next(iter(self.splits.values())).shape[1:]
+
+
+def locate(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]:
+    """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them."""
+    entry = DATASETS[data.name]
+    if not data.path:
+        if not entry.files:
+            raise InputError(f"--data.name {data.name} needs a file; give it by --data.path")
+        found = {split: fetch(where) for split, where in entry.files.items()}
+        return found, {"addresses": {split: where[0] for split, where in entry.files.items()}} | sums(found)
+    path = Path(data.path).expanduser()
+    if not path.is_dir():
+        files = {"all": readers.find(data.path)[0]}
+        return files, sums(files)
+    found = {}
+    for split, (address, _) in entry.files.items():
+        name = address.rpartition("/")[2]
+        there = (path / n for n in (name, f"{name}.xz", name.removesuffix(".gz")) if (path / n).is_file())
+        file = next(there, None)
+        if file is None:
+            raise InputError(f"no '{name}' in folder '{data.path}'; give the folder that holds the published files")
+        found[split] = file
+    return found, sums(found)
+
+
+def sums(files: dict[str, Path]) -> dict[str, Any]:
+    """The checksum of the files, and where they are."""
+    digest = {split: readers.digest([path], lambda count: None) for split, path in files.items()}
+    return {"sha256": digest.get("all", digest), "files": [str(path) for path in files.values()]}
+
+
+def tell(data: "Data") -> str:
+    return f"'{data.path}'" if data.path else data.name
+
+
+def cut(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str, np.ndarray]:
+    """Train, validation and test: what is published stays; what is missing is cut off the end, in order.
+
+    "all" gives validation and test; a train split without a validation split gives that.
+    """
+    splits = dict(splits)
+    shares: dict[str, Any] = {"validation": data.validation, "test": data.test}
+    shares = {name: getattr(entry, name) if share is None else share for name, share in shares.items()}
+    for name in ("test", "validation"):
+        own_split(name in splits, getattr(data, name), name, tell(data))
+        source = "all" if "all" in splits else "train"
+        if name in splits or source not in splits or (source == "train" and name == "test"):
+            continue
+        rows = splits[source]
+        total = sum(map(len, splits.values())) if source == "all" else len(rows)  # shares are of the whole
+        take = round(shares[name] if shares[name] >= 1 else shares[name] * total)
+        if take >= len(rows):
+            raise InputError(
+                f"{tell(data)} has {total:,} rows, the {name} split would take {take:,}; "
+                "set --data.validation and --data.test lower"
+            )
+        if take:
+            splits[source], splits[name] = rows[:-take], rows[-take:]
+    if "all" in splits:
+        splits["train"] = splits.pop("all")
+    return {name: splits[name] for name in SPLITS if name in splits}

@@ -1,0 +1,246 @@
+"""The tokens of a corpus in one memory-mapped file, keyed by a hash of what made it.
+
+A folder `tokens/KEY` of the cache holds tokens.bin (all splits one after another), documents.npy (where documents begin,
+if there are any), tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from ..errors import InputError
+from ..schema import read_json, sealed, structure
+from ..schema import sha256 as file_sha256
+from .readers import Piece
+from .tokenizer import load
+from .tokenizer_base import Tokenizer
+
+FORMAT = 1
+BATCH = 1 << 20  # characters encoded at once: bounds the memory that the tokenizer takes
+CHUNK = 1 << 16  # characters of one call of a subword tokenizer
+
+
+def key(what: dict[str, Any]) -> str:
+    """The name of the folder for tokens made by `what` (JSON): source, tokenizer, splits; not the packing."""
+    return hashlib.sha256(json.dumps({"format": FORMAT} | what, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def dtype_for(size: int) -> str:
+    """The narrowest unsigned type that holds the tokens 0..size-1."""
+    return "uint8" if size <= 1 << 8 else "uint16" if size <= 1 << 16 else "uint32"
+
+
+class Meta(TypedDict):
+    """meta.json: how many tokens of which type there are, where each split lies, and the sha256 of tokens.bin."""
+
+    tokens: int
+    dtype: Literal["uint8", "uint16", "uint32"]
+    sha256: str
+    splits: dict[str, Any]
+
+
+def read_meta(folder: Path) -> dict[str, Any] | None:
+    """What stands in a finished folder; None if there is none, or if one of its files is not what was written.
+
+    Every file is read for that, once through (2 GB take about a second): the source's files are too, to know the folder by.
+    """
+    if not (folder / "meta.json").is_file():
+        return None
+    try:
+        meta = read_json(folder / "meta.json")
+        structure(meta, Meta, "meta.json")
+        size = (folder / "tokens.bin").stat().st_size
+        sums = {"tokens.bin": meta["sha256"]} | meta.get("files", {})  # earlier versions have no sums of the others
+        whole = size == meta["tokens"] * np.dtype(meta["dtype"]).itemsize
+        whole = whole and all(file_sha256(folder / name) == wanted for name, wanted in sums.items())
+        load(folder)  # the tokenizer, of a folder without its sum
+    except (OSError, InputError):
+        return None
+    return meta if whole else None
+
+
+def write(
+    folder: Path,
+    splits: Iterable[tuple[str, Iterator[Piece]]],
+    tokenizer: Tokenizer,
+    *,
+    documents: bool,
+    of: str,
+    check: Callable[[dict[str, Any], Path], object],
+) -> dict[str, Any]:
+    """Encode the pieces of each split into `folder`; returns its meta data.
+
+    documents: the source gives documents (each is followed by the separator) and not running text (where the separator
+    stands between files only). check(meta, folder aside) may refuse; then nothing is left behind.
+    """
+    with _aside(folder) as aside, (aside / "tokens.bin").open("wb") as out:
+        encoder = _Encoder(tokenizer, out, documents, of)
+        ranges: dict[str, Any] = {}
+        for split, pieces in splits:
+            start, first, characters = encoder.written, len(encoder.starts), encoder.characters
+            encoder.fresh = True
+            for text, ends in pieces:
+                encoder.add(text, ends)
+            encoder.flush(last=True)
+            ranges[split] = {
+                "start": start,
+                "stop": encoder.written,
+                "characters": encoder.characters - characters,
+                "documents": [first, len(encoder.starts)],
+            }
+        _sync(out)
+        if documents:
+            np.save(aside / "documents.npy", np.array([*encoder.starts, encoder.written], np.int64))
+        sha256 = encoder.digest.hexdigest()
+        meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
+        tokenizer.save(aside)
+        out.close()
+        meta["files"] = {file.name: file_sha256(file) for file in sorted(aside.iterdir()) if file.name != "tokens.bin"}
+        (aside / "meta.json").write_text(json.dumps(sealed(meta), indent=1) + "\n", encoding="utf-8")
+        check(meta, aside)
+    return meta
+
+
+class _Encoder:
+    """Gathers pieces to batches, encodes them, appends the tokens to a file and counts."""
+
+    def __init__(self, tokenizer: Tokenizer, out: Any, documents: bool, of: str):
+        self.tokenizer, self.out, self.documents, self.of = tokenizer, out, documents, of
+        self.dtype = dtype_for(tokenizer.size)
+        self.written = self.characters = 0
+        self.digest = hashlib.sha256()
+        self.starts = array("q")
+        self.fresh = True  # the next text begins a split: no separator before it
+        self._between = False  # a file of running text has ended
+        self._inside = False  # the document goes on
+        self._pending: list[Piece] = []
+        self._size = 0
+
+    def add(self, text: str, ends: bool) -> None:
+        if self._pending and not self._pending[-1][1]:
+            self._pending[-1] = (self._pending[-1][0] + text, ends)
+        else:
+            self._pending.append((text, ends))
+        self._size += len(text)
+        if self._size >= BATCH:
+            self.flush(last=False)
+
+    def flush(self, last: bool) -> None:
+        pieces, rest = self._pending, ""
+        if pieces and not pieces[-1][1] and not last:  # keep what follows the last safe cut for the next batch
+            text = pieces[-1][0]
+            at = _cut(text, max(0, len(text) - CHUNK), len(text))
+            pieces[-1], rest = (text[:at], False), text[at:]
+        chunks: list[Piece] = []
+        for text, ends in pieces:
+            while len(text) > CHUNK:
+                at = _cut(text, CHUNK // 2, CHUNK)
+                chunks.append((text[:at], False))
+                text = text[at:]
+            chunks.append((text, ends))
+        self._write(chunks)
+        self._pending = [(rest, False)] if rest else []
+        self._size = len(rest)
+
+    def _write(self, chunks: list[Piece]) -> None:
+        encoded = self.tokenizer.encode_pieces([text for text, _ in chunks], self.of)
+        separator = self.tokenizer.separator
+        inside = self._inside
+        for (text, ends), tokens in zip(chunks, encoded):
+            if self._between and not self.fresh and separator is not None and len(tokens):
+                self._separate(separator)
+            if self.documents and not inside:
+                self.starts.append(self.written)
+            self._between, self.fresh = False, False
+            self._append(tokens)
+            self.characters += count_characters(text, tokens, self.tokenizer)
+            if ends and self.documents and separator is not None:
+                self._separate(separator)
+            self._between = ends and not self.documents
+            inside = not ends
+        self._inside = inside
+
+    def _separate(self, separator: int) -> None:
+        self._append(np.array([separator]))
+        self.characters += self.tokenizer.unit != "token"  # a newline is a character, an end-of-text token is none
+
+    def _append(self, tokens: np.ndarray) -> None:
+        stored = np.ascontiguousarray(tokens, dtype=self.dtype).data
+        self.out.write(stored)
+        self.digest.update(stored)
+        self.written += len(tokens)
+
+
+def count_characters(text: str, tokens: np.ndarray, tokenizer: Tokenizer) -> int:
+    """Characters of a piece; of bytes, those that do not continue a UTF-8 character."""
+    return int(np.count_nonzero((tokens & 0xC0) != 0x80)) if tokenizer.raw else len(text)
+
+
+def _cut(text: str, low: int, high: int) -> int:
+    """The last place in (low, high] before a space that follows a letter: no pre-tokenizer joins across it."""
+    at = high
+    while at > low:
+        at = max(text.rfind(" ", low, at), text.rfind("\n", low, at))
+        if at <= low:
+            return high  # no space for long (Chinese, DNA): cut anyway
+        if not text[at - 1].isspace():
+            return at
+    return high
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    new = [p for p in [folder.parent, *folder.parent.parents] if not p.exists()]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as problem:
+        raise InputError(
+            f"cannot write tokens to '{folder.parent}' ({problem.strerror}); set --data.cache or ZELLIGE_CACHE"
+        ) from None
+    try:
+        yield aside
+        for file in aside.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        try:
+            os.rename(aside, folder)
+        except OSError:  # another process was first, or a broken folder is in the way
+            if read_meta(folder) is None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.rename(aside, folder)
+        _sync_folder(folder.parent)
+    except BaseException as problem:
+        shutil.rmtree(aside, ignore_errors=True)
+        for parent in new:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+        if isinstance(problem, OSError) and problem.errno == 28:
+            raise InputError(
+                f"no space left in '{folder.parent}' for the tokens; free space, or set --data.cache"
+            ) from None
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

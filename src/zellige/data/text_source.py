@@ -1,0 +1,267 @@
+"""A source opened: its files found or fetched, its pieces read as often as wanted, its splits cut."""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from . import catalogue, readers, remote
+from .catalogue import DATASETS, SPLITS, Source, own_split
+from .readers import Format, Piece
+
+if TYPE_CHECKING:
+    from .corpus import Data
+
+Report = Callable[[int], None]
+Progress = Callable[[int, int], None]
+
+
+class Opened:
+    """A source whose files are found: its parts ("all", or the splits as published), read as often as wanted."""
+
+    def __init__(self, data: "Data", entry: Source, progress: Progress | None):
+        self.data, self.entry, self.progress = data, entry, progress
+        self.tell = f"'{data.path}'" if data.path else data.name
+        self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
+        self.documents = False
+        self.total = self._done = 0
+        self._passes = 1
+        self.identity: Callable[[], Any] = lambda: None
+        self.about: dict[str, Any] = {"name": data.name, "what": entry.what, "licence": entry.licence}
+
+    @property
+    def whole(self) -> str | None:
+        """The part that other splits are cut off the end of: all of it, or one's own train split where another is missing."""
+        own = self.data.name == "text" and not {*SPLITS} <= self.parts.keys()
+        return "all" if "all" in self.parts else "train" if own else None
+
+    @property
+    def cut(self) -> list[float] | None:
+        """What is cut off the end of `whole` as validation and test, or None where all splits are there."""
+        for split in self.parts.keys() - {"all", "train"} if self.whole else ("validation", "test"):
+            own_split(True, getattr(self.data, split), split, self.tell)
+        if self.whole is None:
+            return None
+        shares = {"validation": self.data.validation, "test": self.data.test}
+        shares = {name: getattr(self.entry, name) if share is None else share for name, share in shares.items()}
+        return [0.0 if name in self.parts else float(share) for name, share in shares.items()]
+
+    def count_passes(self, passes: int) -> None:
+        self._passes = passes
+
+    def report(self, count: int) -> None:
+        before, self._done = self._done, self._done + count
+        step = max(1, self._passes * self.total // 500)
+        if self.progress and self._done // step > before // step:
+            self.progress(min(self._done // self._passes, self.total), self.total)
+
+    def scan(self, alphabet: bool) -> tuple[dict[str, int], str]:
+        """Characters (or documents) of each part, and all the symbols in them if `alphabet`."""
+        counts, symbols = dict.fromkeys(self.parts, 0), set()
+        for part, pieces in self.parts.items():
+            for text, ends in pieces(self.report):
+                counts[part] += ends if self.documents else len(text)
+                if alphabet:
+                    symbols.update(text)
+        if not any(counts.values()):
+            raise InputError(f"{self.tell} holds no characters; give a file with text, or --data.name pydocs")
+        if alphabet and self.documents and len(counts):
+            symbols.add("\n")  # documents of characters need something between them
+        return counts, "".join(sorted(symbols))
+
+    def splits(self, ends: dict[str, int]) -> list[tuple[str, Iterator[Piece]]]:
+        """(split, its pieces) in order; to be read in order, since a cut source is read once."""
+        if not ends:
+            return [(split, pieces(self.report)) for split, pieces in self.parts.items()]
+        pieces = _Peekable(self.parts[self.whole or "all"](self.report))
+        cut = [(split, pieces.until(end, self.documents)) for split, end in ends.items()]
+        return cut + [(split, part(self.report)) for split, part in self.parts.items() if split != self.whole]
+
+
+class _Peekable:
+    """Pieces dealt out up to a number of characters or documents, counted from the start."""
+
+    def __init__(self, pieces: Iterator[Piece]):
+        self.pieces, self.done = pieces, 0
+
+    def until(self, end: int, documents: bool) -> Iterator[Piece]:
+        while self.done < end:
+            piece = next(self.pieces, None)
+            if piece is None:
+                return
+            text, ends = piece
+            take = len(text) if documents else min(len(text), end - self.done)
+            self.done += ends if documents else take
+            if take < len(text):
+                self.pieces = chain([(text[take:], ends)], self.pieces)
+                ends = False
+            yield text[:take], ends
+
+
+def boundaries(source: Opened, counts: dict[str, int]) -> dict[str, int]:
+    """Where each split ends: training first, then validation, then test."""
+    total, (validation, test) = counts[source.whole or "all"], source.cut or (0, 0)
+    test = test if test >= 1 else test * total
+    validation = validation if validation >= 1 else validation * total
+    ends = {"train": round(total - validation - test), "validation": round(total - test), "test": total}
+    if ends["train"] < 1:
+        what = "documents" if source.documents else "characters"
+        raise InputError(
+            f"{source.tell} has {total:,} {what}, validation and test take {round(validation + test):,}; "
+            "set --data.validation and --data.test lower"
+        )
+    return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
+
+
+def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None) -> Opened:
+    entry = DATASETS[data.name]
+    source = Opened(data, entry, progress)
+    fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
+    form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
+    if data.name == "pydocs":
+        _from_pydocs(source, form)
+    elif data.path:
+        _from_files(source, _sort_files(data, entry), form)
+    elif entry.files:
+        fetched = {split: [catalogue.fetch(*where, cache, progress)] for split, where in entry.files.items()}
+        source.about["addresses"] = {split: where[0] for split, where in entry.files.items()}
+        _from_files(source, fetched, form)
+    else:
+        _from_hub(source, form, cache)
+    return source
+
+
+def _from_pydocs(source: Opened, form: Format) -> None:
+    paragraphs = catalogue.pydocs()
+    text = " ".join(paragraphs)
+    sha = hashlib.sha256(text.encode()).hexdigest()
+    source.total, source.documents = len(text), form.lines
+    source.identity = lambda: sha
+    source.about["sha256"] = sha
+
+    def pieces(report: Report) -> Iterator[Piece]:
+        for part in paragraphs if form.lines else [text]:  # a-z and space: the same as bytes
+            report(len(part))
+            yield part, True
+
+    source.parts = {"all": pieces}
+
+
+def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
+    """The files of `data.path` by split; "all" where the text is to be cut."""
+    files = readers.find(data.path or "")
+    if data.name == "text":
+        paths = {"validation": data.validation, "test": data.test}
+        paths = {split: readers.find(path) for split, path in paths.items() if isinstance(path, str)}
+        if paths:
+            return {"train": files} | paths
+        return readers.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
+    if entry.cut:
+        return {"all": files}
+    sorted_files: dict[str, list[Path]] = {
+        split: [f for f in files if readers.split_of(f) == split] for split in SPLITS
+    }
+    sorted_files = {split: found for split, found in sorted_files.items() if found}
+    if not sorted_files:
+        raise InputError(
+            f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use --data.name text"
+        )
+    return sorted_files
+
+
+def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> None:
+    every = list(chain.from_iterable(files.values()))
+    readers.require_columns(source.data.field, every)
+    source.documents = form.lines or any(readers.is_documents(f) for f in every)
+    source.total = sum(f.stat().st_size for f in every)
+    if source.total == 0:
+        raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
+
+    def part(paths: list[Path]) -> Callable[[Report], Iterator[Piece]]:
+        return lambda report: chain.from_iterable(readers.read(path, form, report) for path in paths)
+
+    def identity() -> Any:
+        sums = {split: readers.digest(paths, source.report) for split, paths in files.items()}
+        source.about["sha256"] = sums.get("all", sums)
+        lines = form.lines and not all(readers.is_documents(f) for f in every)
+        return [sums, form.fields, form.columns, lines, form.raw]
+
+    source.parts = {split: part(paths) for split, paths in files.items()}
+    if source.data.name == "text" and "train" in files:
+        source.about["taken"] = _taken(source)
+    source.identity = identity
+    source.about["files"] = [str(f) for f in every][:100]
+    if others := readers.others(source.data.path, every):
+        many = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
+        source.about["left_out"] = [f"{many} not read, e.g. {others[0].name}"]
+
+
+def _taken(source: Opened) -> str:
+    """Which splits are one's own, and what the others are."""
+    own, cut = ", ".join(source.parts), source.cut or []
+    noun = "documents" if source.documents else "characters"
+    rest = [
+        f"{split} is the last {share:.0%} of train"
+        if share < 1
+        else f"{split} is the last {share:,.0f} {noun} of train"
+        for split, share in zip(("validation", "test"), cut)
+        if share
+    ]
+    return "; ".join([f"splits of your own: {own}", *rest])
+
+
+def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:
+    """A data set of the Hugging Face hub: the rows of each split."""
+    try:
+        import datasets  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(f"--data.name {data.name} needs 'datasets'; pip install datasets") from None
+    if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
+        getattr(datasets, "disable_progress_bars", lambda: None)()
+    name, configuration, names = hub
+    with remote.hub() as silence:
+        try:
+            return {
+                split: datasets.load_dataset(name, configuration, split=published, cache_dir=str(cache / "hub"))
+                for split, published in names.items()
+            }
+        except Exception as problem:
+            if silence:
+                sentence = f"'{name}' is not on this machine, and the Hugging Face hub cannot be reached ({silence})"
+                raise remote.Unreachable(f"{sentence}; give local copies by --data.path", silence) from None
+            reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
+            raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by --data.path") from None
+
+
+def _from_hub(source: Opened, form: Format, cache: Path) -> None:
+    entry, lines = source.entry, source.entry.lines and not form.lines  # a row a line of one text; or a document
+    assert entry.hub is not None
+    loaded, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub
+    for rows in loaded.values():
+        missing = next((column for column in form.fields if len(rows) and column not in rows[0]), None)
+        if missing is not None:
+            columns = ", ".join(rows[0])
+            raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by --data.field")
+    source.documents = not lines
+    source.total = sum(len(rows) for rows in loaded.values())
+    source.about |= {"hub": name, "configuration": configuration}
+
+    def part(rows: Any) -> Callable[[Report], Iterator[Piece]]:
+        def pieces(report: Report) -> Iterator[Piece]:
+            for number, row in enumerate(rows, 1):
+                text = " ".join(row[name] for name in form.fields)
+                if lines:  # the hub empties the blank ones
+                    text = text if text.endswith("\n") else text + " \n"
+                report(1)
+                if lines or text.strip():
+                    yield (text.encode().decode("latin-1") if form.raw else text), not lines or number == len(rows)
+
+        return pieces
+
+    source.parts = {split: part(rows) for split, rows in loaded.items()}
+    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in loaded.items()]
+    source.about["fingerprints"] = prints
+    source.identity = lambda: [name, configuration, prints, form.fields, form.raw]

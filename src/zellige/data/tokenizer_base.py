@@ -1,0 +1,108 @@
+"""What a tokenizer is: text to integers and back, and a fingerprint."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .. import FORMERLY
+from ..errors import InputError
+
+CONFIG, OURS = "tokenizer_config.json", "zellige"  # transformers' file, and our entry in it
+
+
+class OutsideVocabulary(InputError):
+    """A text holds a character that the tokenizer does not know."""
+
+
+@runtime_checkable
+class Tokenizer(Protocol):
+    """Text to integers and back. `raw`: it reads pieces of a corpus as bytes (one latin-1 character each), not as text."""
+
+    name: str
+    size: int
+    unit: str
+    raw: bool
+    separator: int | None
+    mask: int | None
+    kind: str
+    shape: tuple[int, ...]
+    ordered: bool
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]: ...
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]: ...
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str: ...
+
+    def describe(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def save(self, folder: str | Path) -> None: ...
+
+
+class _Base:
+    name: str
+    size: int
+    unit: str = "token"
+    raw: bool = False
+    separator: int | None = None
+    mask: int | None = None
+    kind: str = "text"
+    shape: tuple[int, ...] = ()
+    ordered: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that defines it, as JSON."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        return self.name
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of its definition: equal exactly if the same text gives the same integers."""
+        return _fingerprint(self.to_dict())
+
+    def save(self, folder: str | Path) -> None:
+        """Write `tokenizer.json` into `folder`."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
+        (Path(folder) / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+
+    def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
+        raise NotImplementedError
+
+    def encode(self, text: str, of: str = "the prompt") -> list[int]:
+        """The tokens of `text`. `of` names the text in an error."""
+        return self.encode_pieces([text], of)[0].tolist()
+
+    def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
+        """The text of `tokens` (integers, an array or a tensor); anything that is not a token is drawn as `mask`."""
+        parts, run = [], []
+        for token in tokens.tolist() if hasattr(tokens, "tolist") else tokens:  # pyright: ignore[reportAttributeAccessIssue]
+            if 0 <= token < self.size and token != self.mask:
+                run.append(token)
+                continue
+            parts += [self._decode(run), mask]
+            run = []
+        return "".join([*parts, self._decode(run)])
+
+    def _decode(self, tokens: list[int]) -> str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<tokenizer {self.name} ({self.size:,}): {self.describe()}>"
+
+
+def _fingerprint(definition: dict[str, Any]) -> str:
+    """sha256 of a definition, its kind under the name that it has always been hashed with (runs keep fingerprints)."""
+    definition = {FORMERLY if key == OURS else key: value for key, value in definition.items()}
+    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,103 @@
+"""Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub, BPE trained here."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, nearest
+from . import remote
+from .tokenizer import END, TEXT8, Bytes, Characters, Tokens, load
+from .tokenizer_base import Tokenizer
+
+NAMES = ("characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096")
+_GPT2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
+GPT2_FILES = {  # file -> (address, sha256)
+    "encoder.json": (_GPT2 + "encoder.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
+    "vocab.bpe": (_GPT2 + "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"),
+}
+
+
+def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
+    """The tokenizer that `--data.tokenizer` names, if it needs no corpus.
+
+    spec: "text8" (a-z and space), "bytes", "gpt2", a tokenizer.json, a folder with encoder.json and vocab.bpe (or
+    vocab.json and merges.txt) or a vocab.txt (BERT), or a Hugging Face id. fetch(address, sha256) -> local path.
+    """
+    from tokenizers import BertWordPieceTokenizer, ByteLevelBPETokenizer
+    from tokenizers import Tokenizer as Inner
+
+    if spec == "text8":
+        return Characters(TEXT8)
+    if spec == "bytes":
+        return Bytes()
+    path = Path(spec).expanduser()
+    if spec == "gpt2" and not path.is_dir():
+        encoder, merges = (fetch(*GPT2_FILES[name]) for name in GPT2_FILES)
+        return Tokens(_special(ByteLevelBPETokenizer(str(encoder), str(merges)), END), "gpt2")
+    if path.exists():
+        folder = path if path.is_dir() else path.parent
+        name = folder.resolve().name
+        try:
+            for vocabulary, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
+                if (folder / vocabulary).exists() and path.name != "tokenizer.json":
+                    inner = ByteLevelBPETokenizer(str(folder / vocabulary), str(folder / merges))
+                    return Tokens(_special(inner, END), "gpt2" if inner.get_vocab_size() == 50257 else name)
+            if (folder / "vocab.txt").exists() and path.name != "tokenizer.json":
+                words = str(path if path.is_file() else folder / "vocab.txt")
+                cased = any(w.isalpha() and w != w.lower() for w in Path(words).read_text(encoding="utf-8").split())
+                inner = BertWordPieceTokenizer(words, lowercase=not cased)
+                return Tokens(_special(inner, "[SEP]"), "bert")
+        except Exception as problem:
+            raise InputError(
+                f"'{spec}' is not a tokenizer ({problem}); give vocabulary files or a tokenizer.json"
+            ) from None
+        return load(path)
+    near = nearest(spec, NAMES)
+    near = None if near and spec.endswith(f"/{near}") else near
+    if path.parent.is_dir() and (path.suffix or path.parent != Path(".")):  # meant as a path
+        near = near or nearest(path.name, (p.name for p in path.parent.iterdir()))
+        raise InputError(
+            f"no tokenizer at '{spec}'; " + (f"did you mean '{near}'?" if near else "there is no such file")
+        )
+    with remote.hub() as silence:
+        try:
+            return Tokens(Inner.from_pretrained(spec), spec)
+        except Exception as problem:
+            said = (str(problem).splitlines() or [type(problem).__name__])[0][:120].rstrip(" .")
+            hint = f"did you mean '{near}'?" if near else "use characters, bytes, bpe:4096, gpt2 or a tokenizer.json"
+            if silence:
+                where = f"on this machine, and the Hugging Face hub cannot be reached ({silence})"
+                raise remote.Unreachable(f"no tokenizer '{spec}' {where}; {hint}", silence) from None
+            raise InputError(f"no tokenizer '{spec}' ({said}); {hint}") from None
+
+
+def _special(wrapped: Any, token: str) -> Any:
+    inner = wrapped._tokenizer
+    if inner.token_to_id(token) is not None:
+        inner.add_special_tokens([token])
+    return inner
+
+
+def train_bpe(size: int, pieces: Iterable[str]) -> Tokenizer:
+    """Byte-level BPE of `size` entries (256 bytes, the end-of-text token, the rest learnt), fitted on `pieces`."""
+    from tokenizers import Tokenizer as Inner
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    inner = Inner(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
+    inner.decoder = decoders.ByteLevel()  # pyright: ignore[reportAttributeAccessIssue]
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[END], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    inner.train_from_iterator(pieces, trainer)
+    return Tokens(inner, f"bpe:{size}")
+
+
+def bpe_size(spec: str) -> int | None:
+    """4096 for "bpe:4096", None for what is not a BPE to be trained."""
+    head, _, size = spec.partition(":")
+    if head != "bpe":
+        return None
+    if not size.isdecimal() or int(size) < 300:
+        raise InputError(f"--data.tokenizer is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
+    return int(size)

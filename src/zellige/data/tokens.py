@@ -1,0 +1,150 @@
+"""Integers that are already tokens: a tensor or array from `Data.of`, a list of documents, or a .npy or .bin (16 bit) file."""
+
+import codecs
+import contextlib
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from . import cache as store
+from . import catalogue, readers, tokenizer_by_name
+from . import tokenizer as tk
+from .catalogue import DATASETS
+from .text_source import Opened, boundaries
+
+if TYPE_CHECKING:
+    from .corpus import Corpus, Data
+    from .tokenizer_base import Tokenizer
+
+
+def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus":
+    """Split and pack them: what `corpus.prepare` does for a text."""
+    from .corpus import Corpus, count_rows, describe_tokenizer, documents, require_rows
+    from .rows import Rows
+
+    tell = f"'{data.path}'" if data.path else "the tokens"
+    tokens, starts = _documents(_given(data, tell), data, tell)
+    if tokenizer is None and data.tokenizer:
+        cache = catalogue.cache_folder(data.cache)
+        tokenizer = tokenizer_by_name.build(
+            data.tokenizer, lambda address, checksum: catalogue.fetch(address, checksum, cache)
+        )
+    tokenizer = tokenizer or tk.Integers(data.vocabulary)
+    _check(tokens, tokenizer.size, data, tell)
+    if starts is None and tokens.ndim == 2 and tokens.shape[1] != length:
+        rows = f"{tell} come in rows of {tokens.shape[1]:,}"
+        raise InputError(f"{rows}, the network takes {length:,}; use --net.length {tokens.shape[1]}")
+    source = Opened(data, DATASETS["tokens"], None)
+    source.parts = {"all": lambda report: iter(())}
+    source.documents = starts is not None or tokens.ndim == 2  # what is counted
+    ends = boundaries(source, {"all": len(tokens) if starts is None else len(starts) - 1})
+    narrow = tokens.astype(store.dtype_for(tokenizer.size)) if not isinstance(tokens, np.memmap) else tokens
+    ready, begin = {}, 0
+    for split, end in ends.items():
+        if starts is None:
+            ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
+        else:
+            ready[split] = Rows(narrow, length, **documents(data, starts[begin : end + 1], tokenizer))
+        begin = end
+    require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
+    sha256 = hashlib.sha256(np.ascontiguousarray(narrow).data)
+    if starts is not None:
+        sha256.update(starts.tobytes())
+    about = source.about | {
+        "sha256": sha256.hexdigest(),
+        "splits": {name: count_rows(r) for name, r in ready.items()},
+        "tokenizer": describe_tokenizer(tokenizer),
+        "pack": data.pack if starts is not None else "rows" if tokens.ndim == 2 else "wrap",
+        "fill": data.fill,
+        "separator": "none",
+        "length": length,
+        "dtype": str(narrow.dtype),
+    }
+    return Corpus(tokenizer, ready, about)
+
+
+def _given(data: "Data", tell: str) -> Any:
+    given = getattr(data, "_tokens", None)
+    if given is not None:
+        return given
+    if not data.path:
+        raise InputError(
+            "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
+        )
+    path = readers.find(data.path)[0]
+    wrong = _other(path)
+    if wrong:
+        raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")
+    try:
+        return np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")
+    except (ValueError, EOFError) as problem:
+        raise InputError(f"{tell} is not a file of tokens ({problem}); {_RIGHT}") from None
+
+
+_RIGHT = "give a .npy, or a .bin of 16-bit integers"
+_KINDS = {  # how other files begin
+    rb"PK(\x03\x04|\x05\x06)": "a zip archive", rb"\x1f\x8b\x08[\x00-\x1f]": "packed with gzip",
+    rb"\xfd7zXZ\x00": "packed with xz", rb"BZh[1-9]1AY&SY": "packed with bzip2", rb"\x28\xb5\x2f\xfd": "packed with zstd",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive", rb"\x7fELF": "a program", rb"MZ\x90\x00": "a program",
+    rb"\x89PNG": "an image", rb"\xff\xd8\xff[\xdb-\xfe]": "an image", rb"GIF8[79]a": "an image", rb"%PDF-": "a document",
+    rb"PAR1": "a parquet file", rb"ARROW1": "an arrow file", rb"\x89HDF": "an HDF5 file", rb"SQLite format": "a database",
+    rb"\x80[\x02-\x05][\x95}\](c]": "a pickle", rb".{8}\{\"": "a safetensors file",
+}  # fmt: skip
+
+
+def _other(path: Path) -> str:
+    """What a file is that holds no tokens, by how it begins; "" where it may hold them."""
+    with path.open("rb") as file:
+        begin = file.read(4096)
+    size, array = path.stat().st_size, begin.startswith(b"\x93NUMPY")
+    other = next((kind for pattern, kind in _KINDS.items() if re.match(pattern, begin, re.S)), "")
+    if other or (array and path.suffix == ".npy"):
+        return other
+    if array or path.suffix == ".npy":
+        return "a .npy under another name" if array else "it does not begin as a .npy does"
+    if size % 2:
+        return f"{size:,} bytes are no whole number of them"
+    with contextlib.suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(begin)
+        if size >= 64 and all(letter.isprintable() or letter.isspace() for letter in text):
+            return "it is text"
+    return ""
+
+
+def _documents(given: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The tokens as an array; of documents one after another, with where each begins and the last ends, (D + 1,)."""
+    listed = isinstance(given, (list, tuple))
+    if data.pack == "wrap":
+        if listed and len({np.shape(each) for each in given}) > 1:
+            raise InputError(f"{tell} are sequences of different length; give --data.pack packed or document")
+        return given if isinstance(given, np.ndarray) else np.asarray(given), None
+    texts = [np.asarray(each) for each in given] if listed else np.asarray(given)
+    if not len(texts) or any(np.ndim(each) != 1 for each in texts):
+        raise InputError(
+            f"--data.pack {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"
+        )
+    texts = [each for each in texts if len(each)]
+    return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
+
+
+def _check(tokens: np.ndarray, vocabulary: int, data: "Data", tell: str) -> None:
+    """InputError unless they are integers of that vocabulary."""
+    if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2) or not tokens.size:
+        raise InputError(
+            f"{tell} have shape {tokens.shape} and type {tokens.dtype}; they must be integers, (N, L) or (N,)"
+        )
+    if vocabulary < 1:
+        raise InputError(
+            f"{tell} need the number of different tokens; give --data.vocabulary, e.g. {int(tokens.max()) + 1}"
+        )
+    low, high = int(tokens.min()), int(tokens.max())
+    if low < 0 or high >= vocabulary:
+        where = f"in {tell}" if data.path else "in the data"
+        raise InputError(
+            f"token id {low if low < 0 else high:,} {where} but the vocabulary has {vocabulary:,} entries; "
+            "use the tokenizer that made it"
+        )

@@ -1,0 +1,177 @@
+"""The test sets of the literature as texts, and as rows of tokens cut as a protocol says.
+
+A set is a published data set (`sources.DATASETS`) read as running text or as documents; from the network, from the hub, or from
+local copies: a folder with a subfolder for each set (`wikitext-2/test.txt`, `lambada/lambada_test.jsonl`, `ag_news/test.csv`).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import InputError
+from . import catalogue, readers
+from .catalogue import DATASETS
+from .corpus import Data
+from .detokenize import DETOKENIZERS
+from .rows import Rows
+from .text_source import open_source
+from .tokenizer_base import Tokenizer
+
+RUNNING = ("wikitext2", "wikitext103", "ptb")  # one text, of lines
+TEST_ONLY = ("lm1b", "lambada", "ag_news")  # what the literature judges on their test split
+ZERO_SHOT = ("ptb", "wikitext2", "wikitext103", "lm1b", "lambada", "ag_news", "pubmed", "arxiv")
+BATCH = 1000  # documents tokenized at once
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The texts of a set: its documents, and what is known of where they are from."""
+
+    documents: list[str]
+    about: dict[str, Any]
+
+
+def local(root: str, name: str) -> str:
+    """The folder of a set in a folder of sets, by its name with or without dashes."""
+    plain = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
+    for inside in sorted(folder.iterdir()):
+        if inside.is_dir() and plain(inside.name) == plain(name):
+            return str(inside)
+    raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out --data.path to fetch it")
+
+
+def read(
+    name: str, split: str, *, detokenize: bool, lines: bool, path: str | None = None, cache: str | None = None,
+    progress: Progress | None = None,
+) -> Found:  # fmt: skip
+    """The documents of a set.
+
+    Args:
+        split: "test" or "validation"; of sets that the literature judges on test (`TEST_ONLY`) it is test.
+        lines: of running text, each line is a document; else all of it is one.
+        path: a folder with local copies, or a file.
+
+    Raises:
+        InputError: the set cannot be had: no such file, no network, an extra is missing.
+    """
+    split = "test" if name in TEST_ONLY else split
+    running = name in RUNNING
+    if path is not None:
+        readers.find(path)
+    data = Data(name, path=path, cache=cache, pack="wrap" if running else "document")
+    if path is None and DATASETS[name].hub:
+        _need_datasets(name)
+    source = open_source(data, catalogue.cache_folder(cache), raw=False, progress=progress)
+    if split not in source.parts:
+        have = ", ".join(source.parts)
+        raise InputError(f"'{path or name}' has no {split} split, only {have}; give that of the literature")
+    source.parts = {split: source.parts[split]}
+    source.identity()
+    pieces = source.parts[split](source.report)
+    texts = _lines(name, "".join(text for text, _ in pieces)) if running else list(_joined(pieces))
+    unknown = "<unk>" in texts[0] or any("<unk>" in text for text in texts) if texts else False
+    if detokenize and name in DETOKENIZERS:
+        texts = [DETOKENIZERS[name](text) if text else text for text in texts]
+    if running and not lines:
+        texts = [("\n" if name == "ptb" else "").join(text or "\n" for text in texts)]
+    if not any(texts):
+        raise InputError(f"'{path or name}' holds no text; give the published files")
+    about = source.about | {"split": split, "documents": len(texts)}
+    if unknown and name.startswith("wikitext"):
+        about["note"] = "the tokenised form, whose rare words are <unk>; the literature judges the raw form"
+    return Found(texts, about)
+
+
+def _need_datasets(name: str) -> None:
+    from .prepare import _installed
+
+    if not _installed("datasets"):
+        raise InputError(f"{name} needs 'datasets'; pip install datasets, or give local copies by --data.path")
+
+
+def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:
+    """Documents from pieces of them."""
+    held: list[str] = []
+    for text, ends in pieces:
+        held.append(text)
+        if ends:
+            yield "".join(held)
+            held = []
+    if held:
+        yield "".join(held)
+
+
+def _lines(name: str, text: str) -> list[str]:
+    """The lines of running text as the hub's data sets have them: WikiText's with their ends, the blank ones empty."""
+    lines = text.splitlines(keepends=True)
+    if name == "ptb":
+        return [line.strip() for line in lines if line.strip()]
+    return [line if line.strip() else "" for line in lines]
+
+
+# ---------------------------------------------------------------------------------------------------- rows of tokens
+class Given(Rows):
+    """Rows whose first token is given: never noised, never counted."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self.tokens_total -= len(self)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        row = super().__getitem__(index)
+        counted = row.get("mask", torch.ones(self.length, dtype=torch.bool)).clone()
+        counted[0] = False
+        return row | {"mask": counted}
+
+
+def begin_token(tokenizer: Tokenizer) -> int | None:
+    """The token that begins a text: [CLS], <s>, or the one that ends it."""
+    inner = getattr(tokenizer, "inner", None)
+    known = [inner.token_to_id(word) for word in ("[CLS]", "<s>", "<|begin_of_text|>")] if inner is not None else []
+    return next((token for token in known if token is not None), tokenizer.separator)
+
+
+def cut(
+    documents: list[str], tokenizer: Tokenizer, length: int, *, pack: str, eos: bool, begin: str, end: bool, name: str
+) -> Rows:
+    """Documents as rows of `length` tokens, as a protocol says (`protocol.Protocol`).
+
+    Raises:
+        InputError: a character that is not in the vocabulary, too little text, no token that ends a text.
+    """
+    separator, first = tokenizer.separator, begin_token(tokenizer)
+    if separator is None or first is None:
+        raise InputError(
+            f"a suite ends texts with a token, and '{tokenizer.name}' has none; use --data.name for one data set"
+        )
+    whole: list[np.ndarray] = []
+    for at in range(0, len(documents), BATCH):
+        some = [text.encode().decode("latin-1") if tokenizer.raw else text for text in documents[at : at + BATCH]]
+        for tokens in tokenizer.encode_pieces(some, name):
+            whole.append(np.append(tokens, [separator] * eos).astype(np.int64))
+    head, tail = ([first] if begin != "none" else []), [separator] * end
+    inside = length - len(head) - len(tail)
+    kind = Given if begin == "given" else Rows
+    longer = [len(text) - inside for text in whole if len(text) > inside] if pack == "document" else []
+    if pack == "document":
+        whole = [np.array([*head, *text[:inside], *tail], np.int64) for text in whole if len(text)]
+        starts = np.cumsum([0, *map(len, whole)])
+        rows = kind(np.concatenate(whole), length, documents=starts, padding=separator)
+    else:
+        stream = np.concatenate(whole)
+        n = len(stream) // inside
+        sides = [np.full((n, len(side)), side, np.int64) for side in (head, tail)]
+        rows = kind(np.concatenate([sides[0], stream[: n * inside].reshape(n, inside), sides[1]], 1), length)
+    if len(rows) < 2:
+        raise InputError(f"{name} gives {len(rows)} rows of {length:,} tokens; an interval needs two")
+    rows.cut, rows.left_out = len(longer), sum(longer) if pack == "document" else len(stream) - n * inside
+    return rows

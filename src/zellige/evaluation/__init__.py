@@ -1,0 +1,1 @@
+"""Likelihoods and sample quality, with intervals."""

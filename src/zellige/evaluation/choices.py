@@ -1,0 +1,168 @@
+"""Files of pairs, `zellige evaluate MODEL --pairs FILE.jsonl`: how likely the continuations are, and which choice is likeliest.
+
+    {"context": "the sky is ", "continuation": "blue"}
+    {"context": "the sky is ", "choices": ["blue", "soup"], "answer": 0}
+
+A line with choices counts by its right one in the mean, and in two accuracies, those that lm-evaluation-harness calls `acc` and
+`acc_norm`: the choice of the least nats, and of the least nats per character.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import InputError
+from ..models.model import as_model, identity
+from ..schema import parse, read_text, shown
+from . import conditional
+from .conditional import BATCH, DRAWS, Conditional
+from .proportion import Share
+from .result import Result, summarize
+
+PROTOCOL = "zellige-pairs-1"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A line of a file of pairs: a context, the texts that may follow, and which of them is right."""
+
+    context: str
+    choices: tuple[str, ...]
+    answer: int = 0
+
+
+def read_pairs(path: str | Path) -> list[Record]:
+    """The lines of a .jsonl file: a `context` (empty if there is none) with a `continuation`, or with `choices` and an `answer`.
+
+    The answer is the number of a choice, from 0, or its text.
+
+    Raises:
+        InputError: no such file; a line that is none of these, by its number.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file at '{path}'; give a .jsonl with the fields context and continuation")
+    lines = read_text(path, "give a .jsonl with the fields context and continuation").split("\n")
+    records = [_record(line, f"line {i} of '{shown(path)}'") for i, line in enumerate(lines, 1) if line.strip()]
+    if not records:
+        raise InputError(f"'{shown(path)}' holds no pairs; give a .jsonl with the fields context and continuation")
+    return records
+
+
+def _record(line: str, where: str) -> Record:
+    plain = parse(line, where, "write an object with context and continuation")
+    if not isinstance(plain, dict) or ("continuation" in plain) == ("choices" in plain):
+        raise InputError(
+            f"{where} has not one of continuation and choices; write an object with context and one of them"
+        )
+    context, choices = plain.get("context", ""), plain.get("choices", [plain.get("continuation")])
+    if not isinstance(context, str) or not isinstance(choices, list) or not all(isinstance(c, str) for c in choices):
+        raise InputError(
+            f"{where} has something that is no text; context and continuation are texts, choices a list of texts"
+        )
+    if not choices or not all(choices):
+        raise InputError(f"{where} has nothing to judge; a continuation is a text of one character or more")
+    if "choices" not in plain:
+        return Record(context, tuple(choices))
+    answer = plain.get("answer")
+    answer = choices.index(answer) if answer in choices else answer
+    if type(answer) is not int or not 0 <= answer < len(choices):
+        raise InputError(f"{where} has no right answer; give answer, a number from 0 to {len(choices) - 1} or a choice")
+    return Record(context, tuple(choices), answer)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a model says of a file of pairs.
+
+    Attributes:
+        result: the mean over the right continuations, per token; its interval is that of other pairs of the same kind.
+        drawn: half the 95% interval of the mean over the draws, for these very pairs; infinite where it is not known.
+        records: the lines.
+        found: the nats of every choice, one line after another.
+        accuracy, normalised: the share of lines with choices whose right one has the least nats, and the least nats per
+            character; None where no line has choices.
+    """
+
+    result: Result
+    drawn: float
+    records: list[Record]
+    found: Conditional
+    accuracy: Share | None
+    normalised: Share | None
+
+    @property
+    def note(self) -> str | None:
+        return self.found.note
+
+    def to_dict(self, arguments: Any = None) -> dict[str, Any]:
+        """As JSON has it: the keys of every command's, and `pairs` with the nats of each."""
+        plain = self.result.to_dict("evaluate", arguments)
+        nats, error, tokens = (x.tolist() for x in (self.found.nats, self.found.error, self.found.tokens))
+        lines, at = [], 0
+        for record in self.records:
+            here = slice(at, at + len(record.choices))
+            line = {"context": record.context, "choices": [*record.choices], "answer": record.answer}
+            lines.append(line | {"nats": nats[here], "error": error[here], "tokens": tokens[here]})
+            at = here.stop
+        more: dict[str, Any] = {"over_draws": self.drawn, "note": self.note, "pairs": lines}
+        for name, share in (("accuracy", self.accuracy), ("accuracy_normalised", self.normalised)):
+            more[name] = None if share is None else share.to_dict()
+        return plain | {"result": plain["result"] | more}
+
+
+def judge(
+    model: Any,
+    records: Sequence[Record],
+    draws: int = DRAWS,
+    seed: int = 0,
+    batch: int = BATCH,
+    *,
+    prefix: bool = False,
+    source: str = "pairs",
+    progress: Callable[[int, int], None] | None = None,
+) -> Judged:
+    """Bound the nats of every choice of every record; arguments as in `conditional.bound`.
+
+    source: what to call the records in the protocol.
+    """
+    model, records = as_model(model), list(records)
+    found = conditional.bound(
+        model, [(r.context, choice) for r in records for choice in r.choices], draws, seed, batch,
+        prefix=prefix, progress=progress,
+    )  # fmt: skip
+    starts = torch.tensor([0, *(len(r.choices) for r in records)]).cumsum(0)
+    right = starts[:-1] + torch.tensor([r.answer for r in records])
+    table, tokens = found.table[right], found.tokens[right]
+    unit = "bits/char" if model.tokenizer.unit == "char" else "nats/token"
+    method, sets = model.method, found.table.shape[1]
+    said = {
+        "name": PROTOCOL,
+        "estimator": "bound of the conditional: the context is given, clean",
+        "draws": found.draws,
+        "strata": "none" if found.kind == "exact" else f"{sets} replicates of {found.draws // sets} stratified draws",
+        "tokens": "the whole text is tokenized; a token across the border counts as continuation",
+        "prefix": prefix,
+        "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
+        "network": str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch."),
+        "bound": "float64",
+        "weights": identity(model)["weights"],
+        "seed": seed,
+    }
+    about = identity(model) | {
+        "data": source,
+        "pairs": len(records),
+    }
+    result = summarize(table, tokens, unit, found.kind, draws=found.draws, seed=seed, protocol=said, about=about)
+    counts = [_counts(r, found.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
+    shares = [Share(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
+    return Judged(result, result.draws_half, records, found, *shares)
+
+
+def _counts(record: Record, nats: torch.Tensor) -> tuple[bool, bool]:
+    """Whether the right choice has the least nats, and the least per character."""
+    characters = torch.tensor([len(choice) for choice in record.choices])
+    return int(nats.argmin()) == record.answer, int((nats / characters).argmin()) == record.answer

@@ -1,0 +1,301 @@
+"""How good a model is: an upper bound on -log p, or -log p itself, with a 95% interval, and everything that was done to get it.
+
+The number and its intervals: `result`; what is asked of a group of texts: `likelihood`; who asks it, and what is kept of it:
+`groups`; other data and the choices of published papers: `suite`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..arguments import checked, of_kind
+from ..data import Corpus
+from ..errors import InputError, at_least, check_counts
+from ..exact import metropolis
+from ..methods.method import Method
+from ..models.model import as_model, identity
+from . import workers
+from .likelihood import DIVERGENCE, Likelihood, Work, bounded, split
+from .result import Result, summarize
+
+GROUP = 64  # rows (texts x draws) that share their strata
+PROTOCOL = "zellige-1"
+
+
+# ---------------------------------------------------------------------------------------------------- the drawing
+def evaluate_rows(
+    method: Method,
+    rows: Any,
+    *,
+    draws: int = 4,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = GROUP,
+    characters: float | None = None,
+    unit: str = "",
+    device: torch.device | str | None = None,
+    estimator: str = "bound",
+    t_min: float = 0.0,
+    ends: bool = True,
+    steps: int = 0,
+    processes: int = 1,
+    distributed: bool = False,
+    keep: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    protocol: dict[str, Any] | None = None,
+) -> Result:
+    """The bound (or another estimator of the method) on the rows of a data set.
+
+    What draws nothing (the exact likelihood in a given order, the bound of AR) is asked once for each text, whatever `draws`
+    says.
+
+    Args:
+        rows: a sequence of examples with `collate(list) -> Batch`.
+        limit: so many of the rows, evenly spaced; all by default.
+        batch: rows in one call of the network; the number does not depend on it, nor on the number of processes.
+        characters: how many characters all the rows hold: the number is then in bits per character; None: nats per token.
+        unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
+        t_min, ends, steps: what is left out of the bound, or its number of steps; see `likelihood.Likelihood`.
+        processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun.
+        keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
+        progress: called with (texts done, texts in all).
+        protocol: more entries for the protocol (packing, weights).
+    """
+    started = time.perf_counter()
+    check_counts(draws=draws, batch=batch, processes=processes)
+    if limit is not None and limit < 2:
+        raise InputError(f"--limit is {limit}; it must be 2 or more: an interval needs two texts")
+    if len(rows) == 0:
+        raise InputError("there are no texts to evaluate; give a data set that holds at least two")
+    N = min(len(rows), limit or len(rows))
+    chosen = [i * len(rows) // N for i in range(N)]
+    ask = Likelihood(method, estimator, t_min, ends, steps)
+    kind, draws = ask.kind, 1 if ask.certain else draws
+    if kind == "loss":
+        characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"
+    device = torch.device(device) if device is not None else _device(method)
+    texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
+    work = Work(ask, rows, chosen, texts, draws // replicates, replicates, seed, batch, device)
+    dtype = str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch.")
+    spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
+    said = {
+        "name": PROTOCOL,
+        "estimator": estimator,
+        "time": ask.time,
+        "draws": draws,
+        "strata": spread if ask.strata else "none",
+        "network": dtype,
+        "bound": "float64",
+        "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
+        "seed": seed,
+        "device": device.type,
+    } | (protocol or {})
+    training = method.training
+    method.eval()
+    try:
+        found = _gathered(work, said, processes, distributed, keep, progress)
+    finally:
+        method.train(training)
+    tables = {  # name -> (N, replicates)
+        name: torch.cat([torch.tensor(f["terms"][name], dtype=torch.float64) for f in found], 1).T
+        for name in found[0]["terms"]
+    }
+    tokens, pieces = (
+        torch.tensor([n for f in found for n in f[of]], dtype=torch.float64) for of in ("tokens", "documents")
+    )
+    per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
+    terms = {name: float(table.mean()) for name, table in tables.items()}
+    if estimator == DIVERGENCE:
+        terms = split(terms[estimator], rows.collate([rows[i] for i in chosen]).tokens)
+    total, group = torch.stack(list(tables.values())).sum(0), torch.arange(N) // texts
+    each = (
+        summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
+    )
+    return summarize(
+        total,
+        tokens * per_token,
+        unit or ("nats/token" if characters is None else "bits/char"),
+        kind,
+        group=group,
+        draws=draws,
+        terms=terms,
+        seed=seed,
+        protocol=said,
+        seconds=time.perf_counter() - started,
+        document=each,
+    )
+
+
+def _gathered(
+    work: Work, said: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
+) -> list[workers.Found]:
+    """What each group gives; read from `keep` where this was interrupted before."""
+    N, done = len(work.chosen), [0]
+
+    def tell(index: int) -> None:
+        done[0] += min(work.texts, N - index * work.texts)
+        if progress:
+            progress(done[0], N)
+
+    key = ""
+    if keep is not None:
+        texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
+        key = workers.fingerprint(said, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
+    kept = workers.Kept(keep, key, workers.ranks()[0] if distributed else 0)
+    found = workers.gather(
+        work, len(work), processes=processes, distributed=distributed, keep=kept, device=work.device, progress=tell
+    )
+    kept.remove()
+    return found
+
+
+def _device(method: Method) -> torch.device:
+    return next((p.device for p in method.parameters()), torch.device("cpu"))
+
+
+def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
+    """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
+
+    Raises:
+        InputError: the data names a tokenizer that is not the model's.
+    """
+    from ..data import Data, require_same
+    from ..data.prepare import prepare
+
+    own = model.config.data
+    if data is not None and not isinstance(data, (str, Data)):
+        raise InputError(f"data is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare")
+    data = own if data is None else Data(data) if isinstance(data, str) else data
+    learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
+    named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
+    corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
+    require_same(model.tokenizer, corpus.tokenizer)
+    return corpus
+
+
+def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
+    """What a result says of its data beside that of the training.
+
+    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
+    then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
+    """
+    own, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
+    files = [[Path(f).resolve() for f in about.get("files") or []] for about in (own, now)]
+    same = own.get("name") == now["name"]
+    trained, sha256 = own.get("sha256"), now.get("sha256")
+    changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
+    content, before = _content(now), _content(own)
+    another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
+    tag = {"other": workers.fingerprint(content)[:8]} if another else {}
+    return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
+
+
+def _content(about: dict[str, Any]) -> dict[str, Any]:
+    """What of a corpus decides which texts a result is about; None where that is not known."""
+    rows = {split: (of["rows"], of["tokens"]) for split, of in (about.get("splits") or {}).items()}
+    return {key: about.get(key) for key in ("sha256", "tokens_sha256", "pack", "fill")} | {"splits": rows or None}
+
+
+def changed(about: dict[str, Any]) -> str | None:
+    """What to say where the data is not what the model was trained on, though it has its name; `about` as a result has it."""
+    if not about.get("changed"):
+        return None
+    then, now = (
+        s[:8] if isinstance(s, str) else workers.fingerprint(s)[:8] for s in (about["trained_sha256"], about["sha256"])
+    )
+    return (
+        f"the data has changed since the model was trained (sha256 {then}, now {now}): "
+        "what is called test may hold texts of the training"
+    )
+
+
+@checked
+def evaluate(
+    model: Any,
+    data: Any = None,
+    split: str = "test",
+    draws: int = 4,
+    seed: int = 0,
+    limit: int | None = None,
+    batch: int = GROUP,
+    *,
+    estimator: str = "bound",
+    steps: int = 0,
+    processes: int = 1,
+    distributed: bool = False,
+    keep: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    reading: Callable[[int, int], None] | None = None,
+) -> Result:
+    """A model's -log p on a data set, bounded or (in a given order) exact, with its two 95% intervals.
+
+    Args:
+        model: a `Model`, or a run folder, a saved folder or a hub id.
+        data: a `Data`, the name of a data set, or a `Corpus` that `prepare` made; by default what it was trained on.
+        draws: how many draws of each text.
+        limit: so many texts, evenly spaced; all by default.
+        batch: rows in one call of the network; a matter of memory and speed only.
+        estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
+            the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
+            method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
+        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3); 0: the model as it is.
+        processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
+        progress, reading: called with (done, total) while the texts are judged, and while the data is read.
+
+    Returns:
+        `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
+    """
+    check_counts(draws=draws, batch=batch)
+    at_least("--steps", steps, 0)
+    model = as_model(model)
+    method, tokenizer = model.method, model.tokenizer
+    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
+        estimator = DIVERGENCE
+    corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading)
+    rows = corpus.split(split)
+    about = (
+        identity(model)
+        | {
+            "data": corpus.about["name"],
+            "split": split,
+            "length": int(method.shape[0]),
+            "texts": len(rows),
+            "sha256": corpus.about.get("sha256"),
+        }
+        | beside_training(model, corpus)
+    )
+    separator = corpus.about.get("separator", "")
+    ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
+    said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}
+    if tokenizer.shape:
+        said = {
+            "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
+            "weights": about["weights"],
+        }
+    characters = rows.characters if tokenizer.unit in ("char", "byte") else None
+    result = evaluate_rows(
+        method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,
+        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=said, steps=steps, processes=processes,
+        distributed=distributed, keep=keep,
+    )  # fmt: skip
+    return replace(result, about=about)
+
+
+def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
+    """How the data was cut into rows; of documents also whether the model says where they end."""
+    pack, fill = about.get("pack"), about.get("fill", 0)
+    if pack not in ("document", "packed"):
+        left_out = f", {rows.left_out:,} tokens that fill no row left out" if rows.left_out else ""
+        return ("wrapped" if pack == "wrap" else "one a row") + left_out
+    said = "one document a row" if pack == "document" else "documents packed into rows"
+    said += f", {rows.cut:,} longer ones in pieces of {rows.length:,}" if rows.cut else ""
+    said += f", filled up to multiples of {fill:,}" if fill > 1 else ""
+    block = method.block or rows.length
+    word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
+    ended = word != "space" and (fill > 0 or word != "none")
+    learnt = ended and (fill >= rows.length or max(fill, 1) % block == 0)
+    return f"{said}, {'ends included' if learnt else 'lengths given'}"

@@ -1,0 +1,267 @@
+"""What is asked of a method about a group of texts: the bound, or another likelihood, in replicates of stratified draws.
+
+The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set: how far
+they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ because their times
+do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import maths, random
+from ..core.batch import Batch, Estimator
+from ..core.random import Randomness, mix
+from ..errors import InputError, unknown
+from ..exact import enumeration, metropolis
+from ..methods.masked import at_masks
+from ..methods.method import Method, per_position
+from ..nn.attention import documents
+
+DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
+Draw = Callable[[Batch, Randomness], dict[str, Tensor]]
+
+
+@dataclass
+class Likelihood:
+    """One way to ask a method for -log p: which estimator, over which times, with which of the bound's terms.
+
+    Attributes:
+        method, estimator: "bound", or the name of another likelihood that the method admits.
+        t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
+        ends: whether the bound's terms at both ends of time are in it; without them it is what most papers print, and no bound.
+        steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
+    """
+
+    method: Method
+    estimator: str = "bound"
+    t_min: float = 0.0
+    ends: bool = True
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        m, self.other = self.method, estimator_of(self.method, self.estimator)
+        self.certain = getattr(m, "exact", False) if self.other is None else self.other.exact
+        if not 0 <= self.t_min < 1:
+            raise InputError(f"t_min is {self.t_min:g}; it must be at least 0 and below 1")
+        if self.steps:
+            why = _no_steps(m, self.other is not None)
+            if why:
+                raise InputError(f"--steps is for the bound of a model in continuous time, and {why}; leave it out")
+        plain = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
+        self.published = not plain and (self.t_min > 0 or not self.ends)
+
+    @property
+    def kind(self) -> str:
+        """What the number is, as `Result` says it."""
+        if self.certain:
+            return "exact"
+        return "loss" if not bounded(self.method) else "estimate" if self.published else "bound"
+
+    @property
+    def time(self) -> str:
+        """Over which times, for the protocol."""
+        if self.other is not None:
+            return self.other.about
+        if self.certain:
+            return "one token at a time, left to right"
+        steps = self.steps or getattr(self.method, "steps", 0)
+        if steps:
+            return f"{steps} steps (stratified)"
+        if not self.published:
+            return "whole of t in [0, 1] (stratified)"
+        low = f"t in [{self.t_min:g}, 1]" if self.t_min else "t in [0, 1]"
+        return f"{low} (stratified), {'with' if self.ends else 'without'} the ends of time"
+
+    @property
+    def strata(self) -> str | None:
+        """What the draws are spread evenly over; None where nothing is drawn, or nothing is stratified."""
+        if self.other is not None:
+            return self.other.strata
+        if self.certain:
+            return None
+        return "numbers of masks" if self._by_counts else "times"
+
+    @property
+    def _by_counts(self) -> bool:
+        """Whether numbers of masks are drawn, not times; of fewer steps than tokens most numbers would have no weight."""
+        counts = getattr(self.method, "by_counts", False)
+        return counts and not 0 < self.steps < self.method.shape[0]
+
+    def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+        """One draw of each term: name -> (B,) nats."""
+        m = self.method
+        if self.other is not None:
+            return {self.estimator: self.other(batch, generator)}
+        if self.steps and self._by_counts:
+            return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
+        if self.steps:
+            before, m.steps = m.steps, self.steps
+            try:
+                return m.terms(batch, generator)
+            finally:
+                m.steps = before
+        if not self.published:
+            return m.terms(batch, generator)
+        if not self.t_min:
+            return {"diffusion": m.terms(batch, generator)["diffusion"]}
+        if self._by_counts:
+            found = {"diffusion": _from_t_min(m, self.t_min, batch, generator)}
+        else:
+            t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
+            found = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
+        if self.ends:
+            found["reconstruction"] = m._reconstruction(batch, generator)
+            found["prior"] = m._prior(batch, generator)
+        return found
+
+
+@dataclass
+class Work:
+    """Judges groups of texts, by their number: `work(index)` gives plain lists, so that it may be asked in another process.
+
+    Attributes:
+        rows, chosen: the data set and the rows of it that are judged.
+        texts: of a group; draws: of each text in one replicate; replicates: independent sets of draws.
+        batch: rows (texts x draws) in one call of the network.
+    """
+
+    ask: Likelihood
+    rows: Any
+    chosen: list[int]
+    texts: int
+    draws: int
+    replicates: int
+    seed: int
+    batch: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return -(-len(self.chosen) // self.texts)
+
+    def group(self, index: int) -> Batch:
+        """The texts of a group."""
+        chosen = self.chosen[index * self.texts : (index + 1) * self.texts]
+        return self.rows.collate([self.rows[i] for i in chosen])
+
+    def __call__(self, index: int) -> dict[str, Any]:
+        """{"terms": name -> replicates -> texts, "tokens": ..., "documents": ...}"""
+        group, terms = self.group(index), {}
+        for replicate in range(self.replicates):
+            seed = mix(self.seed, index, replicate)
+            for name, value in self._draw(group, seed).items():
+                terms.setdefault(name, []).append(value.tolist())
+        return {"terms": terms, "tokens": counted(group).tolist(), "documents": number_of_documents(group).tolist()}
+
+    @torch.no_grad()
+    def _draw(self, group: Batch, seed: int) -> dict[str, Tensor]:
+        """Each term of each text, the mean over its draws: name -> (texts,) float64. Row d * texts + j is draw d of text j."""
+        n = len(group.tokens)
+        total = n * self.draws
+        size = max(d for d in range(1, min(self.batch, total) + 1) if total % d == 0)
+        found: dict[str, list[Tensor]] = {}
+        for shard in range(total // size):
+            rows = torch.arange(shard * size, (shard + 1) * size) % n
+            part = group.take(rows).to(self.device)
+            generator = torch.Generator().manual_seed(
+                seed
+            )  # the same for each part of the group: `Shard` takes its rows
+            for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
+                found.setdefault(name, []).append(value.double().cpu())
+        return {name: torch.cat(values).reshape(self.draws, n).mean(0) for name, values in found.items()}
+
+
+def bounded(method: Method) -> bool:
+    """Whether the method has a likelihood bound."""
+    return getattr(method, "bounded", True)
+
+
+def estimator_of(method: Method, name: str) -> Estimator | None:
+    """The estimator of that name; None for the bound."""
+    if name == "bound" and bounded(method):
+        return None
+    others = dict(method.estimators())
+    if not bounded(method):
+        why = metropolis.enumerable(method)
+        if name == "bound":
+            use = "use --estimator loss" if why else "use --estimator divergence or loss"
+            raise InputError(f"{method.name} defines no likelihood bound{f', and {why}' if why else ''}; {use}")
+        if why is None:
+            about = "all texts enumerated, the law that Metropolis-Hastings keeps"
+            others[DIVERGENCE] = Estimator(_of(method, metropolis.law), about, exact=True)
+            about = "all texts enumerated, the ratios along a path from text to text, left to right"
+            others["path"] = Estimator(_of(method, metropolis.path_law), about, exact=True)
+    if name not in others:
+        known = ["bound"] * bounded(method) + [*others]
+        raise unknown("estimator", name, known, ", ".join(known))
+    return others[name]
+
+
+def _no_steps(method: Method, other: bool) -> str | None:
+    """Why there is no T-step bound of this method beside its own."""
+    if other:
+        return "this is another estimator"
+    if not bounded(method) or getattr(method, "exact", False) or method.process is None:
+        return f"{method.name} has no time"
+    return f"{method.name} has {method.steps} steps of its own" if method.steps else None
+
+
+def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -> Tensor:
+    """The T-step bound of a masked network that does not see the time, by numbers of masks: (B,) nats.
+
+    k is drawn as for the bound itself, so that with one seed any T asks the network the same; its weight is the sum over the
+    steps t -> s of P(a mask is revealed) P(k of the n positions are masked at t), the jumps at both ends with them.
+    """
+    group, n, k, x_t = method.mask_some(batch, generator)
+    times = method.grid(T).to(n.device)
+    m, reveal = 1 - method.process.schedule.alpha(times[:-1])[..., 0], method.reveal(times[:-1], times[1:])
+    a, b = n[..., None].double(), k[..., None].double()
+    choose = (a + 1).lgamma() - (b + 1).lgamma() - (a - b + 1).clamp_min(1.0).lgamma()
+    law = (choose + torch.xlogy(b, m) + torch.xlogy((a - b).clamp_min(0.0), 1 - m)).exp()
+    weight = (reveal * law).sum(-1)
+    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
+
+
+def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
+    """The mean of the diffusion term over t in [t_min, 1] of a masked network that does not see the time: (B,) nats.
+
+    By numbers of masks, as the bound itself: k has the weight of its law under the masked shares m of these times.
+    """
+    group, n, k, x_t = method.mask_some(batch, generator)
+    low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
+    weight = (maths.binomial_tail(n, k, high) - maths.binomial_tail(n, k, low)) / k / (1 - t_min)
+    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
+
+
+def _of(method: Method, law_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
+    """-log of the law on all texts that `law_of` makes of the method: (B,) nats."""
+    law = functools.cache(lambda: law_of(method))
+    return lambda batch, generator=None: -law()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
+
+
+def split(nats: float, tokens: Tensor) -> dict[str, float]:
+    """The mean of -log pi over texts (N, L) in two terms: the entropy of their empirical law, and its divergence from pi."""
+    share = tokens.unique(dim=0, return_counts=True)[1].double() / len(tokens)
+    entropy = float(enumeration.entropy(share))
+    return {"entropy of the texts": entropy, DIVERGENCE: nats - entropy}
+
+
+def counted(batch: Batch) -> Tensor:
+    """(B,) tokens that count."""
+    if batch.mask is not None:
+        return batch.mask.sum(-1).double()
+    return torch.full((len(batch.tokens),), float(batch.tokens.shape[1]), dtype=torch.float64)
+
+
+def number_of_documents(batch: Batch) -> Tensor:
+    """(B,) documents that have a token that counts; 0 where rows are no documents."""
+    if batch.segments is None or batch.mask is None:
+        return torch.zeros(len(batch), dtype=torch.float64)
+    start, _ = documents(batch.segments)
+    return (
+        torch.zeros(batch.mask.shape, dtype=torch.float64).scatter_reduce(1, start, batch.mask.double(), "amax").sum(-1)
+    )

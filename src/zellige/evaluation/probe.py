@@ -1,0 +1,309 @@
+"""Do the features of a trained denoiser tell texts apart? A linear probe and a fine-tuned classifier, with baselines.
+
+    zellige evaluate MODEL --probe ag_news
+
+Five classifiers of the same texts, cut at the network's length, in the model's own tokens, judged on the same held-out ones:
+
+    bag of tokens            logistic regression on tf-idf counts of the tokens: no network, no order
+    linear, random weights   logistic regression on the mean hidden state (`represent`) of the same network, never trained
+    linear, trained          the same on the trained network
+    fine-tuned, random       the network and a linear map on its mean hidden state, trained on the labels from fresh weights
+    fine-tuned, trained      the same, from the trained weights
+
+That diffusion training keeps what is needed to classify is MDLM's claim (Sahoo et al. 2024, arXiv 2406.07524, for BERT on GLUE);
+here it is asked of any model in one command. The regressions' L2 penalty, and after which epoch fine-tuning stops, are chosen on
+texts that are neither trained on nor held out.
+"""
+
+import copy
+import csv
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..core.random import mix
+from ..data import DATASETS
+from ..data.catalogue import cache_folder, fetch
+from ..errors import InputError, unknown
+from ..methods import METHODS, build
+from ..models.embed import embed_tokens, reading, room
+from ..models.model import as_model, identity
+from ..nn.classifier import Classifier
+from ..show.kinds import of
+from .interval import student
+from .logistic_regression import bags, linear, standardized
+from .proportion import Share
+
+PROTOCOL = "zellige-probe-1"
+CLASSES = {"ag_news": ("World", "Sports", "Business", "Sci/Tech")}
+Progress = Callable[[str, int, int], None]
+
+
+# ---------------------------------------------------------------------------------------------------- labelled texts
+@dataclass(frozen=True)
+class Labelled:
+    """Texts with a class each: name, texts, labels from 0, the names of the classes."""
+
+    name: str
+    texts: list[str]
+    labels: Tensor
+    classes: tuple[str, ...]
+
+
+def labelled(name: str, path: str | Path | None = None, cache: str | None = None) -> Labelled:
+    """The 7,600 texts of AG News's test.csv: title and description, and one of four classes.
+
+    Args:
+        path: a folder with the file, or the file; downloaded where it is not given.
+
+    Raises:
+        InputError: another name; no such file; a row that is not class, title, description.
+    """
+    if name not in CLASSES:
+        raise unknown("probe", name, CLASSES, ", ".join(CLASSES))
+    if path is None:
+        file = fetch(*DATASETS[name].files["test"], cache_folder(cache))  # pyright: ignore[reportArgumentType]
+    else:
+        file = Path(path) / "test.csv" if Path(path).is_dir() else Path(path)
+        if not file.is_file():
+            raise InputError(f"no file at '{file}'; give the folder of test.csv by --data.path, or leave it out")
+    texts, labels = [], []
+    with file.open(encoding="utf-8", newline="") as lines:
+        for number, row in enumerate(csv.reader(lines), 1):
+            if len(row) != 3 or row[0] not in ("1", "2", "3", "4"):
+                raise InputError(
+                    f"row {number:,} of '{file}' is not class (1 to 4), title, description; give {name}'s test.csv"
+                )
+            texts.append(f"{row[1]} {row[2]}".replace("\\", " "))
+            labels.append(int(row[0]) - 1)
+    return Labelled(name, texts, torch.tensor(labels), CLASSES[name])
+
+
+def split(count: int, seed: int, shares: tuple[float, float] = (0.7, 0.1)) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers of the texts that train, that choose, and that are held out, by the seed."""
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(mix(seed, "split")))
+    first, second = round(shares[0] * count), round(sum(shares) * count)
+    return order[:first].sort().values, order[first:second].sort().values, order[second:].sort().values
+
+
+# ---------------------------------------------------------------------------------------------------- fine-tuning
+def untrained(model: Any, seed: int) -> Any:
+    """The model's method with fresh weights of its own kind."""
+    method = model.method
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "weights") % 2**63)
+        if not model.config.network and type(method) is METHODS.get(model.config.method):
+            options, length = model.config.options, int(method.shape[0])
+            fresh = build(type(method), method.vocabulary, model.config.net, options, length, method.ordered)
+        else:  # another network: each of its parts says itself how it begins
+            fresh = copy.deepcopy(method)
+            for module in fresh.network.modules():
+                getattr(module, "reset_parameters", lambda: None)()
+            getattr(fresh.network, "initialise", lambda: None)()
+    return fresh.to(next(method.parameters()).device).eval()
+
+
+def padded(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Texts of several lengths as (B, n) tokens, and where they are, (B, n) bool."""
+    sizes = torch.tensor([len(text) for text in texts])
+    x = torch.zeros(len(texts), int(sizes.max()), dtype=torch.long)
+    for row, text in zip(x, texts):
+        row[: len(text)] = torch.tensor([*text])
+    return x, torch.arange(x.shape[1]) < sizes[:, None]
+
+
+def logits(method: Any, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
+    """The classifier's logits (B, classes) of texts, which the network reads as in `represent`."""
+    device = next(classifier.parameters()).device
+    x, mask = (part.to(device) for part in padded(texts))
+    inputs, told, skip = reading(method, x)
+    there = F.pad(mask, (skip, 0), value=True)
+    segments = None if bool(mask.all()) else (~there).long()
+    return classifier(inputs, told, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
+
+
+@torch.no_grad()
+def right(
+    method: Any, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
+) -> Tensor:
+    """Which texts the classifier gets right, (N,) bool."""
+    classifier.eval()
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    found = torch.zeros(len(texts), dtype=torch.bool)
+    for first in range(0, len(order), batch):
+        part = order[first : first + batch]
+        guess = logits(method, classifier, [texts[i] for i in part]).argmax(-1).cpu()
+        found[torch.tensor(part)] = guess == labels[torch.tensor(part)]
+    return found
+
+
+def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
+    """All texts once, in a random order of batches; those of a batch are of about one length, so that little is padded."""
+    groups = []
+    for chunk in torch.randperm(len(lengths), generator=generator).split(16 * batch):
+        near = sorted(chunk.tolist(), key=lambda i: lengths[i])
+        groups += [near[first : first + batch] for first in range(0, len(near), batch)]
+    return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+
+
+def fine_tune(
+    method: Any,
+    parts: Sequence[Sequence[Sequence[int]]],
+    labels: Sequence[Tensor],
+    classes: int,
+    seed: int,
+    epochs: int,
+    rate: float,
+    batch: int,
+    progress: Callable[[int, int], None],
+) -> tuple[Tensor, int]:
+    """Train all weights on the labels by AdamW: which held-out texts are right, (N,) bool, after the epoch that part 2 chose."""
+    network = copy.deepcopy(method.network)
+    width = embed_tokens(method, [parts[0][0]]).shape[1]
+    generator = torch.Generator().manual_seed(mix(seed, "order"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "head") % 2**63)
+        classifier = Classifier(network, width, classes).to(next(method.parameters()).device)
+        nn.init.zeros_(classifier.output.weight)
+        trained = [p for name, p in classifier.named_parameters() if "head" not in name]
+        optimizer = torch.optim.AdamW(trained, rate, weight_decay=0.01)
+        steps, step = epochs * math.ceil(len(parts[0]) / batch), 0
+        best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
+        for epoch in range(1, epochs + 1):
+            classifier.train()
+            for group in _groups([len(text) for text in parts[0]], batch, generator):
+                step += 1
+                share = min(step / (0.1 * steps), (1 - step / steps) / 0.9)
+                for options in optimizer.param_groups:
+                    options["lr"] = rate * max(share, 0.0)
+                guess = logits(method, classifier, [parts[0][i] for i in group])
+                loss = F.cross_entropy(guess, labels[0][group].to(guess.device))
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(trained, 1.0)
+                optimizer.step()
+                progress(step, steps)
+            chosen = int(right(method, classifier, parts[1], labels[1]).sum())
+            if chosen > best[0]:
+                best = (chosen, epoch, right(method, classifier, parts[2], labels[2]))
+    return best[2], best[1]
+
+
+# ---------------------------------------------------------------------------------------------------- all of it
+@dataclass(frozen=True)
+class Row:
+    """One classifier: its name, which held-out texts it gets right (N,) bool, and what was chosen for it."""
+
+    name: str
+    right: Tensor
+    chosen: str
+
+    @property
+    def share(self) -> Share:
+        return Share(int(self.right.sum()), len(self.right))
+
+    def above(self, other: "Row") -> tuple[float, float]:
+        """How much higher its accuracy is, with half the 95% interval of the paired difference on the same texts."""
+        each = self.right.double() - other.right.double()
+        return float(each.mean()), student(len(each) - 1) * float(each.std()) / math.sqrt(len(each))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The five rows, and what was done."""
+
+    rows: list[Row]
+    protocol: dict[str, Any]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+    @property
+    def gains(self) -> list[tuple[str, float, float]]:
+        """What training brings: the trained network over the random one, probed and fine-tuned, and over the bag."""
+        pairs = [("linear, trained", "linear, random weights"), ("fine-tuned, trained", "fine-tuned, random")]
+        pairs += [("linear, trained", "bag of tokens"), ("fine-tuned, trained", "bag of tokens")]
+        there = {row.name for row in self.rows}
+        return [(f"{a} - {b}", *self.row(a).above(self.row(b))) for a, b in pairs if {a, b} <= there]
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [{"name": row.name, "chosen": row.chosen, "accuracy": row.share.to_dict()} for row in self.rows]
+        gains = [
+            {"name": name, "value": value, "low": value - half, "high": value + half}
+            for name, value, half in self.gains
+        ]
+        return {"rows": rows, "differences": gains, "about": self.about}
+
+
+def probe(
+    model: Any,
+    data: Labelled,
+    *,
+    seed: int = 0,
+    epochs: int = 3,
+    rate: float = 1e-3,
+    batch: int = 32,
+    layer: int | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> Probe:
+    """Probe and fine-tune a model on labelled texts.
+
+    Args:
+        model: a `Model`, or a run, a saved folder or a hub id.
+        seed: of the split, the fresh weights and the order of the texts.
+        epochs, rate, batch: of fine-tuning; 0 epochs leave it out.
+        layer: which block the linear probe reads; what the head reads if not given.
+        progress: called with (what, done, total).
+
+    Raises:
+        InputError: a model that makes no text; a character that it does not know.
+    """
+    model = as_model(model)
+    kind = of(model.tokenizer)
+    if not kind.running:
+        raise InputError(f"the probe is on texts, and this model makes {kind.many}; use a model of text")
+    method, size, classes = model.method, room(model.method), len(data.classes)
+    whole = [model.tokenizer.encode(text, f"text {i:,}") for i, text in enumerate(data.texts)]
+    tokens = [text[:size] for text in whole]
+    cut = sum(len(text) > size for text in whole)
+    numbers = split(len(tokens), seed)
+    parts, labels = [[tokens[i] for i in part.tolist()] for part in numbers], [data.labels[part] for part in numbers]
+    fresh = untrained(model, seed)
+    rows = []
+    progress("bag of tokens", 0, 1)
+    found, penalty = linear(bags(parts, method.vocabulary), labels, classes)
+    rows.append(Row("bag of tokens", found, f"penalty {penalty:g}"))
+    for name, which in (("linear, random weights", fresh), ("linear, trained", method)):
+        vectors = embed_tokens(
+            which, tokens, layer, progress=lambda done, total, name=name: progress(name, done, total)
+        )
+        found, penalty = linear(standardized([vectors[part] for part in numbers]), labels, classes)
+        rows.append(Row(name, found, f"penalty {penalty:g}"))
+    for name, which in (("fine-tuned, random", fresh), ("fine-tuned, trained", method)) if epochs else ():
+        told = lambda done, total, name=name: progress(name, done, total)  # noqa: E731
+        found, epoch = fine_tune(which, parts, labels, classes, seed, epochs, rate, batch, told)
+        rows.append(Row(name, found, f"epoch {epoch} of {epochs}"))
+    protocol = {
+        "name": PROTOCOL,
+        "data": f"{data.name}, test.csv, title and description, split by the seed",
+        "texts": f"{len(numbers[0])} train, {len(numbers[1])} choose, {len(numbers[2])} held out",
+        "length": f"{size} tokens, {cut} texts cut",
+        "features": "mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
+        "regression": "multinomial, L2 penalty chosen, L-BFGS",
+        "fine-tuning": f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
+        "weights": identity(model)["weights"],
+        "seed": seed,
+    }
+    about = identity(model) | {
+        "data": data.name,
+        "trained on": model.config.data.name,
+        "tokenizer": model.tokenizer.name,
+    }
+    return Probe(rows, protocol, about)

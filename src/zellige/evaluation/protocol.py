@@ -1,0 +1,128 @@
+"""What a published likelihood fixes: a `Protocol`, each choice a field; those of the papers, and our own.
+
+The authors' code settles what a paper does not say, and a copy of it was read for each: `sources` says of every choice whether it
+stands there or is our reading.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from ..errors import unknown
+
+CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The choices that make a likelihood on a data set, beside the model."""
+
+    name: str
+    split: Literal["test", "validation"] = field(
+        metadata={
+            "means": "which split of PTB, WikiText, PubMed and arXiv is judged; of LM1B, LAMBADA and AG News it is test"
+        }
+    )
+    detokenize: bool = field(
+        metadata={"means": "the literature's detokenizers turn spaced tokens back into running text"}
+    )
+    lines: bool = field(
+        metadata={
+            "means": "each line of WikiText and PTB is a document, the blank ones of WikiText too; else all is one"
+        }
+    )
+    pack: Literal["wrap", "document"] = field(
+        metadata={
+            "means": "documents are one stream that is cut into rows, and the tail left out (wrap); or one a row, cut"
+        }
+    )
+    eos: bool = field(metadata={"means": "the end-of-text token follows each document, and is counted"})
+    begin: Literal["none", "counted", "given"] = field(
+        metadata={
+            "means": "each row begins with a token that begins a text: counted as any other, or given and not counted"
+        }
+    )
+    end: bool = field(
+        metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"}
+    )
+    t_min: float = field(metadata={"means": "times are drawn from [t_min, 1]"})
+    ends: bool = field(metadata={"means": "the bound's terms at both ends of time (prior, reconstruction) are in it"})
+    average: Literal["corpus", "per sequence"] = field(
+        metadata={"means": "which of the two perplexities the paper prints; both are given"}
+    )
+    draws: int = field(
+        metadata={"means": "draws of each row, where --draws does not say; the value expected is the same"}
+    )
+    length: int = field(default=0, metadata={"means": "tokens of a row, the context; 0: those of the model"})
+    about: str = ""
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def said(self) -> dict[str, Any]:
+        """All of it, for the JSON: each choice, what it means, and where it is from."""
+        choices = {
+            f.name: {
+                "value": getattr(self, f.name),
+                "means": f.metadata["means"],
+                "from": self.sources.get(f.name, OURS),
+            }
+            for f in fields(self)
+            if "means" in f.metadata
+        }
+        return {"name": self.name, "about": self.about, "choices": choices}
+
+
+def find(name: "str | Protocol") -> Protocol:
+    """A protocol by its name."""
+    if isinstance(name, Protocol):
+        return name
+    if name not in PROTOCOLS:
+        raise unknown("protocol", name, PROTOCOLS, ", ".join(PROTOCOLS))
+    return PROTOCOLS[name]
+
+
+_EACH = ["split", "detokenize", "lines", "pack", "eos", "begin", "end", "t_min", "ends", "average", "draws", "length"]
+_MDLM = dict.fromkeys(_EACH, CODE) | {
+    "draws": f"{READING}: the code draws one time a row, antithetic over the batch; two replicates of two give an interval",
+    "t_min": f"{CODE}: sampling_eps = 1e-3, in evaluation too",
+}
+
+PROTOCOLS: dict[str, Protocol] = {
+    "zellige": Protocol(
+        "zellige",
+        split="test", detokenize=True, lines=False, pack="wrap", eos=True, begin="none", end=False,
+        t_min=0.0, ends=True, average="corpus", draws=4,
+        about="a bound with all its terms, of running text, every token counted once",
+    ),
+    "mdlm": Protocol(
+        "mdlm",
+        split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="counted", end=True,
+        t_min=1e-3, ends=False, average="corpus", draws=4,
+        about="MDLM (arXiv 2406.07524), table 3; rows are BOS, length - 2 tokens, EOS; the diffusion term alone. "
+        "The code packs a thousand documents at a time and drops the tail of each thousand; here all are one stream",
+        sources=_MDLM,
+    ),
+    "sedd": Protocol(
+        "sedd",
+        split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="none", end=False,
+        t_min=1e-3, ends=False, average="corpus", draws=4,
+        about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows "
+        "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, "
+        "gives exp of the mean loss over the length, of 1024 draws a row. It averages exp over sequences in its generative "
+        "perplexity alone",
+        sources=dict.fromkeys(_EACH, CODE) | {
+            "split": READING, "draws": f"{READING}: RADD's script takes 1024", "average": f"{READING}, as RADD's script",
+        },
+    ),
+    "bd3lm": Protocol(
+        "bd3lm",
+        split="validation", detokenize=True, lines=True, pack="wrap", eos=False, begin="given", end=True,
+        t_min=1e-3, ends=False, average="corpus", draws=4,
+        about="BD3-LM (arXiv 2503.09573), table 5, which also holds MDLM, SEDD and AR judged so: no end-of-text between "
+        "documents, and the token that begins a row neither noised nor counted",
+        sources=_MDLM | {
+            "eos": f"{CODE}: data.insert_valid_eos=False in its scripts for this table (read in a copy of the repository)",
+            "begin": f"{CODE}: ignore_bos, as recorded from its loss", "end": CODE,
+            "t_min": f"{READING}: the loss draws from [1e-3, 1] unless told otherwise",
+        },
+    ),
+}  # fmt: skip

@@ -1,0 +1,359 @@
+"""A number with its two 95% intervals: what `evaluate` returns, how it is made of the nats of each text, and its JSON.
+
+With y_i the nats of a text (the mean over its draws) and n_i its units (characters or tokens), the number is the ratio
+sum y / sum n. It is uncertain in two ways, and each has its interval, both Student's:
+
+    population   other texts of the same kind would give another number. A text is one observation; the error is that of the
+                 residuals y_i - (y/n) n_i (for texts of one length: that of the mean). The draws are in it too.
+    draws        other draws for these very texts would. The draws of a group of texts are stratified together, so that they
+                 err together and against each other, and their spread within a group says nothing: s/sqrt(n) would be far too
+                 wide. Each group has R independent replicates of its whole stratified set instead; the variance of its mean is
+                 that of the R sums, over R. Groups are independent: their variances add, and Welch's rule (1947)
+                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2. Below 8 of them it is not known.
+
+The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of the two
+half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so is the split.
+
+The perplexity is given twice: that of the corpus, exp(sum y / sum n), and the mean over the texts of exp(y_i / n_i), which some
+papers print, and which is larger: by what the texts differ, and, since exp is convex, by the noise of the draws (its `lift`).
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..files import write_file
+from ..schema import read_json, structure
+from ..show.numbers import number, pm
+from ..show.record import as_file, record
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
+
+DRAWS = 4  # of each text, where nobody says how many
+
+
+@dataclass(frozen=True)
+class PerSequence:
+    """The mean over the texts of each text's own perplexity, exp(nats / units).
+
+    Attributes:
+        value, low, high: it, and its 95% interval over the population of texts.
+        draws_low, draws_high: its 95% interval over the draws, for these very texts.
+        lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
+    """
+
+    value: float
+    low: float
+    high: float
+    draws_low: float
+    draws_high: float
+    lift: float | None
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval over the population."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Result:
+    """A number with its two intervals, in bits per character or nats per token, and what it was made of.
+
+    Attributes:
+        value, low, high: the number and the ends of its 95% interval over the population of texts, unrounded.
+        unit: "bits/char", "bits/dim", "bits/note", "bits/cell" or "nats/token".
+        kind: "bound" (the number is an upper bound), "exact", "estimate" (of a bound of which a part was left out, as papers
+            do), "difference", or "loss" (no likelihood).
+        terms: nats a sequence of each term.
+        sequences, draws, units: how many texts, draws of each, characters (or tokens) in all.
+        protocol: everything that was done, by name.
+        about: what was evaluated: model, data, split, ...
+        document: the same number in nats per document, where rows hold documents; a row is still one observation.
+        draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where it is not known.
+        freedom: its degrees of freedom; None where nothing is drawn.
+        per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
+        nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
+    """
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    kind: str = "bound"
+    terms: dict[str, float] = field(default_factory=dict)
+    sequences: int = 0
+    draws: int = 1
+    units: float = 0.0
+    seed: int | None = None
+    protocol: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+    seconds: float | None = None
+    document: "Result | None" = None
+    draws_low: float = -math.inf
+    draws_high: float = math.inf
+    freedom: int | None = None
+    per_sequence: PerSequence | None = None
+    nats: Tensor | None = field(default=None, repr=False, compare=False)
+    sizes: Tensor | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def partial(self) -> str:
+        """`4 of 76, evenly spaced` where not all texts of the split were judged, else ""."""
+        texts = str(self.protocol.get("texts", "all"))
+        return "" if texts.startswith("all") else texts
+
+    @property
+    def file_name(self) -> str:
+        """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
+
+        SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
+        one of other draws.
+        """
+        estimator = str(self.protocol.get("estimator", "bound"))
+        parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
+        parts += [estimator if estimator not in ("bound", "divergence") else None]
+        parts += [f"limit-{self.sequences}" if self.partial else None]
+        parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
+        parts += [f"seed-{self.seed}" if self.seed and self.kind != "exact" else None]
+        return "-".join(["evaluate", *(str(part).replace("/", "-") for part in parts if part)]) + ".json"
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval over the population."""
+        return (self.high - self.low) / 2
+
+    @property
+    def draws_half(self) -> float:
+        """Half the width of the interval over the draws."""
+        return (self.draws_high - self.draws_low) / 2
+
+    @property
+    def between(self) -> float | None:
+        """Share of the squared `half` that lies between the texts, the rest being the draws'; None where that is not known."""
+        if not self.draws_half <= self.half < math.inf:  # results of before held intervals of two degrees of freedom
+            return None
+        return 1 - (self.draws_half / self.half) ** 2 if self.half else 1.0
+
+    @property
+    def floor(self) -> float:
+        """What `half` would come down to with ever more draws of the same texts, about; nan where that is not known."""
+        return math.nan if self.between is None else self.half * math.sqrt(self.between)
+
+    @property
+    def scale(self) -> float:
+        """Nats in one of the number's information units."""
+        return math.log(2) if self.unit.startswith("bits") else 1.0
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the nats per character (or token)."""
+        return _exp(self.value * self.scale)
+
+    @property
+    def perplexity_low(self) -> float:
+        return _exp(self.low * self.scale)
+
+    @property
+    def perplexity_high(self) -> float:
+        return _exp(self.high * self.scale)
+
+    @property
+    def per(self) -> str:
+        """What a perplexity is per: "character", "token", "dimension", "note", "cell" or "document"."""
+        return {"char": "character", "dim": "dimension"}.get(self.unit.partition("/")[2], self.unit.partition("/")[2])
+
+    @property
+    def perplexity_text(self) -> str:
+        """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
+        return number(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
+
+    def __str__(self) -> str:
+        if self.kind == "difference":
+            return f"{pm(self.value, self.half)} {self.unit} (95%)"
+        if self.kind == "loss":
+            return f"loss {pm(self.value, self.half)} per {self.per} (95%), not a bound"
+        return number(self.value, self.half, self.unit, self.kind)
+
+    def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
+        """As JSON has it; the same keys as every command's."""
+        each = None if self.per_sequence is None else asdict(self.per_sequence)
+        result = {
+            "value": self.value,
+            "terms": self.terms,
+            "perplexity": {
+                "value": self.perplexity, "low": self.perplexity_low, "high": self.perplexity_high, "per": self.per,
+                "average": "corpus", "per_sequence": each,
+            },
+            "over_draws": {
+                "low": self.draws_low, "high": self.draws_high, "level": LEVEL, "method": OVER_DRAWS, "freedom": self.freedom,
+            },
+            "partial": self.partial or None,
+            "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
+            "about": self.about,
+        }  # fmt: skip
+        if self.document is not None:
+            of = self.document
+            result["document"] = {
+                "value": of.value,
+                "low": of.low,
+                "high": of.high,
+                "number": of.units,
+                "unit": of.unit,
+            }
+        return record(
+            command, self.about.get("arguments") if arguments is None else arguments, result,
+            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS},
+            unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
+        )  # fmt: skip
+
+    def to_json(self, path: str | Path, command: str | None = "evaluate", arguments: Any = None) -> None:
+        """Write the number, its interval and the whole protocol."""
+        write_file(path, as_file(self.to_dict(command, arguments)))
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "Result":
+        """Read what `to_json` wrote (without the numbers of each text)."""
+        return cls.from_dict(read(path), str(path))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
+        structure(data, _Written, f"'{source}'", instead="give one of evaluate-*.json")
+        try:
+            result, interval = data["result"], data["interval"]
+            of, document = result.get("document"), None
+            drawn, each = result.get("over_draws"), result["perplexity"].get("per_sequence")
+            if of is not None:
+                document = cls(of["value"], *_ends(of), of["unit"], data["kind"], units=of["number"])
+            return cls(
+                result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"],
+                result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
+                result.get("about", {}), data["seconds"], document, *_ends(drawn or {"low": None, "high": None}),
+                (drawn or {}).get("freedom"), _per_sequence(each) if each else None,
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError) as missing:
+            raise InputError(
+                f"'{source}' is not a result of zellige evaluate; give one of evaluate-*.json"
+            ) from missing
+
+
+def _ends(interval: dict[str, Any]) -> tuple[float, float]:
+    low, high = interval["low"], interval["high"]  # JSON has no infinity
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
+def _per_sequence(plain: dict[str, Any]) -> PerSequence:
+    ends = *_ends(plain), *_ends({"low": plain["draws_low"], "high": plain["draws_high"]})
+    value = plain["value"]
+    return PerSequence(math.inf if value is None else value, *ends, plain["lift"])
+
+
+def fullest(results: Iterable[Result], data: str) -> Result | None:
+    """The one that stands for a model: on the test split of its own `data`, all texts before a part, most draws, seed 0."""
+    ours = [
+        r for r in results
+        if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
+    ]  # fmt: skip
+    plain = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
+    return max(plain or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The JSON of a result that was written before."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
+    return read_json(path, dict, "give a file that zellige evaluate wrote")
+
+
+class _Numbers(TypedDict, total=False):
+    value: float | None
+    terms: dict[str, float | None]
+    sequences: int
+    draws: int
+    units: float
+    about: dict[str, Any]
+    perplexity: dict[str, Any]
+    over_draws: dict[str, Any] | None
+    document: dict[str, Any] | None
+
+
+class _Ends(TypedDict, total=False):
+    low: float | None
+    high: float | None
+
+
+class _Written(TypedDict, total=False):
+    """The types of what stands in the JSON of a result; what has to be there is known where it is read."""
+
+    result: _Numbers
+    interval: _Ends
+    unit: str
+    kind: str
+    seed: int | None
+    protocol: dict[str, Any]
+    seconds: float | None
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf
+
+
+def summarize(
+    nats: Tensor, sizes: Tensor, unit: str, kind: str = "bound", *, group: Tensor | None = None, **more: Any
+) -> Result:
+    """The number, its two intervals, the split of its variance, and the mean of the texts' own perplexities.
+
+    Args:
+        nats: (N, R) of each text in each of R independent replicates of the draws, or (N,) where nothing is drawn.
+        sizes: (N,) units (characters or tokens) of each text.
+        unit: "bits/char", "nats/token", ...: whether the nats are shown as bits.
+        group: (N,) long, which texts share their draws' strata; each its own if not given.
+        more: the other fields of `Result`.
+    """
+    table = nats.double().reshape(len(nats), -1)
+    sizes = sizes.double()
+    N, scale = len(table), math.log(2) if unit.startswith("bits") else 1.0
+    mean, total = table.mean(1), float(sizes.sum())
+    value = float(mean.sum()) / total
+    group = torch.arange(N) if group is None else group
+    drawn, freedom = over_draws(table, group, kind)
+    half = over_texts(mean - value * sizes, drawn) / total
+    drawn /= total
+    perplexed = kind in ("bound", "exact", "estimate") and unit != "nats/document"
+    return Result(
+        value / scale, (value - half) / scale, (value + half) / scale, unit, kind, sequences=N, units=total,
+        freedom=int(freedom) if freedom < math.inf else None,
+        draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
+        per_sequence=_averaged(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
+    )  # fmt: skip
+
+
+def _averaged(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
+    """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
+    some = sizes > 0
+    table, sizes, group = table[some], sizes[some], group[some]
+    N, sets = table.shape
+    each = (table.mean(1) / sizes).exp()
+    value = float(each.mean())
+    if not math.isfinite(value):
+        return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
+    drawn, _ = over_draws(table * (each / sizes)[:, None], group, kind)
+    half, drawn = over_texts(each, drawn) / N, drawn / N
+    lift = 0.0 if kind == "exact" else None
+    if kind != "exact" and sets > 1:
+        lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2
+    return PerSequence(value, value - half, value + half, value - drawn, value + drawn, lift)
+
+
+def difference(a: Result, b: Result) -> Result:
+    """a - b on the same texts, paired: its interval is that of the differences, far narrower than either's own."""
+    if a.nats is None or b.nats is None or a.sizes is None or b.sizes is None:
+        raise ValueError("a paired difference needs the numbers of each text; results read from a file have none")
+    if a.unit != b.unit or len(a.nats) != len(b.nats) or not torch.allclose(a.sizes, b.sizes):
+        raise ValueError("a paired difference needs two results in one unit on the same texts")
+    return summarize(a.nats - b.nats, a.sizes, a.unit, "difference")

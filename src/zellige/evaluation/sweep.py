@@ -1,0 +1,250 @@
+"""Samples drawn in several ways, each set judged: quality against diversity (the frontier), and against network calls.
+
+A `Way` says how a set is drawn. Along a frontier only temperature or top-p differs, along a curve of calls only the number of
+steps; which sets belong to which is read off the ways themselves, so that sets read from a file fall into the same curves. All
+sets are drawn with the same seeds, text i of every set with the same stream of random numbers.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
+
+from .. import samplers
+from ..errors import InputError, check_counts
+from ..models.frames import collect
+from ..models.sampler_choice import choose
+from ..models.watch import watch
+from ..samplers.pairing import admissible, of_length
+from ..schema import read_lines, read_text
+from . import sample_quality
+from .judge import Judge
+from .sample_quality import Number
+
+PROTOCOL = "zellige-generation-1"
+TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+TOP_PS = (0.8, 0.9, 0.95)
+SAMPLERS = ("first_hitting", "confidence", "remasking")  # beside the model's own, where it admits them
+DRAWS = "each categorical draw in float64 by inverse CDF (53 random bits), no Gumbel noise"
+ENTROPY = "of the frequencies of the tokens within a sample, nats; mean over samples"
+
+Say = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a set of samples is drawn; empty where nobody knows (samples from elsewhere)."""
+
+    sampler: str = ""
+    steps: int | None = None
+    temperature: float = 1.0
+    top_p: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Set:
+    """Samples, and how they were drawn.
+
+    Attributes:
+        texts: (N,).
+        rows: tokens of each, the model's own; or None: then those of whoever counts them.
+        calls: network calls of each, where they are known.
+        expected_calls: how many they are in expectation, where that is known.
+    """
+
+    way: Way
+    texts: list[str]
+    rows: list[list[int]] | None = None
+    calls: list[int] | None = None
+    seed: int | None = None
+    expected_calls: float | None = None
+
+
+# ------------------------------------------------------------------------------------------------------------- which ways
+def settled(model: Any, way: Way, length: int | None = None) -> Way:
+    """The same way with the sampler's name and the number of steps that it will make.
+
+    Raises InputError: no such sampler, or not for this model, or an option that it does not take.
+    """
+    method = model.method
+    made = choose(way.sampler or None, method, way.temperature, way.top_p, way.options)
+    times = made.times(of_length(method, length or int(method.shape[0])), way.steps)
+    return replace(way, sampler=made.name, steps=len(times) - 1)
+
+
+def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float] = ()) -> list[Way]:
+    """The frontier through `base`: other temperatures without top-p, and other top-p at temperature 1."""
+    return [replace(base, temperature=t, top_p=1.0) for t in temperatures] + [
+        replace(base, temperature=1.0, top_p=p) for p in top_ps
+    ]
+
+
+def calls(model: Any, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
+    """The samplers, each with these numbers of steps; the model's own and the usual others if no names are given.
+
+    In blocks the steps are shared out among them; in discrete time the nearest divisor of T stands for each.
+    """
+    check_counts(calls=min(steps, default=1))
+    method = model.method
+    own = base.sampler or method.sampler
+    usual = [own, *(n for n in SAMPLERS if n != own and samplers.find(n).refuse(method) is None)]
+    blocks = max(1, int(method.shape[0]) // method.block) if method.block > 1 else 1
+    ways = []
+    for name in names or usual:
+        options = base.options if name == own else {}
+        for n in steps:
+            asked = admissible(method, max(1, round(n / blocks)))
+            ways.append(replace(base, sampler=name, steps=asked, options=options))
+    return ways
+
+
+def different(ways: Iterable[Way]) -> list[Way]:
+    """Each once, in order."""
+    found: list[Way] = []
+    for way in ways:
+        if way not in found:
+            found.append(way)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- samples
+def draw(
+    model: Any, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
+    say: Say | None = None,
+) -> Set:  # fmt: skip
+    """`count` samples drawn that way; `say` is told (steps done, steps in all)."""
+    method = model.method
+    L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
+    batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
+    frames = watch(
+        model, count=count, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
+        top_p=way.top_p, length=length, batch=batch, **way.options,
+    )  # fmt: skip
+
+    def told(frame: Any) -> None:
+        if say:
+            say(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
+
+    drawn = collect(frames, told)
+    return Set(way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls)
+
+
+def write(sets: Iterable[Set]) -> str:
+    """Sets as JSON lines: one object a sample, with its text, its tokens and how it was drawn."""
+    lines = []
+    for one in sets:
+        for i, text in enumerate(one.texts):
+            sample = {
+                "text": text, "tokens": one.rows[i] if one.rows else None, "calls": one.calls[i] if one.calls else None,
+                "seed": one.seed, "number": i, "expected_calls": one.expected_calls,
+            }  # fmt: skip
+            lines.append(json.dumps(sample | asdict(one.way), ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+class Text(TypedDict):
+    """What is needed of a line of a file of samples."""
+
+    text: str
+
+
+def read(path: str | Path, model: Any = None) -> list[Set]:
+    """Samples from a file: JSON lines with `text` (what `write`, or `zellige sample --out x.jsonl`, wrote), or one text a line.
+
+    Args:
+        model: whose tokenizer makes tokens of texts that come without.
+
+    Raises:
+        InputError: no file, no text in it, or a line that is damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file at '{path}'; give texts, one a line, or JSON lines with the field text")
+    if path.suffix == ".jsonl":
+        samples = [sample for _, sample in read_lines(path, Text, "give one object a line, with the field text")]
+    else:
+        samples = [{"text": line} for line in read_text(path, "give texts, one a line").splitlines()]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for sample in samples:
+        way = {name: sample[name] for name in Way.__dataclass_fields__ if sample.get(name) is not None}
+        found.setdefault(json.dumps(way, sort_keys=True), []).append(sample)
+    if not found:
+        raise InputError(f"'{path}' holds no text; give one a line")
+    sets = []
+    for way, group in found.items():
+        texts = [sample["text"] for sample in group]
+        rows = [sample.get("tokens") for sample in group]
+        if any(row is None for row in rows):
+            rows = (
+                None if model is None else [model.tokenizer.encode(t, f"text {i + 1:,}") for i, t in enumerate(texts)]
+            )
+        calls = [sample.get("calls") for sample in group]
+        more = group[0].get("seed"), group[0].get("expected_calls")
+        sets.append(Set(Way(**json.loads(way)), texts, rows, None if None in calls else calls, *more))  # pyright: ignore
+    return sets
+
+
+def real(corpus: Any, split: str, count: int) -> Set:
+    """Real texts: `count` rows of a split, evenly spaced; fewer where it has fewer."""
+    rows = corpus.split(split)
+    n = min(count, len(rows))
+    batch = rows.collate([rows[i * len(rows) // n] for i in range(n)])
+    masks = batch.mask if batch.mask is not None else torch.ones_like(batch.tokens, dtype=torch.bool)
+    tokens = [row[mask].tolist() for row, mask in zip(batch.tokens, masks)]
+    return Set(Way(), [corpus.tokenizer.decode(row) for row in tokens], tokens)
+
+
+# ------------------------------------------------------------------------------------------------------------- judged
+def score(
+    one: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
+    say: Say | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Every measure of a set, as JSON has it.
+
+    Args:
+        own: the judge reads the samples' own tokens, which must be its own too; else their texts, tokenized again.
+        against: features of real texts, for MAUVE.
+    """
+    texts = one.texts
+    if own and one.rows is None:
+        raise InputError("these samples come without tokens; leave out --tokens own")
+    judged = one.rows if own and one.rows is not None else judge.encode(texts)
+    nats, tokens = judge.nats_of(judged, say)
+    rows = one.rows if one.rows is not None else judged
+    found = sample_quality.measure(rows, nats, tokens)
+    if against is not None:
+        found["mauve"] = sample_quality.mauve(judge.features(texts), against, seed)
+    return {
+        "way": asdict(one.way), "samples": len(texts), "tokens": sum(map(len, rows)), "judged": int(tokens.sum()),
+        "cut": judge.cut(judged) if judge.long == "cut" else 0,
+        "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
+        "measures": {name: number.plain() for name, number in found.items()}, "example": texts[0],
+    }  # fmt: skip
+
+
+def number(point: dict[str, Any], name: str) -> Number:
+    """One measure of a judged set."""
+    return Number(**{k: float("nan") if v is None else v for k, v in point["measures"][name].items()})
+
+
+# ------------------------------------------------------------------------------------------------------------- curves
+def curves(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
+    """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler.
+
+    Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
+    """
+    base = points[0]["way"]
+    same = lambda p, *names: all(p["way"][n] == base[n] for n in names)  # noqa: E731
+    if by == "frontier":
+        drawn = [p for p in points if same(p, "sampler", "steps", "options")]
+        hot = sorted((p for p in drawn if p["way"]["top_p"] == 1.0), key=lambda p: p["way"]["temperature"])
+        cut = sorted((p for p in drawn if p["way"]["temperature"] == 1.0), key=lambda p: p["way"]["top_p"])
+        return {name: found for name, found in (("temperature", hot), ("top-p", cut)) if len(found) > 1}
+    alike = [p for p in points if same(p, "temperature", "top_p") and p["calls"]]
+    names = list(dict.fromkeys(p["way"]["sampler"] for p in alike))
+    each = {n: sorted((p for p in alike if p["way"]["sampler"] == n), key=lambda p: p["calls"]) for n in names}
+    return each if len(alike) > 1 else {}

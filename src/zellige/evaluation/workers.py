@@ -1,0 +1,193 @@
+"""Groups of texts, judged one after another, by several processes, or by the ranks of torchrun; what is done is kept in a file.
+
+A group owns its random numbers, so who judges it, beside which others, and after how many interruptions, changes nothing. What a
+group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
+that was cut off or damaged is judged again. The name of the file is a hash of everything that makes the number: another protocol
+has another file.
+"""
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import InputError, from_environment
+from ..files import make, unwritable
+from ..schema import parse_as, sealed
+
+Found = dict[str, Any]  # what a group gives: plain lists of numbers, by name
+
+
+def fingerprint(*parts: Any) -> str:
+    """A hash of tensors, modules (their state) and anything that JSON can write."""
+    digest = hashlib.sha256()
+    for part in parts:
+        tensors = part.state_dict().values() if isinstance(part, torch.nn.Module) else [part]
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor):
+                data = tensor.detach().cpu().contiguous().reshape(-1)
+                digest.update(f"{tensor.dtype} {[*tensor.shape]}".encode())
+                digest.update(data.view(torch.uint8).numpy().tobytes())
+            else:
+                digest.update(json.dumps(tensor, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def limit_processes(flag: str, number: int) -> None:
+    """InputError where so many processes would only fight for the cores and the memory of this machine."""
+    cores = os.cpu_count() or 1
+    most = max(16, 4 * cores)
+    if number > most:
+        raise InputError(f"{flag} is {number:,}, and this machine has {cores:,} cores; use {most} or fewer")
+
+
+def ranks() -> tuple[int, int]:
+    """Which process this is, of how many that torchrun started: (0, 1) if it started none."""
+    rank, world = from_environment("RANK"), from_environment("WORLD_SIZE", 1)
+    if rank >= world:
+        raise InputError(
+            f"RANK is {rank} of WORLD_SIZE {world} in the environment; it must be below, as torchrun sets it"
+        )
+    return rank, world
+
+
+class Kept:
+    """The groups that are done, in a folder, under a key; with no folder, in memory.
+
+    Each rank appends to a file of its own and reads those of all, so that another number of ranks goes on where these stopped.
+    """
+
+    def __init__(self, folder: Path | None, key: str, rank: int = 0):
+        self.folder, self.name = folder, f".evaluate-{key[:24]}"
+        self.found: dict[int, Found] = {}
+        self._rank, self._file = rank, None
+        for path in self._files():
+            for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+                with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged, or the last one, cut off
+                    plain = parse_as(line, Any, "")
+                    index, result = plain if isinstance(plain, list) else (plain["group"], plain["result"])
+                    self.found[index] = result
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self.name}-*.jsonl")) if self.folder is not None else []
+
+    def add(self, index: int, found: Found) -> None:
+        """Keep what a group gave."""
+        self.found[index] = found
+        if self.folder is None:
+            return
+        try:
+            if self._file is None:
+                make(self.folder)
+                self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
+                self._file.write("\n")  # after a line that was cut off
+            self._file.write(json.dumps(sealed({"group": index, "result": found})) + "\n")
+            self._file.flush()
+        except OSError as problem:
+            raise unwritable(self.folder, problem) from problem
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # a full disk, which has been told of
+                self._file.close()
+
+    def remove(self) -> None:
+        """The number is made: the files go."""
+        self.close()
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+
+def gather(
+    work: Callable[[int], Found],
+    count: int,
+    *,
+    processes: int = 1,
+    distributed: bool = False,
+    keep: Kept | None = None,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], None] | None = None,
+) -> list[Found]:
+    """What `work` gives for each of `count` groups, in their order; on every rank.
+
+    Args:
+        processes: how many worker processes, 1: this one. On a CPU they are forked, and share its threads.
+        distributed: share the groups with the other ranks of torchrun.
+        keep: what is done already, and where to keep what is done.
+        progress: called with the number of each group that is done.
+    """
+    keep = keep or Kept(None, "")
+    rank, world = ranks() if distributed else (0, 1)
+    if world > 1 and not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo")
+    for index in keep.found:
+        if progress:
+            progress(index)
+    pending = [i for i in range(count) if i not in keep.found]
+    if world > 1:  # each rank may have read the files at another moment: rank 0 says what is to be done
+        said = [pending]
+        torch.distributed.broadcast_object_list(said)
+        pending = said[0][rank::world]
+    try:
+        for index, found in _each(work, pending, processes, torch.device(device)):
+            keep.add(index, found)
+            if progress:
+                progress(index)
+    finally:
+        keep.close()
+    if world > 1:
+        every: list[Any] = [None] * world
+        torch.distributed.all_gather_object(every, keep.found)
+        for found in every:
+            keep.found.update(found)
+    return [keep.found[i] for i in range(count)]
+
+
+def _each(
+    work: Callable[[int], Found], pending: list[int], processes: int, device: torch.device
+) -> Iterator[tuple[int, Found]]:
+    limit_processes("--processes", processes)
+    processes = min(processes, len(pending))
+    if processes <= 1:
+        yield from ((index, work(index)) for index in pending)
+        return
+    forked = device.type == "cpu" and "fork" in multiprocessing.get_all_start_methods()
+    threads = max(1, torch.get_num_threads() // processes)
+    pool = ProcessPoolExecutor(
+        processes,
+        multiprocessing.get_context("fork" if forked else "spawn"),
+        _begin,
+        (work, threads),
+    )
+    try:
+        for done in as_completed([pool.submit(_one, index) for index in pending]):
+            yield done.result()
+    except BrokenProcessPool as problem:
+        raise InputError("a worker process has ended (out of memory?); use fewer --processes") from problem
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_WORK: list[Callable[[int], Found]] = []  # of a worker process
+
+
+def _begin(work: Callable[[int], Found], threads: int) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent says when to stop
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(threads)
+    _WORK[:] = [work]
+
+
+def _one(index: int) -> tuple[int, Found]:
+    return index, _WORK[0](index)

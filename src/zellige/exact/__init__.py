@@ -1,0 +1,36 @@
+"""Enumeration of K^L: exact laws, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
+
+For small spaces everything that the library estimates can be computed: the law of x_t, p(x_0 | x_t), the whole transition
+matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies their
+probabilities), the law of its samples, the T-step bound and the three terms of the continuous one.
+
+A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
+"""
+
+from .bounds import any_order, continuous_terms, expectation, expected, log_likelihood, parts, quadrature, step_bound
+from .enumeration import Denoiser, embed, entropy, index, marginal, states
+from .script import Script, run_calls, run_law, sample_law, sample_laws, scripts, transition
+
+__all__ = [
+    "Denoiser",
+    "Script",
+    "any_order",
+    "continuous_terms",
+    "embed",
+    "entropy",
+    "expectation",
+    "expected",
+    "index",
+    "log_likelihood",
+    "marginal",
+    "parts",
+    "quadrature",
+    "run_calls",
+    "run_law",
+    "sample_law",
+    "sample_laws",
+    "scripts",
+    "states",
+    "step_bound",
+    "transition",
+]

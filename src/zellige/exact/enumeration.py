@@ -1,0 +1,100 @@
+"""Enumeration of K^L: exact laws, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
+
+For small spaces everything that the library estimates can be computed: the law of x_t, p(x_0 | x_t), the whole transition
+matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies their
+probabilities), the law of its samples, the T-step bound and the three terms of the continuous one.
+
+A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
+"""
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from ..core import maths
+from ..core.prediction import LeaveOneOut, Mean, Score
+from ..core.process import Process
+from ..core.schedule import CLEAN
+from ..methods.method import Method
+
+
+# ---------------------------------------------------------------------------------- the space
+def states(K: int, L: int) -> Tensor:
+    """All K^L sequences, (K^L, L) long."""
+    return torch.tensor(list(itertools.product(range(K), repeat=L)), dtype=torch.long).reshape(K**L, L)
+
+
+def index(x: Tensor, K: int) -> Tensor:
+    """The row of `states` that x is, (*, L) -> (*)."""
+    L = x.shape[-1]
+    return (x * K ** torch.arange(L - 1, -1, -1)).sum(-1)
+
+
+def embed(process: Process, law: Tensor, L: int) -> Tensor:
+    """A law on the clean sequences (V^L,) as a law on all (K^L,)."""
+    X = states(process.K, L)
+    clean = process.clean[X].all(-1)
+    if int(clean.sum()) != len(law):
+        raise ValueError(f"the law has {len(law)} entries; {int(clean.sum())} sequences are clean")
+    return torch.zeros(len(X), dtype=law.dtype).masked_scatter(clean, law)
+
+
+def marginal(process: Process, law: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
+    """The law of x_t when x_s has `law`: (K^L,) -> (K^L,)."""
+    Q = process.matrix(s, t)
+    p = law.reshape([process.K] * L)
+    for axis in range(L):
+        p = torch.tensordot(p, Q, dims=([axis], [0])).movedim(-1, axis)  # pyright: ignore
+    return p.reshape(-1)
+
+
+def entropy(law: Tensor) -> Tensor:
+    """In nats."""
+    return -maths.xlogy(law, law).sum()
+
+
+# ---------------------------------------------------------------------------------- the exact denoiser
+class Denoiser(Method):
+    """The method whose network is the truth for a known data law.
+
+    Args:
+        law: (V^L,) over the clean sequences.
+        predicts: what it gives: "mean", "leave_one_out" or "score".
+    """
+
+    name = "exact"
+
+    def __init__(self, process: Process, law: Tensor, length: int, predicts: str = "mean"):
+        super().__init__()
+        self.process, self.shape, self.vocabulary = process, (length,), int(process.clean.sum())
+        self.predicts = predicts  # pyright: ignore[reportAttributeAccessIssue]
+        X = states(process.K, length)
+        self.x_0, self.law = X[process.clean[X].all(-1)], law
+
+    def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
+        t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)
+        each = self.process.likelihood(x_t, CLEAN, t)  # (B, L, K)
+        each = each[:, torch.arange(x_t.shape[1]), self.x_0].movedim(-1, 1)  # (B, L, M): q(x_t^i | x_0^i) for each x_0
+        L = range(x_t.shape[1])
+        others = torch.stack([each[:, [j for j in L if j != i]].prod(1) for i in L], 1)
+        joint = self.law * (others * each if self.predicts == "mean" else others)
+        ratio = torch.zeros(*x_t.shape, self.process.K, dtype=joint.dtype)
+        for i in range(x_t.shape[1]):  # sum over x_0 by its token at i
+            ratio[:, i] = ratio[:, i].index_add(-1, self.x_0[:, i], joint[:, i])
+        if at is not None:
+            ratio, x_t, t = ratio[at], x_t[at], t[at]
+        if self.predicts == "score":
+            v = self.process.push(ratio, CLEAN, t.clamp(max=1.0))  # at PRIOR a Score is that of t = 1
+            return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
+        kind = Mean if self.predicts == "mean" else LeaveOneOut
+        return kind(self.process, maths.normalise(ratio), x_t, t)
+
+
+# ---------------------------------------------------------------------------------- the law of a sampler's code
+
+
+# ---------------------------------------------------------------------------------- the T-step model
+
+
+# ---------------------------------------------------------------------------------- continuous time

@@ -1,0 +1,153 @@
+"""Networks that read block after block: two streams, caches, and what is at the two ends, autoregression and MDLM."""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import methods
+from ...core.batch import Batch
+from ...core.schedule import CLEAN, Linear
+from ...methods import AR, BD3LM, MDLM
+from ...methods.method import Method
+from ...nn.block import Net
+from .. import bounds, enumeration
+from .check import QUADRATURE, L, Largest, V, numbers, own
+
+BLOCKS, LONG = "blocks: one after another, each beside the clean ones before", 6
+TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
+
+
+def by_blocks(method: Method) -> bool:
+    """Whether its network reads block after block."""
+    return method.blocks(method.config) > 0
+
+
+def transformer(method: Method, block: int) -> Any:
+    """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks."""
+    config = dataclasses.replace(method.config, block=block) if "block" in vars(method.config) else method.config
+    net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8)
+    made = methods.build(type(method), V, net, config).double().eval()
+    with torch.no_grad():
+        for i, p in enumerate(made.parameters()):
+            p.copy_(numbers(p.numel() + i)[i:].reshape(p.shape) * 2 / p.shape[-1] ** 0.5)
+    return made
+
+
+def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Texts x_0, what the network reads of each block x_t, and the time t of each position, (B, L) each."""
+    x_0 = enumeration.states(V, LONG)[:: V ** (LONG - 2) // 2]
+    t = torch.tensor(TIMES, dtype=torch.float64).repeat_interleave(block)[:LONG].expand(x_0.shape)
+    if method.process is None:
+        return x_0, method.inputs(Batch(x_0)), t  # pyright: ignore
+    return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, V, x_0), t  # V is the mask
+
+
+def lengths(method: Method) -> tuple[int, ...]:
+    return (1, 2, 3) if "block" in vars(method.config) else (method.blocks(method.config),)
+
+
+@own("blocks.streams", by_blocks)
+@torch.no_grad()
+def _(method: Method):
+    """All blocks in one pass beside the clean tokens, against a pass for each block behind the clean ones before."""
+    if method.process is None:
+        return
+    worst = Largest()
+    for block in lengths(method):
+        one = transformer(method, block)
+        x_0, x_t, t = noisy(one, block)
+        both = one._features(x_t, t, Batch(x_0), one.clean(Batch(x_0)))
+        for i in range(0, LONG, block):
+            seen, time = torch.cat((x_0[:, :i], x_t[:, i : i + block]), 1), torch.full_like(t, CLEAN)
+            time[:, i : i + block] = t[:, i : i + block]
+            told = one._told(seen, time[:, : i + block], None)
+            alone = one.network.features(seen, told)[:, i:]
+            worst.see(both[:, i : i + block], alone, f"L' = {block}, block {i // block}")
+    yield worst.row(BLOCKS, "two streams at once = block by block")
+
+
+@own("blocks.cache", by_blocks)
+@torch.no_grad()
+def _(method: Method):
+    """A block behind remembered keys and values, read at once or block by block, against a pass over all before it."""
+    worst = Largest()
+    for block in lengths(method):
+        one, cache = transformer(method, block), None
+        x_0, x_t, t = noisy(one, block)
+        read = x_t if one.process is None else x_0  # what stands before
+        for i in range(block, LONG, block):
+            cache = one.extend(cache, read[:, i - block : i])
+            here, time = x_t[:, i : i + block], torch.full_like(t, CLEAN)
+            time[:, i : i + block] = t[:, i : i + block]
+            told = one._told(x_t, time[:, : i + block], None)
+            whole = one.network.features(torch.cat((read[:, :i], here), 1), told)[:, i:]
+            for kind, kept in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
+                worst.see(one._features(here, t[:, i : i + block], None, kept), whole, f"L' = {block}, {i} read {kind}")
+    yield worst.row(BLOCKS, "with a cache = without one")
+
+
+# ---------------------------------------------------------------------------------- the two ends
+def next_laws(method: Method, x: Tensor) -> Tensor:
+    """The law of each token given those before, one network call for each: (B, L, V)."""
+    laws = []
+    for i in range(x.shape[1]):
+        cache = method.extend(None, x[:, :i]) if i else None
+        mask = torch.full_like(x[:, :1], int(method.process.mask or 0))
+        laws.append(method.predict(mask, 0.5, context=cache).law()[:, 0])  # pyright: ignore
+    return torch.stack(laws, 1)[..., :V]
+
+
+@own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
+@torch.no_grad()
+def _(method: Method):
+    """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
+    drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
+    nll = -next_laws(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
+    for seed in range(4):
+        drawn.see(method.bound(Batch(X), torch.Generator().manual_seed(seed)), nll, f"draw {seed}")
+    one.see((-nll).exp().sum(), 1.0, "all x")
+    method.process.schedule = Linear(0.0)
+    mean.see(bounds.continuous_terms(method, X)["diffusion"], nll, "x_0")
+    yield drawn.row(BLOCKS, "L' = 1: the bound = -log p, token by token")
+    yield one.row(BLOCKS, "... and p(x) over all x sums to 1")
+    yield mean.row(BLOCKS, "... E over t, where alpha runs from 1 to 0", QUADRATURE)
+
+
+@own(
+    "blocks.whole",
+    lambda m: isinstance(m, BD3LM) and m.predicts == "mean" and m.clean(Batch(enumeration.states(V, L))) is None,
+)
+def _(method: Method):
+    """L' = L is MDLM: the same weights and random numbers, value and gradient."""
+    value, gradient, batch = Largest(), Largest(), Batch(enumeration.states(V, LONG)[::50])
+    for time in (False, True):
+        config = dataclasses.replace(method.config, time=time)
+        ours = transformer(type(method)(method.network, V, (L,), config), LONG)
+        theirs: Any = methods.build(MDLM, V, ours.network.net, MDLM.Config(config.schedule, time)).double().eval()
+        theirs.load_state_dict(ours.state_dict())
+        for of in ("loss", "bound"):
+            losses = [getattr(m, of)(batch, torch.Generator().manual_seed(1)).sum() for m in (ours, theirs)]
+            value.see(losses[0], losses[1], of)
+            one, other = (torch.autograd.grad(v, list(m.parameters())) for v, m in zip(losses, (ours, theirs)))
+            for a, b in zip(one, other):
+                gradient.see(a, b, of)
+    yield value.row(BLOCKS, "L' = L: loss and bound of MDLM, value")
+    yield gradient.row(BLOCKS, "... and gradient")
+
+
+@own("blocks.ar", lambda m: isinstance(m, AR))
+@torch.no_grad()
+def _(method: Method):
+    """Its likelihood, against the laws of the next tokens by growing inputs."""
+    same, one, X = Largest(), Largest(), enumeration.states(V, L)
+    begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)
+    for i in range(L):
+        h = method.network.features(torch.cat((begin, X[:, :i]), 1))[:, -1]
+        nll -= method.next(h).gather(-1, X[:, i, None])[:, 0].log()  # pyright: ignore
+    ours = method.bound(Batch(X))
+    same.see(ours, nll, "x")
+    one.see((-ours).exp().sum(), 1.0, "all x")
+    yield same.row(BLOCKS, "the bound = -log p, token by token")
+    yield one.row(BLOCKS, "... and p(x) over all x sums to 1")

@@ -1,0 +1,63 @@
+"""What a method draws: the expectations of its terms, losses and estimators, over everything that is drawn."""
+
+import torch
+from torch import Tensor
+
+from ...core.batch import Batch
+from ...core.schedule import Linear
+from ...methods.method import Method
+from .. import bounds, enumeration
+from .bound import BOUND, free_of_time, total
+from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
+
+
+def nodes(method: Method) -> tuple[Tensor, Tensor]:
+    """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
+    if not method.steps:
+        blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
+        return bounds.parts(L) if method.by_counts else bounds.parts(blocks, 72)
+    n = method.steps
+    return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
+
+
+@own("bound.draws")
+def _(method: Method):
+    """Draws are enumerated: times by quadrature, tokens one by one."""
+    value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
+    if method.process.mask is None:
+        end_at(method, 0.1)  # so that the first term is seen, which is of order alpha(1)^2
+    bound = total(method, x_0)
+    ours = bounds.expectation(method.bound, x_0, nodes(method))
+    value.see(ours, bound, "x_0")
+    yield value.row(BOUND, "E over the draws of its terms = the bound", QUADRATURE)
+    loss = bounds.expectation(method.loss, x_0, nodes(method)) if method.loss_is_bound else ours
+    weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
+    for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (loss, bound))):
+        gradient.see(one, other, "the loss" if method.loss_is_bound else "the bound")
+    yield gradient.row(BOUND, "E of the drawn gradient = its gradient", QUADRATURE)
+
+
+@own("bound.losses")
+@torch.no_grad()
+def _(method: Method):
+    """RADD's four losses have one expectation when alpha runs from 1 to 0; so has the loss of every time-free method."""
+    free = free_of_time(method, Linear(0.0))
+    if free is None or not free.loss_is_bound or method.time_conditioned:
+        return
+    worst, x_0 = Largest(), enumeration.states(V, L)
+    worst.see(bounds.expectation(free.loss, x_0), bounds.any_order(free, x_0), "x_0")
+    yield worst.row(BOUND, "alpha from 1 to 0: E of the loss = any order", QUADRATURE)
+
+
+@own("bound.estimators")
+@torch.no_grad()
+def _(method: Method):
+    x_0 = enumeration.states(V, L)
+    for name, estimator in method.estimators().items():
+        p = (-bounds.expectation(estimator, x_0)).exp().sum()
+        if estimator.exact:
+            worst = Largest()
+            worst.see(p, 1.0, "the sum")
+            yield worst.row(BOUND, f"estimator {name}: exp(-it) sums to 1")
+        else:
+            yield above(BOUND, f"1 - sum of exp(-E), estimator {name}", 1 - float(p), -EXACT, "≥ 0")

@@ -1,0 +1,123 @@
+"""The jumps of a chain in continuous time: draws of a bound after one more jump, and the law of whole paths."""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from ...core import maths, random
+from ...core.batch import Batch
+from ...core.prediction import reverse_rate
+from ...core.random import Randomness
+from ...core.schedule import CLEAN
+from ...methods import tauldr_jumps
+from ...methods.method import Method
+from ...methods.tauldr import TauLDR
+from .. import bounds, enumeration
+from .bound import BOUND
+from .check import QUADRATURE, L, Largest, V, above, again, discrete, mild, numbers, own
+from .draw import nodes
+
+
+# ---------------------------------------------------------------------------------- x~, the sequence after a jump
+@own("bound.jumps")
+def _(method: Method):
+    """tauLDR, proposition 2: what is drawn at x_t and at x~, against the generic bound at x_t."""
+    if not isinstance(method, TauLDR):
+        return
+    value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    weights = 1.1 + numbers(len(x_0))
+    for objective in method.choices["objective"]:
+        one = again(method, objective=objective, auxiliary=0.0)
+        parameters = list(one.parameters())
+        ours, whole = bounds.expectation(one.loss, x_0, nodes(one)), bounds.continuous_terms(one, x_0)["diffusion"]
+        value.see(ours, whole, objective)
+        for a, b in zip(*(torch.autograd.grad((weights * f).sum(), parameters) for f in (ours, whole))):
+            gradient.see(a, b, objective)
+    yield value.row(BOUND, "generic, two-pass, one-pass: E of the loss", QUADRATURE)
+    yield gradient.row(BOUND, "... its gradient", QUADRATURE)
+
+
+@own("bound.published-pass")
+@torch.no_grad()
+def _(method: Method):
+    if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
+        return
+
+    def published(batch: Batch, generator: Randomness) -> Tensor:
+        """One pass with the first term at x~, as if x~ had the law of x_t."""
+        t = 1 - random.stratified(len(batch), generator)
+        jumped = tauldr_jumps.jump(
+            method.process, method.corrupt(batch, t[:, None], generator), t, batch.counted, generator
+        )
+        w = tauldr_jumps.weight(method.process, batch.tokens, jumped, t, batch.counted)
+        leaving = method.weighted(tauldr_jumps.leaving, batch, jumped, t, torch.ones_like(t), 0.0)
+        return leaving + method.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)
+
+    x_0 = enumeration.states(V, L)[[1, 3, 8]]
+    away = bounds.expectation(published, x_0, nodes(method)) - bounds.continuous_terms(method, x_0)["diffusion"]
+    where = "expected failure, as published: " + ", ".join(f"{float(a):.3f}" for a in away)
+    yield above(BOUND, "one pass without the weight  is another number", float(away.abs().min()), 0.01, "≥ 0.01", where)
+
+
+# ---------------------------------------------------------------------------------- the law of a path
+def generator(method: Method, t: Tensor, context: Tensor | None) -> Tensor:
+    """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L).
+
+    A network of blocks reads `context` (1, L) beside each.
+    """
+    K = method.process.K
+    X = enumeration.states(K, L)
+    x = X.repeat(len(t), 1)
+    context = None if context is None else context.expand(x.shape)
+    pred = method.predict(x, t.repeat_interleave(len(X))[:, None], context=context)
+    each = reverse_rate(pred).reshape(len(t), len(X), L, K)
+    G = torch.zeros(len(t), len(X), len(X), dtype=torch.float64)
+    for i, y in itertools.product(range(L), range(K)):
+        moved = X.clone()
+        moved[:, i] = y
+        to = enumeration.index(moved, K).expand(len(t), -1)[..., None]
+        G.scatter_add_(2, to, each[:, :, i, y, None])
+    return G - torch.diag_embed(G.sum(-1))  # a rate to itself is zero
+
+
+def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
+    """KL of the law of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
+
+    The model's transition between two times is that of its jump process, positions together: the exponential of its
+    rates, by Magnus' formula of order 4. Nothing of a bound is used.
+    """
+    context = method.clean(Batch(x_0))
+    if context is not None and len(x_0) > 1:
+        return torch.cat([skeleton(method, x, steps) for x in x_0.split(1)])
+    P, X, total = method.process, enumeration.states(method.process.K, L), torch.zeros(len(x_0), dtype=torch.float64)
+    times, h = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64), 1 / steps
+    root = math.sqrt(3) / 6
+    early, late = (
+        generator(method, times[1:] - h * (0.5 + c), context) for c in (-root, root)
+    )  # in the order of the model
+    backwards = torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * root / 2 * (early @ late - late @ early))
+    q = enumeration.index(x_0, P.K)
+    law = torch.kron(P.matrix(CLEAN, 0.0), P.matrix(CLEAN, 0.0))[q]
+    for s, t, back in zip(times[:-1], times[1:], backwards):
+        Q = P.matrix(s, t)
+        joint = law[:, :, None] * torch.kron(Q, Q)  # of (x_s, x_t)
+        law = joint.sum(1)
+        given = joint / torch.where(law > 0, law, 1.0)[:, None]
+        total = total + (maths.xlogy(joint, given) - maths.xlogy(joint, back.T)).sum((1, 2))
+    assert law.shape == (len(x_0), len(X))
+    return total
+
+
+@own("bound.path")
+@torch.no_grad()
+def _(method: Method):
+    """The diffusion term is the KL of two path measures (Girsanov), the limit of that of ever finer skeletons."""
+    if discrete(method):
+        return
+    method, worst, x_0 = mild(method), Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    a, b, c = (skeleton(method, x_0, steps) for steps in (32, 64, 128))
+    limit = (4 * (2 * c - b) - (2 * b - a)) / 3  # errors in 1/T cancelled, then those in 1/T^2
+    worst.see(limit, bounds.continuous_terms(method, x_0)["diffusion"], "T = 32, 64, 128, x_0")
+    yield worst.row(BOUND, "the same as KL of the law of whole paths", QUADRATURE)

@@ -1,0 +1,120 @@
+"""Samplers of jump processes: the order of tau-leaping, what its corrector keeps, and the chi-square of exact simulation."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...methods.method import Method
+from ...samplers import State, TauLeaping, Uniformisation
+from ...samplers.tau_leaping import corrector_rate
+from .. import enumeration
+from ..script import scripts, transition
+from .check import INSIDE, L, Largest, Row, data_law, mild, near, own, reachable, truth_of
+from .sampler import SAMPLER, apart, chi_square, distance, starts
+
+
+def _kinds(method: Method) -> Iterator[str]:
+    """What its jumps may come to."""
+    if TauLeaping.refuse(method) is None:
+        yield "one"
+        if method.process.mask is None:
+            yield "sum"
+
+
+def _all(method: Method, copies: int = 1) -> State:
+    """Every state of the space."""
+    X = enumeration.states(method.process.K, L).repeat(copies, 1)
+    return State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X), dtype=torch.long))
+
+
+def _marginal(method: Method, t: float) -> Tensor:
+    return enumeration.marginal(method.process, enumeration.embed(method.process, data_law(), L), L, t)
+
+
+@own("sampler.tau_leaping-step")
+@torch.no_grad()
+def _(method: Method):
+    """From p_t to p_s within (0, 1), where rates are smooth: nothing of the ends."""
+    for jumps in _kinds(method):
+        truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
+        for steps in (16, 32):
+            times, law = torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64), _marginal(method, 0.9)
+            t, s = (u.repeat_interleave(len(law))[:, None] for u in (times[:-1], times[1:]))
+            for matrix in transition(sampler, truth, _all(method, steps), t, s).reshape(steps, len(law), -1):
+                law = law @ matrix
+            away.append(apart(law, _marginal(method, 0.1)))
+        where = f"distance {away[0]:.2e} at 16 steps, {away[1]:.2e} at 32"
+        yield near(
+            SAMPLER,
+            f"tau_leaping, {jumps}  p_t to p_s: order 1",
+            math.log2(away[0] / away[1]),
+            1.0,
+            0.15,
+            where,
+        )
+
+
+@own("sampler.tau_leaping-one")
+@torch.no_grad()
+def _(method: Method):
+    """Where the states have an order, `auto` is `sum`."""
+    if "sum" in _kinds(method) and starts(method):
+        a, b = (distance(method, TauLeaping(grid="log-snr", jumps="one"), steps) for steps in (64, 128))
+        where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
+        yield near(SAMPLER, "tau_leaping, one  order in 1/steps, claims 1", math.log2(a / b), 1.0, 0.15, where)
+
+
+@own("sampler.tau_leaping-generator")
+@torch.no_grad()
+def _(method: Method):
+    """p_t (R + Rhat) = 0 on K^L."""
+    worst, K = Largest(), method.process.K
+    if not list(_kinds(method)):
+        return
+    for t in INSIDE:
+        X, time, p = reachable(method.process, t)
+        flow = p[:, None, None] * corrector_rate(truth_of(method).predict(X, time))  # (N, L, K)
+        net = torch.zeros(K**L, dtype=p.dtype).index_add(0, enumeration.index(X, K), -flow.sum((1, 2)))
+        for i in range(L):
+            for y in range(K):
+                moved = X.index_fill(1, torch.tensor(i), y)
+                net = net.index_add(0, enumeration.index(moved, K), flow[:, i, y])
+        worst.see(net, 0.0, f"t = {t}")
+    yield worst.row(SAMPLER, "corrector's rates  p_t (R + Rhat) = 0")
+
+
+@own("sampler.tau_leaping-corrector")
+@torch.no_grad()
+def _(method: Method):
+    """One leap of it, from p_t."""
+    for jumps in _kinds(method):
+        truth, t, sampler = truth_of(mild(method)), INSIDE[1], TauLeaping(jumps=jumps)
+        p, state = _marginal(method, t), _all(method)
+        away = [apart(p @ corrected(sampler, truth, state, t, h), p) for h in (0.02, 0.01)]
+        where = f"distance {away[0]:.2e} at h = 0.02, {away[1]:.2e} at h = 0.01"
+        yield near(
+            SAMPLER,
+            f"one corrector leap, {jumps}  order in h: 2",
+            math.log2(away[0] / away[1]),
+            2.0,
+            0.15,
+            where,
+        )
+
+
+def corrected(sampler: TauLeaping, method: Method, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
+    """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B, K^L)."""
+    law = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
+    time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(law), 1) for u in (t, h))
+    for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(law)):
+        law.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
+    return law
+
+
+@own("sampler.uniformisation-drawn")
+@torch.no_grad()
+def _(method: Method) -> Iterator[Row]:
+    if Uniformisation.refuse(method) is None and starts(method):
+        yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

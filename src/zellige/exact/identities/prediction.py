@@ -1,0 +1,81 @@
+"""Predictions: the same checks for every method."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.prediction import as_leave_one_out, as_mean, as_score, reverse, reverse_rate, score
+from ...core.process import Process
+from ...core.schedule import CLEAN
+from .. import enumeration
+from .check import INSIDE, L, Largest, data_law, processes, reachable, shared
+
+PREDICTION = "prediction: mean, leave-one-out, score at the exact network"
+
+
+def _three(P: Process, X: Tensor, time: Tensor) -> dict[str, Any]:
+    return {k: enumeration.Denoiser(P, data_law(), L, k).predict(X, time) for k in ("mean", "leave_one_out", "score")}
+
+
+def _same(worst: Largest, of: Callable[[Any], Tensor], convert: bool = False) -> None:
+    for (name, P), t in itertools.product(processes().items(), INSIDE):
+        X, time, _ = reachable(P, t)
+        three = _three(P, X, time)
+        first = of(three["mean"])
+        for kind, pred in three.items():
+            forms = [f(pred) for f in (as_mean, as_leave_one_out, as_score)] if convert else [pred]
+            for form in forms:
+                worst.see(of(form), first, f"{name}, t = {t}: {kind}")
+
+
+@shared("prediction.bayes")
+def _():
+    worst = Largest()
+    for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.0625]):
+        X, time, p_t = reachable(P, t)
+        p_s = enumeration.marginal(P, enumeration.embed(P, data_law(), L), L, s)
+        Q = torch.kron(P.matrix(s, t), P.matrix(s, t))[:, enumeration.index(X, P.K)]
+        whole = (p_s[:, None] * Q / p_t).T.reshape(-1, P.K, P.K)  # p(x_s | x_t) on K^L
+        ours = reverse(enumeration.Denoiser(P, data_law(), L).predict(X, time), s)
+        worst.see(ours, torch.stack([whole.sum(2), whole.sum(1)], 1), f"{name}, {t} to {s}")
+    yield worst.row(PREDICTION, "reverse kernel = Bayes' rule on K^L")
+
+
+@shared("prediction.kernel")
+def _():
+    worst = Largest()
+    for s in (CLEAN, 0.0, 0.0625):
+        _same(worst, lambda pred, s=s: reverse(pred, s))
+    yield worst.row(PREDICTION, "same reverse kernel p(x_s | x_t)")
+
+
+@shared("prediction.rate")
+def _():
+    worst = Largest()
+    _same(worst, reverse_rate)
+    yield worst.row(PREDICTION, "same reverse rate")
+
+
+@shared("prediction.convert")
+def _():
+    worst = Largest()
+    _same(worst, lambda pred: reverse(pred, 0.0625), convert=True)
+    _same(worst, reverse_rate, convert=True)
+    yield worst.row(PREDICTION, "each converts into each: same kernel and rate")
+
+
+@shared("prediction.mask")
+def _():
+    worst = Largest()
+    for name in ("absorbing, linear", "absorbing, cosine"):
+        P = processes()[name]
+        for t in INSIDE:
+            X, time, _ = reachable(P, t)
+            odds = P.schedule.alpha(t) / (1 - P.schedule.alpha(t))
+            for kind, pred in _three(P, X, time).items():
+                v = score(pred)[P.mask == X]
+                worst.see(v[:, P.clean].sum(-1), odds, f"{name}, t = {t}: {kind}")
+    yield worst.row(PREDICTION, "score at a mask sums to alpha/(1 - alpha)")

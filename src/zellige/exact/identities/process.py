@@ -1,0 +1,108 @@
+"""Processes: the same checks for every method."""
+
+import itertools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ...core.prediction import reverse_rate
+from ...core.process import Process
+from ...core.schedule import CLEAN, PRIOR
+from .. import enumeration
+from .check import INSIDE, TIMES, L, Largest, above, data_law, numbers, processes, reachable, shared
+
+PROCESS = "process: absorbing (also alpha per token), uniform, chains of any rates"
+
+
+@shared("process.semigroup")
+def _():
+    worst = Largest()
+    for (name, P), (s, t, u) in itertools.product(processes().items(), itertools.combinations(TIMES, 3)):
+        worst.see(P.matrix(s, u), P.matrix(s, t) @ P.matrix(t, u), f"{name}, times {s}, {t}, {u}")
+        worst.see(P.matrix(s, u).sum(-1), 1.0, f"{name}, rows of Q({s}, {u})")
+    yield worst.row(PROCESS, "semigroup  Q(s,u) = Q(s,t) Q(t,u), with jumps")
+
+
+@shared("process.law")
+def _():
+    least, kept, balance, where = 1.0, Largest(), Largest(), ""
+    for (name, P), (s, t) in itertools.product(processes().items(), itertools.combinations(TIMES, 2)):
+        Q = P.matrix(s, t)
+        if float(Q.min()) < least:
+            least, where = float(Q.min()), f"{name}, {s} to {t}"
+        kept.see(P.prior @ Q, P.prior, f"{name}, {s} to {t}")
+        if name != "CTMC, one way":
+            balance.see(P.prior[:, None] * Q, (P.prior[:, None] * Q).T, f"{name}, {s} to {t}")
+    yield above(PROCESS, "Q is not negative, smallest entry", least, 0.0, "≥ 0", where)
+    yield kept.row(PROCESS, "the prior is stationary  prior Q = prior")
+    yield balance.row(PROCESS, "detailed balance, but one way round a circle")
+
+
+def _derivative(f: Callable[[Tensor], Tensor], t: float) -> Tensor:
+    at = torch.tensor(t, dtype=torch.float64)
+    return torch.func.jvp(f, (at,), (torch.ones_like(at),))[1]
+
+
+@shared("process.forward")
+def _():
+    worst = Largest()
+    for (name, P), s, t in itertools.product(processes().items(), [CLEAN, 0.0625], INSIDE):
+        slope = _derivative(lambda t, P=P, s=s: P.matrix(s, t), t)
+        worst.see(slope, P.matrix(s, t) @ P.rate(t), f"{name}, {s} to {t}")
+    yield worst.row(PROCESS, "forward equation  dQ/dt = Q R, also from CLEAN")
+
+
+@shared("process.backward")
+def _():
+    worst = Largest()
+    for (name, P), s, t in itertools.product(processes().items(), INSIDE, [0.95, PRIOR]):
+        slope = _derivative(lambda s, P=P, t=t: P.matrix(s, t), s)
+        worst.see(slope, -P.rate(s) @ P.matrix(s, t), f"{name}, {s} to {t}")
+    yield worst.row(PROCESS, "backward equation  dQ/ds = -R Q, also to PRIOR")
+
+
+@shared("process.fast")
+def _():
+    worst = Largest()
+    for name, P in processes().items():
+        v, x = 1.1 + numbers(P.K, P.K), torch.arange(P.K)
+        for s, t in [(CLEAN, 0.3), (0.2, 0.7), (0.4, PRIOR), (CLEAN, PRIOR)]:
+            worst.see(P.push(v, s, t), Process.push(P, v, s, t), f"{name}: push")
+            worst.see(P.likelihood(x, s, t), Process.likelihood(P, x, s, t), f"{name}: likelihood")
+            if t != PRIOR:  # nothing comes back from the prior
+                worst.see(P.unpush(v, s, t), Process.unpush(P, v, s, t), f"{name}: unpush")
+        worst.see(P.rate_into(x, 0.4), Process.rate_into(P, x, 0.4), f"{name}: rate_into")
+        worst.see(P.rate_from(x, 0.4), Process.rate_from(P, x, 0.4), f"{name}: rate_from")
+    yield worst.row(PROCESS, "push, unpush, likelihood, rates = dense forms")
+
+
+def _joint_rate(P: Process, t: float) -> Tensor:
+    """The generator on K^L: one position moves at a time."""
+    eye, R = torch.eye(P.K, dtype=torch.float64), P.rate(t)
+    total = torch.zeros(P.K**L, P.K**L, dtype=torch.float64)
+    for i in range(L):
+        factor = torch.ones(1, 1, dtype=torch.float64)
+        for j in range(L):
+            factor = torch.kron(factor, R if i == j else eye)
+        total += factor
+    return total
+
+
+@shared("process.factorised")
+def _():
+    worst = Largest()
+    for (name, P), t in itertools.product(processes().items(), INSIDE):
+        R = _joint_rate(P, t)
+        joint = lambda t, P=P: torch.kron(P.matrix(CLEAN, t), P.matrix(CLEAN, t))  # noqa: E731
+        worst.see(_derivative(joint, t), joint(t) @ R, f"{name}, t = {t}: forward equation on K^L")
+        p = enumeration.marginal(P, enumeration.embed(P, data_law(), L), L, t)
+        X, time, p_t = reachable(P, t)
+        each = reverse_rate(enumeration.Denoiser(P, data_law(), L).predict(X, time))  # (N, L, K)
+        whole = R[:, enumeration.index(X, P.K)].T * p / p_t[:, None]  # (N, K^L): R(y, x) p(y) / p(x)
+        for i, y in itertools.product(range(L), range(P.K)):
+            moved = X.clone()
+            moved[:, i] = y
+            here = whole.gather(-1, enumeration.index(moved, P.K)[:, None])[:, 0]
+            worst.see(each[:, i, y], torch.where(X[:, i] == y, 0.0, here), f"{name}, t = {t}")
+    yield worst.row(PROCESS, "rates position by position = rates on K^L")

@@ -1,0 +1,292 @@
+"""Samplers on a method: the law of what they draw, as a product of the transition matrices of their code."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core.batch import Batch
+from ...core.schedule import CLEAN, PRIOR, LinearSigma, Tabulated
+from ...methods.method import Method
+from ...samplers import (
+    SAMPLERS,
+    Ancestral,
+    AnyOrder,
+    Blockwise,
+    Confidence,
+    FirstHitting,
+    FixedOrder,
+    LeftToRight,
+    Remasking,
+    Sampler,
+    State,
+    TauLeaping,
+    Uniformisation,
+    run,
+)
+from ...samplers.sampler import start_law
+from .. import bounds, enumeration, metropolis, script
+from .bound import grid
+from .check import L, Largest, Row, above, data_law, discrete, end_at, ends, near, one_alpha, own, truth_of
+
+SAMPLER = "sampler"
+GIVEN = torch.tensor([1, -1])
+MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of draws rejects what is right
+
+
+def apart(p: Tensor, q: Tensor) -> float:
+    """Total variation."""
+    return float((p - q).abs().sum()) / 2
+
+
+def distance(method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, told: bool = True) -> float:
+    """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
+
+    `told` is whether the network is told that given positions are CLEAN, or one time for all.
+    """
+    if method.process is None:
+        denoiser, law = metropolis.Scores(method.neighbourhood, data_law(), L), data_law()
+    else:
+        denoiser = truth_of(method) if told else _OneTime(method.process, data_law(), L, method.predicts)
+        law = enumeration.embed(method.process, data_law(), L)
+    X = enumeration.states(len(start_law(method)), L)
+    if fixed is not None:
+        law = law * ((fixed == X) | (fixed < 0)).all(-1)
+    draws = drawn(sampler, method)
+    ours = _frequencies(sampler, denoiser, draws) if draws else script.sample_law(sampler, denoiser, steps, fixed)
+    return apart(ours, law / law.sum())
+
+
+def drawn(sampler: Sampler, method: Method) -> int:
+    """How many samples stand for the law of a sampler that thins events, whose outcomes cannot be enumerated; 0 for others."""
+    if isinstance(sampler, Uniformisation):
+        return 20_000  # each waits for dozens of candidates
+    return 100_000 if isinstance(sampler, FirstHitting) and not one_alpha(method) else 0
+
+
+def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
+    """Of samples, (K^L,)."""
+    *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
+    return enumeration.index(last.x, method.process.K).bincount(minlength=method.process.K**L) / draws
+
+
+def chi_square(method: Method, sampler: Sampler, identity: str) -> Row:
+    """Of samples with the exact network against the data's law."""
+    law, draws = data_law(), drawn(sampler, method)
+    seen = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, law, L) > 0]
+    chi_2 = draws * (seen - law).square().div(law).sum() + draws * (1 - seen.sum())
+    p = float(torch.special.gammaincc(torch.tensor((len(law) - 1) / 2).double(), chi_2 / 2))
+    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {len(law) - 1} degrees of freedom"
+    return above(SAMPLER, identity, p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
+
+
+class _OneTime(enumeration.Denoiser):
+    """The exact network of noise that is the same at all positions, as most are trained."""
+
+    def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
+        return super().predict(x_t, torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape).amax(-1, True), at=at)
+
+
+# ---------------------------------------------------------------------------------- what each sampler claims
+def starts(method: Method) -> bool:
+    """Whether sampling starts from the law of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
+    process, _ = method.process, ends(method, 1e-6)
+    p_1 = enumeration.marginal(process, enumeration.embed(process, data_law(), L), L, process.start)
+    return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
+
+
+def _even(method: Method, sampler: Any = None) -> bool:
+    """Whether the order is seen with steps even in log SNR only: noise that does not absorb, at a constant rate or leapt over.
+
+    With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T.
+    """
+    constant = isinstance(getattr(method.process, "schedule", None), LinearSigma)
+    return (constant or isinstance(sampler, TauLeaping)) and method.process.mask is None
+
+
+def _slowed(method: Method) -> bool:
+    """Whether the same happens in discrete time, which has no other steps: linear alpha without a mask (`middle` of D3PM)."""
+    schedule = getattr(method.process, "schedule", None)
+    if not isinstance(schedule, Tabulated) or method.process.mask is not None:
+        return False
+    lost = schedule.table.diff()
+    return torch.allclose(lost, lost[0])
+
+
+def _order(method: Method, sampler: Any, identity: str) -> Iterator[Row]:
+    """The order in 1/T at which the law of the samples approaches the data's; the claim is 1, or that of log(T) / T."""
+    if _even(method, sampler):
+        sampler.grid = "log-snr"
+    if starts(method):
+        a, b = (distance(method, sampler, steps) for steps in (64, 128))
+        where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
+        claim = round(math.log2(2 * math.log(64) / math.log(128)), 1) if _slowed(method) else 1.0
+        yield near(SAMPLER, identity, math.log2(a / b), claim, 0.15, where)
+
+
+def _converges(name: str) -> None:
+    @own(f"sampler.{name}")
+    @torch.no_grad()
+    def _(method: Method):
+        if SAMPLERS[name].refuse(method) is None:
+            yield from _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
+
+
+for _name, _sampler in SAMPLERS.items():
+    if _sampler.order == "1":
+        _converges(_name)
+
+
+@own("sampler.ancestral-grids")
+@torch.no_grad()
+def _(method: Method):
+    if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
+        yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
+
+
+@own("sampler.ancestral-choose")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
+    if Ancestral.refuse(method) is not None:
+        return
+    worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
+    for steps in (1, 2, 4):
+        chosen, plain = (script.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
+        worst.see(chosen, plain, f"T = {steps}")
+        worst.see(
+            plain[clean], bounds.log_likelihood(method, grid(method, steps)).exp(), f"T = {steps}, p(x) of the model"
+        )
+    yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
+
+
+@own("sampler.ancestral-argmax")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint law."""
+    if Ancestral.refuse(method) is not None:
+        return
+    worst, X = Largest(), enumeration.states(method.process.K, L)
+    zeros = torch.zeros_like(X)
+    state = State(X, zeros.bool(), zeros[:, 0])
+    for t, s in itertools.pairwise(Ancestral().times(method, 4)[1:]):  # at PRIOR most states are impossible
+        time = (t.expand(len(X), 1), s.expand(len(X), 1))
+        drawn = script.transition(Ancestral(choose=False), method, state, *time)
+        mode = torch.nn.functional.one_hot(drawn.argmax(-1), len(X)).double()
+        for argmax in ("every", *(["last"] if s == CLEAN else [])):
+            worst.see(
+                script.transition(Ancestral(argmax=argmax), method, state, *time), mode, f"{argmax}, t = {float(t)}"
+            )
+    yield worst.row(SAMPLER, "ancestral, argmax = the mode of its kernel")
+
+
+def _exact(key: str, identity: str, *samplers: Any) -> None:
+    @own(key)
+    @torch.no_grad()
+    def _(method: Method):
+        worst = Largest()
+        for sampler in samplers:
+            if sampler.refuse(method) is not None or not one_alpha(method):
+                return
+            worst.see(torch.tensor(distance(method, sampler, L)), 0.0, "exact network")
+        yield worst.row(SAMPLER, identity)
+
+
+_exact("sampler.first_hitting", "first_hitting  law = the data's", FirstHitting())
+_exact("sampler.any_order", "any_order  law = the data's", AnyOrder())
+_exact("sampler.fixed_order", "fixed_order  law = the data's", *map(FixedOrder, ("forward", "backward", "1,0")))
+_exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Confidence, ("margin", "entropy")))
+
+
+@own("sampler.any_order-law")
+@torch.no_grad()
+def _(method: Method):
+    """Of a network that is not exact, with a jump of 0.1 at each end of time: whose law one token at a time has."""
+    one_by_one = (FirstHitting(), AnyOrder())
+    if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
+        return
+    worst, mixed = Largest(), Largest()
+    orders = torch.stack([script.sample_law(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(0)
+    together = script.sample_law(AnyOrder(per_step=L), method, 1)
+    mixture = lambda w: (1 - w) * orders + w * together  # noqa: E731
+    for sampler in one_by_one:
+        worst.see(script.sample_law(sampler, method, L), orders, sampler.name)
+    yield worst.row(SAMPLER, "any_order = first_hitting = mean over orders")
+    for steps in (1, 2, 4, 8):
+        inside = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        times = torch.cat((inside.new_tensor([PRIOR]), inside, inside.new_tensor([CLEAN])))
+        w = method.process.schedule.alpha(times).diff(dim=0).square().sum()  # P(both positions in one step)
+        mixed.see(script.sample_law(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps")
+    yield mixed.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
+    away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
+    where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
+    yield above(SAMPLER, "first_hitting = p(x) with jumps at the ends", away, 1e-3, "≥ 1e-03", where)
+
+
+@own("sampler.first_hitting-drawn")
+@torch.no_grad()
+def _(method: Method):
+    sampler = FirstHitting()
+    if sampler.refuse(method) is None and drawn(sampler, method):
+        yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
+
+
+@own("sampler.remasking")
+@torch.no_grad()
+def _(method: Method):
+    """Given x_0, which the network knows, each step has the law q(x_s | x_0)."""
+    worst = Largest()
+    if Remasking.refuse(method) is not None:
+        return
+    for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
+        sampler = Remasking(kind, eta=0.3)
+        known = torch.zeros_like(data_law()).index_fill(0, torch.tensor(5), 1.0)
+        x_0, times = enumeration.embed(method.process, known, L), sampler.times(method, 8)
+        for law, t in zip(script.sample_laws(sampler, truth_of(method, known), times), times):
+            worst.see(law, enumeration.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}")
+    yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0) at each step")
+
+
+# ---------------------------------------------------------------------------------- from left to right
+@own("sampler.blockwise")
+@torch.no_grad()
+def _(method: Method):
+    """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
+    if Blockwise.refuse(method) is not None:
+        return
+    worst = Largest()
+    ours, model = script.run_law(Blockwise(Ancestral()), method, L, 2), bounds.log_likelihood(method, grid(method, 2))
+    worst.see(ours, model.exp(), "T = 2")
+    yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
+
+
+@own("sampler.left_to_right", lambda method: method.predicts == "next")
+@torch.no_grad()
+def _(method: Method):
+    worst, X = Largest(), enumeration.states(method.vocabulary, L)
+    worst.see(script.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
+    yield worst.row(SAMPLER, "left_to_right = p(x)")
+
+
+# ---------------------------------------------------------------------------------- given positions
+@own("sampler.infill")
+@torch.no_grad()
+def _(method: Method):
+    if Ancestral.refuse(method) is not None or not starts(method):
+        return
+    worst, plain = Largest(), Ancestral()
+    if method.process.mask is not None:
+        for sampler in (plain, FirstHitting(), AnyOrder()):
+            if sampler.refuse(method) is None and not drawn(sampler, method):
+                worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
+        yield worst.row(SAMPLER, "infilling  law = the exact conditional law")
+        return
+    worst.see(torch.tensor(distance(method, plain, 16, GIVEN)), 0.0, "given [1, _]")
+    yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
+    away = [distance(method, plain, steps, GIVEN, told=False) for steps in (64, 128, 256)]
+    where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
+    limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
+    yield above(SAMPLER, "infilling, told one time  wrong in the limit", limit, 0.02, "≥ 0.02", where)

@@ -1,0 +1,188 @@
+"""Methods without a process: the concrete score, what its losses draw, and the chain that keeps a law by it."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import maths
+from ...methods.method import Method
+from ...samplers import Metropolis, Sampler
+from .. import bounds, enumeration, metropolis, script
+from .check import L, Largest, V, above, data_law, near, own
+
+SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
+
+
+def concrete(method: Method) -> bool:
+    """Whether it gives a score over a neighbourhood, without a process."""
+    return method.process is None and method.predicts == "score"
+
+
+def apart(p: Tensor, q: Tensor) -> float:
+    """Total variation."""
+    return float((p - q).abs().sum()) / 2
+
+
+# ---------------------------------------------------------------------------------- the score
+def _density(z: Tensor) -> Tensor:
+    """A density on the plane, (*, 2) -> (*), not normalised."""
+    a, b = z.unbind(-1)
+    return torch.exp(-((a - b**2 / 4) ** 2) / 2 - b**2 / 3) + 0.3 * torch.exp(-((a + 1) ** 2 + (b - 1) ** 2) / 2)
+
+
+def _gap(neighbourhood: Any, size: int) -> float:
+    """The largest |c / delta - d log p| in a window of the plane, cut into size x size cells of width delta."""
+    delta = 4 / (size - 1)
+    X = enumeration.states(size, 2)
+    z = -2 + delta * X.double()
+    pred: Any = metropolis.Scores(neighbourhood(size), _density(z), 2).predict(X, 0.0)
+    c = pred.v - 1
+    gradient = torch.func.vmap(torch.func.grad(lambda z: _density(z).log()))(z)
+    inner = ((X > 0) & (size - 1 > X)).all(-1)
+    up = c.gather(-1, (X + 1).clamp_max(size - 1)[..., None])[..., 0] / delta
+    return float((up - gradient)[inner].abs().max())
+
+
+@own("score.gradient", concrete)
+@torch.no_grad()
+def _(method: Method):
+    """Where the tokens are the cells of a discretised density."""
+    arrows: Any = method.neighbourhood
+    if not bool(arrows.of(torch.tensor(0))[1]):
+        return  # no arrow to the next cell
+    gaps = [_gap(type(arrows), size) for size in (65, 129)]
+    where = f"largest error {gaps[0]:.3f} for 64 cells a side, {gaps[1]:.3f} for 128"
+    yield near(SCORE, "c / delta = grad log p, its order in delta", math.log2(gaps[0] / gaps[1]), 1.0, 0.1, where)
+
+
+# ---------------------------------------------------------------------------------- its losses
+def explicit(method: Method, law: Tensor) -> tuple[Tensor, Tensor]:
+    """What the loss estimates, from the true scores of `law`, for each text (V^L,); and what is left out of the loss.
+
+    The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
+    """
+    arrows: Any = method.neighbourhood
+    X = enumeration.states(arrows.size, method.shape[0])
+    ours, true = method.predict(X, 0.0), metropolis.Scores(arrows, law, method.shape[0]).predict(X, 0.0)
+    u, v, at = true.v, ours.v, arrows.of(X)  # pyright: ignore[reportAttributeAccessIssue]
+    if method.config.objective == "score-entropy":
+        each, rest = maths.score_entropy(u, v), maths.xlogy(u, u) - u
+    else:
+        each, rest = (u - v).square(), (u - 1).square()
+    return ((each * at).sum((1, 2)), (law * (rest * at).sum((1, 2))).sum())
+
+
+def noised(law: Tensor, noise: float) -> Tensor:
+    """q(z | x) of one noise step, (V^L, V^L): with chance `noise` a token is drawn anew."""
+    one = (1 - noise) * torch.eye(V, dtype=law.dtype) + noise / V
+    whole = torch.ones(1, 1, dtype=law.dtype)
+    for _ in range(L):
+        whole = torch.kron(whole, one)
+    return whole
+
+
+@own("score.objective", concrete)
+def _(method: Method):
+    value, gradient, law, X = Largest(), Largest(), data_law(), enumeration.states(V, L)
+    drawn = (law * bounds.expectation(method.loss, X, ONCE)).sum()
+    if method.config.objective == "denoising":
+        q = noised(law, method.config.noise)
+        whole, rest = explicit(method, law @ q)
+        arrows: Any = method.neighbourhood
+        ratio = q[:, metropolis.moved(X, V)] / q[:, :, None, None]  # q(y | x) / q(z | x): (x, z, L, V)
+        known = ((ratio - 1).square() * arrows.of(X)).sum((2, 3))
+        true, constant = ((law @ q) * whole).sum(), (law[:, None] * q * known).sum() - rest
+    else:
+        whole, rest = explicit(method, law)
+        true, constant = (law * whole).sum(), -rest
+    value.see(drawn, true + constant, "the data's law")
+    yield value.row(SCORE, "E of the loss = the explicit one + a constant")
+    for one, other in zip(*(torch.autograd.grad(v, list(method.parameters())) for v in (drawn, true))):
+        gradient.see(one, other, "the data's law")
+    yield gradient.row(SCORE, "... its gradient")
+
+
+# ---------------------------------------------------------------------------------- along a path
+@own("score.path", concrete)
+@torch.no_grad()
+def _(method: Method):
+    """p(x) / p(x') from the ratios of neighbours, from each text to each, and with the positions in either order."""
+    worst, law, X, truth = Largest(), data_law(), enumeration.states(V, L), true_scores(method)
+    x, y = X.repeat_interleave(len(X), 0), X.repeat(len(X), 1)
+    ratio = (law.repeat_interleave(len(X)) / law.repeat(len(X))).log()
+    for order in (range(L), range(L - 1, -1, -1)):
+        worst.see(metropolis.log_ratio(truth, x, y, order), ratio, f"positions {list(order)}")
+        worst.see(metropolis.path_law(truth, order), law, f"all texts, positions {list(order)}")
+    yield worst.row(SCORE, "true scores: p(x)/p(x') along any path")
+    if method.positive:
+        ours = [metropolis.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
+        gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores that are of no law"
+        yield above(SCORE, "a network's scores: two paths differ, nats", gap, 0.01, "≥ 0.01", where)
+
+
+# ---------------------------------------------------------------------------------- the chain
+def matrix(sampler: Sampler, method: Method, fixed: Tensor | None = None) -> Tensor:
+    """The transition matrix of one proposal, by enumeration of the sampler's own draws: (V^L, V^L)."""
+    X = enumeration.states(V, L)
+    state = sampler.init(method, (len(X), L), fixed=fixed)
+    zero = torch.zeros(len(X), 1, dtype=torch.float64)
+    return script.transition(sampler, method, replace(state, x=X), zero, zero)
+
+
+def true_scores(method: Method) -> Method:
+    return metropolis.Scores(method.neighbourhood, data_law(), L)
+
+
+@own("score.invariant", concrete)
+@torch.no_grad()
+def _(method: Method):
+    """The matrix that `invariant` makes of the scores at once, and the one of the sampler's code."""
+    worst, zero = Largest(), Largest()
+    x, y, chance = metropolis.transitions(method)
+    P = torch.zeros(V**L, V**L, dtype=torch.float64).index_put((x, y), chance)
+    P.diagonal().add_(1 - P.sum(-1))
+    worst.see(matrix(Metropolis(), method), P, "from, to")
+    law = metropolis.law(method)
+    worst.see(law @ P, law, "the law that it keeps")
+    yield worst.row(SCORE, "invariant.law: that of metropolis' own matrix")
+    zero.see(metropolis.divergence(data_law(), true_scores(method)), 0.0, "the data's law")
+    yield zero.row(SCORE, "true scores: KL(data || the law kept) = 0")
+
+
+class _NoFactor(Metropolis):
+    """Without the Hastings factor."""
+
+    def hastings(self, d_x, d_y):
+        return torch.ones_like(d_x)
+
+
+@own("sampler.metropolis", concrete)
+@torch.no_grad()
+def _(method: Method):
+    law, truth = data_law(), true_scores(method)
+    P, kept, balance = matrix(Metropolis(), truth), Largest(), Largest()
+    kept.see(law @ P, law, "the data's law")
+    flow = law[:, None] * P
+    balance.see(flow, flow.T, "from, to")
+    yield kept.row("sampler", "metropolis  keeps the data's law: p P = p")
+    yield balance.row("sampler", "... in detailed balance with it")
+    given = torch.tensor([1, -1])
+    some = torch.where((enumeration.states(V, L)[:, 0] == 1), law, 0.0)
+    kept = Largest()
+    kept.see(some @ matrix(Metropolis(), truth, given), some, "given [1, _]")
+    yield kept.row("sampler", "metropolis, infilling  keeps the conditional")
+
+
+@own("sampler.metropolis-hastings", concrete)
+@torch.no_grad()
+def _(method: Method):
+    arrows: Any = method.neighbourhood
+    degree = arrows.degree
+    if bool((degree == degree[0]).all()):
+        return  # the factor is 1
+    P, law = matrix(_NoFactor(), true_scores(method)), data_law()
+    where = "expected failure: |p P - p|, where texts have different numbers of neighbours"
+    yield above("sampler", "metropolis without the Hastings factor  wrong", apart(law @ P, law), 0.01, "≥ 0.01", where)

@@ -1,0 +1,151 @@
+"""What is exact without a process: the true concrete score of a law, and the law that scores make Metropolis-Hastings keep.
+
+On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With the
+network's scores it keeps some law pi = pi P, which is what it draws in the long run. How far the data are from it,
+KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no law has, since their products
+round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along a path of neighbours.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import maths
+from ..core.prediction import Score
+from ..errors import InputError
+from ..methods.method import Method
+from .enumeration import index, states
+
+TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one to another, are enumerated
+DENSE = 4096  # texts up to which pi is solved for
+CHANGE, PROPOSALS = 1e-13, 100_000  # beyond it is iterated until so little changes in a step, or so often
+
+
+class Scores(Method):
+    """The method whose network is the truth for a known law: v_y = p(y)/p(x) for the neighbours y of x.
+
+    Args:
+        neighbourhood: a `Neighbourhood` over V tokens.
+        law: (V^L,), positive wherever a score is asked.
+    """
+
+    name, predicts = "exact", "score"
+    process = None  # pyright: ignore[reportAssignmentType]
+    bounded = False
+
+    def __init__(self, neighbourhood: Any, law: Tensor, length: int):
+        super().__init__()
+        self.neighbourhood, self.law = neighbourhood, law
+        self.shape, self.vocabulary = (length,), neighbourhood.size
+
+    def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
+        v = self.law[moved(x_t, self.vocabulary)] / self.law[index(x_t, self.vocabulary)][:, None, None]
+        v = torch.where(self.neighbourhood.of(x_t), v, 0.0).scatter(-1, x_t[..., None], 1.0)
+        t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)
+        return Score(self.process, v, x_t, t) if at is None else Score(self.process, v[at], x_t[at], t[at])
+
+
+def moved(x: Tensor, V: int) -> Tensor:
+    """The index of x with each token at each position, (B, L) -> (B, L, V)."""
+    place = V ** torch.arange(x.shape[1] - 1, -1, -1)
+    return index(x, V)[:, None, None] + (torch.arange(V) - x[..., None]) * place[:, None]
+
+
+def enumerable(method: Method) -> str | None:
+    """Why the chain of a method cannot be enumerated; None where it can."""
+    V, L = method.vocabulary, method.shape[0]
+    few = V**L <= TEXTS and V**L * L * V <= ARROWS
+    return None if few else f"{V}^{L} texts are too many to enumerate"
+
+
+@torch.no_grad()
+def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
+    """The moves of the chain: from x (E,), to y (E,), with probability (E,) > 0; else it stays. x, y index `states`."""
+    if why := enumerable(method):
+        raise InputError(f"{why}; at most {TEXTS:,} are")
+    V = method.vocabulary
+    arrows: Any = method.neighbourhood
+    X = states(V, method.shape[0])
+    device = next(method.parameters(), torch.empty(0)).device
+    preds: Any = (method.predict(part.to(device), 0.0) for part in X.split(4096))
+    v = torch.cat([pred.v.double().cpu() for pred in preds]).clamp_min(0.0)
+    x, i, new = arrows.walk(X).nonzero().unbind(-1)
+    y, old = moved(X, V)[x, i, new], X[x, i]
+    ratio = torch.where(arrows.of(X)[x, i, new], v[x, i, new], 1 / v[y, i, old])
+    d = arrows.degree[X].sum(-1)
+    chance = (ratio * d[x] / d[y]).clamp_max(1.0) / d[x]
+    possible = chance > 0
+    return x[possible], y[possible], chance[possible]
+
+
+def law(method: Method) -> Tensor:
+    """The law that Metropolis-Hastings with the method's scores keeps, (V^L,) float64.
+
+    Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration,
+    pi <- e pi (I - (1 - e) P)^-1 from the uniform law, e = 1e-8, which keeps the mass of each closed class; else by pi <- pi P.
+    """
+    x, y, chance = transitions(method)
+    n = method.vocabulary ** method.shape[0]
+    pi = torch.full((n,), 1 / n, dtype=torch.float64)
+    leaves = torch.zeros_like(pi).index_add(0, x, chance)
+    if n <= DENSE:
+        e = 1e-8
+        A = torch.zeros(n, n, dtype=torch.float64).index_put((y, x), -(1 - e) * chance, accumulate=True)
+        A.diagonal().add_(leaves + e * (1 - leaves))  # I - (1 - e) P^T: an M-matrix, so nothing below cancels
+        factors = torch.linalg.lu_factor(A)
+        for _ in range(4):
+            pi = maths.normalise(torch.linalg.lu_solve(*factors, pi[:, None])[:, 0].clamp_min(0.0))
+        return pi
+    for _ in range(PROPOSALS):
+        new = (pi * (1 - leaves)).index_add(0, y, pi[x] * chance)
+        change, pi = float((new - pi).abs().sum()), new
+        if change < CHANGE:
+            break
+    return pi / pi.sum()
+
+
+def divergence(data: Tensor, method: Method) -> Tensor:
+    """KL(data || the law that the chain keeps) of a law (V^L,), in nats; infinite if it never comes where data are."""
+    return maths.kl(data, law(method))
+
+
+# ---------------------------------------------------------------------------------- along a path
+@torch.no_grad()
+def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    """log p(x) / p(reference) along a path of neighbours, (B, L), (B, L) -> (B,) nats.
+
+    The positions change one after the other in `order`, left to right unless said, each by a shortest walk of arrows: one along
+    an arrow adds log v(now)_next, one against it takes away log v(next)_now. So CSM's scores give p up to a constant
+    (completeness): with those of a law it is the same along every path. Other scores are of no law, and how far two paths are
+    apart says how far they are from one. A v below 0 counts as 0.
+    """
+    arrows: Any = method.neighbourhood
+    path = functools.cache(arrows.path)
+    now, total = reference.clone(), torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    for i in range(x.shape[1]) if order is None else order:
+        paths = [path(a, b) for a, b in zip(now[:, i].tolist(), x[:, i].tolist())]
+        for n in range(1, max(map(len, paths), default=0)):
+            rows = torch.tensor([r for r, tokens in enumerate(paths) if n < len(tokens)], device=x.device)
+            old, new = (torch.tensor([t[k] for t in paths if n < len(t)], device=x.device)[:, None] for k in (n - 1, n))
+            place = torch.full_like(old, i)
+            before, after = now[rows], now[rows].scatter(-1, place, new)
+            along = arrows.of(old[:, 0]).gather(-1, new)
+            at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, place, True)
+            pred: Any = method.predict(torch.where(along, before, after), 0.0, at=at)
+            log_v = pred.v.double().clamp_min(0.0).gather(-1, torch.where(along, new, old)).log()[:, 0]
+            total[rows] += torch.where(along[:, 0], log_v, -log_v)
+            now[rows] = after
+    return total
+
+
+def path_law(method: Method, order: Sequence[int] | None = None) -> Tensor:
+    """p of all texts along paths from the text of the first token alone, normalised: (V^L,) float64."""
+    if why := enumerable(method):
+        raise InputError(f"{why}; at most {TEXTS:,} are")
+    device = next(method.parameters(), torch.empty(0)).device
+    parts = states(method.vocabulary, method.shape[0]).split(4096)
+    ratios = [log_ratio(method, part.to(device), torch.zeros_like(part).to(device), order).cpu() for part in parts]
+    return torch.cat(ratios).softmax(0)

@@ -1,0 +1,165 @@
+"""The law of a sampler by enumeration of its random outcomes."""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..core import maths
+from ..methods.method import Method
+from ..samplers import Sampler, State
+from ..samplers.growing import Growth
+from ..samplers.pairing import of_length
+from ..samplers.sampler import start_law
+from .enumeration import index, states
+
+Result = TypeVar("Result")
+
+
+class Script:
+    """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
+
+    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `maths.bernoulli` and `maths.categorical`.
+    A script says the outcome at each entry of one row, the same for all rows; `probability` (B,) is then the product of the
+    chances of the outcomes. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
+
+    Args:
+        times: (B,) in (0, 1), what `maths.stratified` gives each row.
+    """
+
+    def __init__(self, outcomes: Sequence[Sequence[int]], rows: int, times: Tensor | None = None):
+        self.outcomes, self.sizes, self.times = list(outcomes), [], times
+        self.probability = torch.ones(rows, dtype=torch.float64)
+
+    def uniform(self, shape, device):
+        """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
+
+        Else a draw that the law does not depend on (the exact times of first hitting for a time-free network).
+        """
+        if len(shape) == 2:
+            orders = torch.tensor(list(itertools.permutations(range(shape[1])))).double()
+            return (orders[self.categorical(torch.ones(shape[0], 1, len(orders)))[:, 0]] + 0.5) / shape[1]
+        if self.times is not None:
+            return self.times - torch.arange(len(self.times), dtype=torch.float64) / len(self.times)  # less the strata
+        return torch.full(tuple(shape), 0.5, dtype=torch.float64, device=device)
+
+    def bernoulli(self, p, at=None):
+        return self.categorical(torch.stack([1 - p, p], -1), at).bool()
+
+    def categorical(self, p, at=None):
+        at = torch.ones(p.shape[:-1], dtype=torch.bool) if at is None else at
+        self.sizes.append((at[0].numel(), p.shape[-1]))
+        outcome = torch.zeros_like(at, dtype=torch.long)
+        if len(self.sizes) <= len(self.outcomes):
+            outcome += torch.tensor(self.outcomes[len(self.sizes) - 1]).reshape(at.shape[1:])
+        laws = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
+        chance = (outcome == 0).double()  # of what is not drawn
+        chance[at] = laws.gather(-1, outcome[at][:, None])[:, 0]
+        self.probability = self.probability * chance.reshape(len(at), -1).prod(-1)
+        return outcome[at].reshape(p.shape[:-1])
+
+
+def scripts(draw: Callable[[Any], Result], rows: int, times: Tensor | None = None) -> Iterator[tuple[Result, Tensor]]:
+    """What `draw` gives under every outcome of its random draws, and the probability of each for each row, (rows,).
+
+    Which draws there are may depend on the outcomes of those before: the outcomes are a tree.
+    """
+    open_ended: list[list[Sequence[int]]] = [[]]
+    while open_ended:
+        outcomes = open_ended.pop()
+        script = Script(outcomes, rows, times)
+        value = draw(script)
+        if len(script.sizes) == len(outcomes):
+            yield value, script.probability
+        else:
+            entries, n = script.sizes[len(outcomes)]
+            open_ended += [[*outcomes, here] for here in itertools.product(range(n), repeat=entries)]
+
+
+def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
+    """The law of x after one step from each row of `state`: (B, K^L), by enumeration of the sampler's own draws.
+
+    t and s are (B, 1).
+    """
+    rows, K, L = len(state.x), len(start_law(method)), state.x.shape[1]
+    law = torch.zeros(rows, K**L, dtype=torch.float64)
+    for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
+        law.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
+    return law
+
+
+def sample_law(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The law of the sampler's samples, (K^L,): the last of `sample_laws`."""
+    return sample_laws(sampler, method, steps, fixed)[-1]
+
+
+def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The law of the sampler's state at each time, (T + 1, K^L): its initial law times the transition matrices of its steps.
+
+    `fixed` is as `run` takes it, (L,). Steps may depend on the state and the time, not on `state.memory`.
+    """
+    (L,), start = method.shape, start_law(method)
+    X = states(len(start), L)
+    times = sampler.times(method, steps) if isinstance(steps, int) else steps
+    T, N = len(times) - 1, len(X)
+    state = sampler.init(method, (T * N, L), fixed=fixed)
+    state = State(X.repeat(T, 1), state.fixed, state.calls, state.context, state.memory)
+    t, s = (u.repeat_interleave(N)[:, None] for u in (times[:-1], times[1:]))
+    matrices = transition(sampler, method, state, t, s).reshape(T, N, N)
+    each = start[X]
+    if fixed is not None:
+        each = torch.where(fixed >= 0, (fixed == X).double(), each)
+    laws = [each.prod(-1)]
+    for matrix in matrices:
+        laws.append(laws[-1] @ matrix)
+    return torch.stack(laws)
+
+
+def run_law(
+    sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
+) -> Tensor:
+    """The law of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
+
+    Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
+    `fixed` is (length,), -1 where free.
+    """
+    reached, _ = _followed(sampler, method, length, steps, fixed)
+    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
+    for x, (_, p) in reached.items():
+        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
+    return law
+
+
+def run_calls(
+    sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
+) -> float:
+    """The expected number of network calls of `run`, as `run_law` follows it."""
+    return _followed(sampler, method, length, steps, fixed)[1]
+
+
+def _followed(
+    sampler: Sampler, method: Method, length: int, steps: int | None, fixed: Tensor | None
+) -> tuple[dict[tuple[int, ...], tuple[State, float]], float]:
+    """The states that `run` ends with, by their tokens, with their probabilities; and the expected calls on the way."""
+
+    def tokens(state: State) -> tuple[int, ...]:
+        inner = state.memory.inner if isinstance(state.memory, Growth) else None
+        return (*state.x[0].tolist(), *(() if inner is None else tokens(inner)))
+
+    method = of_length(method, length)
+    state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
+    reached, calls = {(): (state, 1.0)}, float(state.calls)
+    for t, s in itertools.pairwise(sampler.times(method, steps)):
+        after: dict[tuple[int, ...], tuple[State, float]] = {}
+        for state, before in reached.values():
+            step = functools.partial(sampler.step, method, state, t, s)
+            for new, p in scripts(step, 1):
+                x = tokens(new)
+                if p > 0:
+                    after[x] = (new, before * float(p) + (after[x][1] if x in after else 0.0))
+                    calls += before * float(p) * int(new.calls - state.calls)
+        reached = after
+    return reached, calls

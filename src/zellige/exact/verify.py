@@ -1,0 +1,220 @@
+"""`zellige verify`: the identities that the library stands on, as a table for people.
+
+By enumeration and quadrature, in float64; see `identities` for what is checked and `exact` for how.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from .. import methods
+from ..arguments import checked
+from ..errors import InputError, unknown
+from ..methods import reference
+from ..methods.method import Method
+from ..samplers import SAMPLERS, Sampler, find
+from ..samplers.pairing import admissible
+from ..samplers.sampler import check
+from ..show import numbers
+from . import identities
+from .identities import OWN, SHARED, L, Row, V
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows; `str()` is the table that `zellige verify` prints.
+
+    `pairings` is, for each method and sampler, the total variation between the law of 128 steps with the exact network and
+    the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed` is how a command
+    line names each method.
+    """
+
+    rows: tuple[Row, ...]
+    seconds: float
+    pairings: dict[str, dict[str, float | None]]
+    notes: tuple[str, ...] = ()
+    typed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[Row]:
+        """The rows that do not hold."""
+        return [row for row in self.rows if not row.ok]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every identity holds."""
+        return not self.failures
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """The table, 80 columns."""
+        drawn = sum(row.key.endswith("-drawn") for row in self.rows)
+        random = f"{drawn} tests of draws" if drawn > 1 else "one test of draws" if drawn else "nothing random"
+        out = [f"By enumeration ({V} tokens, length {L}) and quadrature, float64, {random}.", ""]
+        out.append(f"{'largest error':>65}{'tolerance':>11}")
+        group = None
+        for row in self.rows:
+            if row.group != group:
+                group = row.group
+                out.append(group)
+            out.append(f"  {_name(row):<52}{_error(row):>11}{row.claim:>11}  {'ok' if row.ok else 'FAIL'}")
+        of = {name: sum(row.method == name for row in self.rows) for name in dict.fromkeys(r.method for r in self.rows)}
+        each = [f"   {name} {n}" for name, n in of.items() if name]
+        n, failed = len(self.rows), len(self.failures)
+        fails = f", {failed} fails" if failed == 1 else f", {failed} fail" if failed else ""
+        few = each if len(each) < 4 else []
+        out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
+        out += [] if few else ["".join(each[i : i + 7]).strip() for i in range(0, len(each), 7)]
+        for row in self.failures:
+            again = " ".join(
+                ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
+            )
+            out += ["", f"  {_name(row)}   docs/core.md#{row.key.partition('.')[0]}"]
+            out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
+            out += [f"    again        {again}"]
+        if self.pairings:
+            out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]
+            out += _matrix(self.pairings)
+        return [*out, *([""] if self.notes else []), *(f"  {line}" for line in self.notes)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, unrounded."""
+        rows = [asdict(row) for row in self.rows]
+        return {
+            "ok": self.ok,
+            "rows": rows,
+            "pairings": self.pairings,
+            "notes": self.notes,
+            "seconds": self.seconds,
+        }
+
+
+def _name(row: Row) -> str:
+    return f"{row.method:<6} {row.identity}" if row.method else row.identity
+
+
+def _error(row: Row) -> str:
+    return f"{row.error:.3f}" if "±" in row.claim else numbers.error(row.error)
+
+
+def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> list[str]:
+    """Samplers by methods, in as many parts as the width asks for; a part has the methods that one of its samplers draws from."""
+    samplers, parts = list(next(iter(pairings.values()))), []
+    while samplers:
+        for n in range(len(samplers), 0, -1):
+            heads = [name.rpartition("_") for name in samplers[:n]]  # of two lines
+            table = [["", *(a + b for a, b, _ in heads)], ["", *(c for _, _, c in heads)]]
+            for name, row in pairings.items():
+                values = [row[s] for s in samplers[:n]]
+                cells = ["-" if value is None else numbers.error(value) for value in values]
+                if set(cells) != {"-"} or n == len(row):
+                    table.append([name, *cells])
+            lines = numbers.columns(table if any(table[0]) else table[1:], "<" + ">" * n, indent=2)
+            if n == 1 or max(map(len, lines)) <= width:
+                break
+        parts += [*([""] if parts else []), *lines]
+        samplers = samplers[n:]
+    return parts
+
+
+def _checked(key: str, cls: type[Method]) -> Iterable[Row]:
+    """The rows of a check, each of the variant of the method for which it is hardest."""
+    rows: dict[str, Row] = {}
+    for said, method in identities.variants(cls, kinds=key.startswith("sampler.")):
+        for row in OWN[key](method):
+            if row.identity not in rows or row.strain > rows[row.identity].strain:
+                rows[row.identity] = replace(row, where=f"{said}: {row.where}" if said else row.where)
+    return rows.values()
+
+
+def _pair(name: str, method: Method, sampler: Sampler, asked: bool) -> tuple[float | None, str | None]:
+    """The distance of a sampler, None where the two cannot be paired; and what is to be said about it."""
+    try:
+        check(sampler, method)
+    except InputError as error:
+        return None, f"{name}: {error}" if asked else None
+    value = identities.distance(method, sampler, admissible(method, 128))
+    draws = identities.drawn(sampler, method)
+    return (
+        value,
+        f"{sampler.name}: frequencies of {draws:,} draws, which are some 5e-03 away themselves" if draws else None,
+    )
+
+
+@checked
+def verify(
+    *which: str | type[Method],
+    only: str | None = None,
+    sampler: str | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Report:
+    """Check the identities of the given methods (of all, if none is given), and those that all methods share.
+
+    Args:
+        which: names, or own Method classes.
+        only: a key such as "bound.closed-form", or the beginning of one such as "bound".
+        sampler: only the checks of this sampler, and its pairing with each method.
+        progress: called before each check, with how many are done, of how many, and its name.
+
+    Returns:
+        The rows; `failures` is empty if everything holds.
+
+    Raises:
+        InputError: for an unknown method, check or sampler.
+    """
+    if sampler is not None:
+        sampler = find(sampler).name
+        only = f"sampler.{sampler}"
+    classes = [methods.find(m) for m in which] or list(methods.METHODS.values())
+    keys = [key for key in [*SHARED, *OWN] if only is None or key == only or key.startswith((f"{only}.", f"{only}-"))]
+    if not keys and sampler is None:
+        raise unknown("check", str(only), [*SHARED, *OWN], "zellige verify --json -")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are tiny: a second thread only waits, on busy cores for minutes
+    try:
+        return _verify(classes, keys, only, sampler, progress)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _verify(
+    classes: list[type[Method]],
+    keys: list[str],
+    only: str | None,
+    sampler: str | None,
+    progress: Callable[[int, int, str], None] | None,
+) -> Report:
+    started, rows = perf_counter(), []
+    checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
+    chosen = {
+        key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
+    }  # the others are of several steps
+    paired = classes if chosen and (sampler is not None or (only is None and len(classes) > 1)) else []
+    total = len(checks) + len(paired)
+    for done, (key, cls) in enumerate(checks):
+        name = cls.name if cls else ""
+        if progress:
+            progress(done, total, f"{name} {key}".strip())
+        found = _checked(key, cls) if cls else SHARED[key]()
+        rows += [replace(row, key=key, method=name) for row in found]
+    pairings, notes = {}, []
+    for done, cls in enumerate(paired, len(checks)):
+        if progress:
+            progress(done, total, f"{cls.name} samplers")
+        for said, method in identities.variants(cls, kinds=True):
+            name = f"{cls.name} {said}".strip()
+            pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
+            pairings[name] = {key: value for key, (value, _) in pairs.items()}
+            notes += [note for _, note in pairs.values() if note]
+    return Report(
+        tuple(rows),
+        perf_counter() - started,
+        pairings,
+        tuple(dict.fromkeys(notes)),
+        {c.name: numbers.path(reference(c)) for c in classes},
+    )

@@ -1,0 +1,326 @@
+"""The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and the noise they are given.
+
+Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its strength: 0
+changes nothing. All without a mask are doubly stochastic, so that their stationary law is uniform.
+
+    uniform      (1 - beta) I + beta 1 1'/K                                          (A.2.1, eq. 6)
+    absorbing    (1 - beta) I + beta 1 e_m'; m the mask or a state of the data       (A.2.2, eq. 7)
+    both         (1 - beta) I + beta w 1 e_m' + beta (1 - w) 1 1'/K                  (A.2.6)
+    gaussian     ~ exp(-4 (i - j)^2 / ((K - 1)^2 beta)) off the diagonal             (A.2.3, eq. 8)
+    nearest      exp(beta R), R the rates of a k-nearest-neighbour graph             (A.2.4, eq. 9)
+    band         beta/K where 0 < |i - j| <= width                                   (A.2.5, eq. 10)
+
+The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the prior
+w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
+states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16).
+`Noise` makes any of them by its name.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..core import maths, process
+from ..core.matrices import CTMC, Chain, afford
+from ..core.schedule import Tabulated
+from ..errors import InputError, at_least
+
+D = torch.float64
+FORGOTTEN = 6.0  # -log of what T steps must leave of the slowest mode; the paper's betas on many levels: 6.2
+STRONGEST = 1e4  # beyond it a Gaussian kernel hardly changes
+
+
+# ---------------------------------------------------------------------------------- one matrix
+def uniform(K: int, beta: float) -> Tensor:
+    """Redrawn uniformly with probability beta (eq. 6): (K, K)."""
+    return (1 - beta) * torch.eye(K, dtype=D) + beta / K
+
+
+def absorbing(K: int, beta: float, state: int) -> Tensor:
+    """Lost to `state`, the mask or a state of the data, with probability beta (eq. 7): (K, K)."""
+    Q = (1 - beta) * torch.eye(K, dtype=D)
+    Q[:, state] += beta
+    return Q
+
+
+def gaussian(K: int, beta: float, width: int = 0) -> Tensor:
+    """The discretised Gaussian (eq. 8), cut off at jumps of more than `width` levels if that is not 0: (K, K)."""
+    return _jumps(gaussian_jumps(K, torch.tensor([float(beta)], dtype=D), width)[0])
+
+
+def band(K: int, beta: float, width: int) -> Tensor:
+    """beta/K to each of the `width` levels on either side (eq. 10), for beta up to K/(2 width): (K, K)."""
+    return _jumps(band_jumps(K, torch.tensor([float(beta)], dtype=D), width)[0])
+
+
+def gaussian_jumps(K: int, beta: Tensor, width: int = 0) -> Tensor:
+    """The probability of a jump by n = 0..K-1 levels, the same up and down: (T,) -> (T, K)."""
+    n, reach = torch.arange(K, dtype=D), width or K - 1
+    weight = torch.exp(-4 * n**2 / (max(K - 1, 1) ** 2 * beta[:, None])).masked_fill(n > reach, 0.0)
+    weight = weight / (2 * weight.sum(-1, keepdim=True) - 1)  # over n = -reach..reach
+    return weight.masked_fill(weight < 1e-60, 0.0)  # a ratio of two entries must not overflow
+
+
+def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
+    """As `gaussian_jumps`."""
+    n = torch.arange(K, dtype=D)
+    return beta[:, None] / K * ((n > 0) & (n <= width))
+
+
+def _jumps(probability: Tensor) -> Tensor:
+    """The matrix of jumps (K,) over a line of K levels; the diagonal takes what would leave the line, so columns sum to 1 too."""
+    level = torch.arange(len(probability))
+    Q = probability[(level[:, None] - level).abs()].fill_diagonal_(0.0)
+    return Q + torch.diag(1 - Q.sum(-1))
+
+
+# ---------------------------------------------------------------------------------- nearest neighbours
+def neighbours(embedding: Tensor, k: int) -> Tensor:
+    """The k tokens nearest to each of N, by Euclidean distance, ties to the lower index: (N, d) -> (N, k) long."""
+    if not 1 <= k < len(embedding):
+        raise InputError(
+            f"--neighbours is {k}; with {len(embedding):,} tokens it must be from 1 to {len(embedding) - 1:,}"
+        )
+    parts = embedding.to(D).split(4096)
+    apart = torch.cat(
+        [torch.cdist(part, embedding.to(D), compute_mode="donot_use_mm_for_euclid_dist") for part in parts]
+    )
+    return apart.fill_diagonal_(math.inf).sort(dim=-1, stable=True).indices[:, :k]
+
+
+def nearest(embedding: Tensor, k: int) -> Tensor:
+    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N, N)."""
+    near = neighbours(embedding, k)
+    G = torch.zeros(len(near), len(near), dtype=D).scatter_(1, near, 1.0)
+    A = (G + G.mT) / (2 * k)
+    return A - torch.diag(A.sum(-1))
+
+
+def read_embedding(path: str, tokens: int) -> Tensor:
+    """The array (tokens, d) of a .npy file, float64. Nothing in it is run."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"no file at '{path}'; --embedding takes a .npy file with a row for each token") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(f"'{path}' is no array; --embedding takes a .npy file with a row for each token") from None
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise InputError(f"'{path}' is no table of numbers; --embedding takes a .npy file with a row for each token")
+    if len(array) != tokens:
+        raise InputError(
+            f"'{path}' has {len(array):,} rows and the vocabulary {tokens:,} tokens; give a row for each token"
+        )
+    if not np.isfinite(array).all():
+        raise InputError(f"'{path}' has entries that are not finite; give a number for each")
+    return torch.from_numpy(array.astype(np.float64))
+
+
+# ---------------------------------------------------------------------------------- how much noise
+TABLES = ("linear", "cosine", "mutual-information")
+
+
+def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = None) -> Tensor:
+    """alpha_i, i = 0..T, of D3PM's noise schedules for V tokens (arXiv 2107.03006, section 3.2): (T + 1,) float64.
+
+    `redrawn` is the probability that a lost token becomes this or that token: 1/V unless said, where nothing absorbs.
+    """
+    left = 1 - torch.arange(T + 1, dtype=D) / T
+    if name == "mutual-information":  # at the mask beta_i = 1/(T - i + 1)
+        return left if absorbing else _informed(left, V, 1 / V if redrawn is None else redrawn)
+    if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
+        beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
+    else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
+        f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)
+        beta = (1 - f[1:] / f[:-1]).clamp_max(0.999)
+    return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
+
+
+def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
+    """alpha at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on V tokens, noise as in `table`, by bisection.
+
+    Given x_0 the law of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and without
+    x_0 their mean at each token; at a mask the two agree.
+    """
+    low, high = torch.zeros_like(left), torch.ones_like(left)
+    for _ in range(60):
+        alpha = (low + high) / 2
+        other = (1 - alpha) * redrawn
+        mean = alpha / V + other
+        information = maths.xlogy(alpha + other, (alpha + other) / mean) + (V - 1) * maths.xlogy(other, other / mean)
+        more = information > left * math.log(V)
+        low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
+    return torch.where(left % 1 == 0, left, low)
+
+
+def betas(name: str, T: int) -> Tensor:
+    """beta_1..beta_T, (T,): "linear" (DDPM's), "cosine", or "mutual-information", which is 1/(T - i + 1) at the mask."""
+    alpha = table(name, T, 2, absorbing=True)
+    return 1 - alpha[1:] / alpha[:-1]
+
+
+def left(jumps: Tensor) -> Tensor:
+    """What one step leaves of the slowest mode on a line, cos(pi (i + 1/2)/K), nearly the second eigenvalue: (T, K) -> (T,)."""
+    K = jumps.shape[-1]
+    mode = torch.cos(math.pi * (torch.arange(K, dtype=D) + 0.5) / K)
+    change = torch.stack([(mode[n:] - mode[: K - n]).square().sum() for n in range(K)]) / mode.square().sum()
+    return 1 - jumps @ change
+
+
+def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STRONGEST) -> Tensor:
+    """How strong each step is: it takes from the slowest mode what Gaussian noise of these betas (T,) takes on many levels. (T,)
+
+    That is a factor exp(-pi^2 beta/16). Where levels are many, a Gaussian kernel needs beta itself (0.8% more at 256 levels);
+    where they are few, it needs more: the paper's betas hardly ever reach the next one (of 8 levels, 65% of the slowest mode
+    would be left at T), and what is not forgotten is paid for in the bound. Betas of which T steps would leave more than e^-6
+    are multiplied by a number first. No step is stronger than `most`; where all are and it is not enough, the prior's term
+    of the bound says so.
+    """
+    lost, top = math.pi**2 / 16 * beta, -float(left(jumps(torch.tensor([most], dtype=D))).log())
+    low, high = 0.0, math.log(max(top / float(lost.min()), 1.0))
+    for _ in range(50):
+        middle = (low + high) / 2
+        enough = (lost * math.exp(middle)).clamp_max(top).sum() >= FORGOTTEN
+        low, high = (low, middle) if enough else (middle, high)
+    target = torch.exp(-(lost * math.exp(high)).clamp_max(top))
+    low, high = torch.full_like(beta, math.log(1e-9)), torch.full_like(beta, math.log(most))
+    for _ in range(50):
+        middle = (low + high) / 2
+        enough = left(jumps(middle.exp())) <= target
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    return high.exp()
+
+
+def kept(Q: Tensor, law: Tensor) -> Tensor:
+    """I(x_t; x_0) / H(x_0) of x_0 with this law (K,) and x_t from it by Q (K, K): a number (A.7, eq. 17)."""
+    information = (law * maths.kl(Q, law @ Q)).sum()
+    return information / -maths.xlogy(law, law).sum()
+
+
+def informed(kernel: Callable[[float], Tensor], law: Tensor, removed: Tensor, points: int = 512) -> Tensor:
+    """The strengths at which `removed` (n,), in (0, 1), of the information about x_0 is lost: (n,) (A.7).
+
+    As in the paper the information is computed at geometrically spaced strengths and interpolated, linearly in their log.
+    """
+    log_strength = torch.linspace(math.log(1e-6), math.log(1e5), points, dtype=D)
+    lost = torch.stack([1 - kept(kernel(float(s)), law) for s in log_strength.exp()]).cummax(0).values
+    i = torch.searchsorted(lost, removed).clamp(1, points - 1)
+    share = (removed - lost[i - 1]) / (lost[i] - lost[i - 1]).clamp_min(1e-300)
+    return torch.lerp(log_strength[i - 1], log_strength[i], share.clamp(0.0, 1.0)).exp()
+
+
+# ---------------------------------------------------------------------------------- processes
+class Steps(Sequence[Tensor]):
+    """Q_1..Q_T, made when they are asked for: `kernel` of each strength (T,)."""
+
+    def __init__(self, kernel: Callable[[float], Tensor], strengths: Tensor):
+        self.kernel, self.strengths = kernel, strengths.tolist()
+
+    def __len__(self) -> int:
+        return len(self.strengths)
+
+    def __getitem__(self, i: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.kernel(self.strengths[i])
+
+
+def levels(kind: str, K: int, T: int, schedule: str, width: int = 0) -> Chain:
+    """The chain of a kernel for K ordered states, "gaussian" or "band"; its width is a quarter of the levels if it is 0.
+
+    `schedule`, "linear" or "cosine", says how much noise a step adds (`strengths`).
+    """
+    afford(K, T)
+    if not 0 <= width < K:
+        raise InputError(f"--width is {width}; with {K} levels it must be from 0 to {K - 1}")
+    if kind == "band":
+        width = width or max(K // 4, 1)
+        jumps, kernel, most = band_jumps, band, K / (2 * width + 1)
+    else:
+        jumps, kernel, most = gaussian_jumps, gaussian, STRONGEST
+    each = strengths(lambda b: jumps(K, b, width), betas(schedule, T), most)
+    steps = Steps(lambda b: kernel(K, b, width), each)
+    return Chain(steps, torch.full((K,), 1 / K, dtype=D))
+
+
+def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None = None) -> CTMC:
+    """Noise that moves a token to one of its k nearest in an embedding (N, d), in T steps: Q_{s,t} = exp((a_t - a_s) R).
+
+    Args:
+        schedule: "linear" and "cosine" say what is left of the slowest mode, as alpha does of a mixture's token;
+            "mutual-information" loses i/T of the information about x_0 by step i.
+        law: (N,) of x_0 for the latter, the frequencies of the tokens; uniform unless said.
+    """
+    N = len(embedding)
+    afford(N)
+    R = nearest(embedding, k)
+    values, vectors = torch.linalg.eigh(R)
+    slowest = -float(values[-2])
+    if slowest < 1e-9:
+        parts = int((values > -1e-9).sum())
+        raise InputError(f"the graph of the {k} nearest tokens falls into {parts} parts; give more --neighbours")
+    prior = torch.full((N,), 1 / N, dtype=D)
+    if schedule == "mutual-information":
+        kernel = lambda a: ((vectors * (a * values).exp()) @ vectors.mT).clamp_min(0.0)  # noqa: E731
+        removed = torch.arange(1, T, dtype=D) / T
+        exponents = informed(kernel, prior if law is None else law, removed)
+        alpha = torch.cat((torch.ones(1, dtype=D), torch.exp(-slowest * exponents), torch.zeros(1, dtype=D)))
+    else:
+        alpha = table(schedule, T, N, absorbing=False)
+    return CTMC(R / slowest, prior, Tabulated(alpha))
+
+
+ORDERED = ("middle", "gaussian", "band")  # of levels
+
+
+@dataclass(frozen=True)
+class Noise:
+    """D3PM's noise as it is chosen; `on` makes the process. What the fields mean stands in the method's `Config`.
+
+    "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
+    are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
+    K x K matrices, "nearest" is a matrix exponential: one matrix for each time, not for each position. The mutual-information
+    schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the paper's on many levels, and
+    larger on few (`strengths`).
+
+    Raises:
+        InputError: a number out of its range, or a schedule that this noise does not have.
+    """
+
+    kind: str
+    steps: int
+    schedule: str
+    width: int
+    neighbours: int
+    embedding: str
+    mask_proportion: float = 0.5
+
+    def __post_init__(self) -> None:
+        at_least("--diffusion-steps", self.steps, 1)
+        if not 0 < self.mask_proportion < 1:
+            most = "use --process absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
+            raise InputError(f"--mask-proportion is {self.mask_proportion:g}; {most}")
+
+    def on(self, V: int) -> process.Process:
+        """The process of V tokens, on one state more where there is a mask."""
+        kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
+        if schedule in ("paper", "auto"):
+            others = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
+            schedule = "linear" if ordinal else others
+        if ordinal:
+            if schedule == "mutual-information":
+                raise InputError(f"--schedule mutual-information is not for --process {kind}; use linear or cosine")
+            return levels(kind, V, T, schedule, self.width)
+        if kind == "nearest":
+            afford(V)
+            places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
+            return graph(places, self.neighbours, T, schedule)
+        if kind == "absorbing-uniform":
+            alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))
+            return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)
+        alpha = Tabulated(table(schedule, T, V, kind != "uniform"))
+        if kind == "middle":
+            return process.Mixture(F.one_hot(torch.tensor(V // 2), V).double(), alpha)
+        return process.uniform(V, alpha) if kind == "uniform" else process.absorbing(V + 1, alpha)

@@ -1,0 +1,129 @@
+"""Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and appendix E).
+
+Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary law (K,). All but
+`absorbing` are reversible: law_i R_ij = law_j R_ji. A process multiplies R by beta_t (`chains.CTMC`); `Noise` makes it.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..core import process
+from ..core.matrices import CTMC, afford
+from ..core.schedule import Exponential, LinearSigma
+from ..errors import InputError
+
+ORDERED = ("gaussian", "birth-death")  # on a line of states
+ONLY = {"growth": ORDERED, "rate_sigma": ("gaussian",), "target_sigma": ("gaussian",)}
+SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says otherwise
+
+
+def uniform(K: int) -> tuple[Tensor, Tensor]:
+    """Rate 1 between any two states."""
+    return _generator(torch.ones(K, K, dtype=torch.float64)), torch.full((K,), 1 / K, dtype=torch.float64)
+
+
+def birth_death(K: int) -> tuple[Tensor, Tensor]:
+    """Rate 1 to each neighbour on the line 0..K-1; the law is uniform."""
+    return _generator(_distance(K) == 1), torch.full((K,), 1 / K, dtype=torch.float64)
+
+
+def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Tensor]:
+    """Towards a discretised Gaussian: of two states the one nearer to an end goes to the other with the rate
+
+        exp(-(d - 1)^2 / rate_sigma^2),   d their distance (two at the same distance from the ends: the lower one)
+
+    and the way back has the rate that detailed balance asks for. Units: states.
+
+    Args:
+        rate_sigma: how far a jump goes.
+        target_sigma: of the law, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly uniform.
+    """
+    for name, sigma in (("rate-sigma", rate_sigma), ("target-sigma", target_sigma)):
+        if not sigma > 0:
+            raise InputError(f"--{name} is {sigma:g}; it must be above 0")
+    k, d = torch.arange(K, dtype=torch.float64), _distance(K)
+    log_law = -((k - K / 2 + 1) ** 2) / (2 * target_sigma**2)
+    out = (k - (K - 1) / 2).abs()  # how far from the middle
+    inward = (out[:, None] > out) | ((out[:, None] == out) & (k[:, None] < k))
+    back = torch.where(inward, 0.0, log_law - log_law[:, None])
+    rate = torch.exp(back - (d - 1) ** 2 / rate_sigma**2)
+    return _generator(rate), log_law.softmax(0)
+
+
+def absorbing(K: int, mask: int | None = None) -> tuple[Tensor, Tensor]:
+    """Rate 1 from every state into the mask, the last state unless said."""
+    law = F.one_hot(torch.tensor(K - 1 if mask is None else mask), K).double()
+    return _generator(law.expand(K, K)), law
+
+
+def gap(R: Tensor, law: Tensor) -> float:
+    """The rate at which the slowest mode of a reversible R decays: its smallest eigenvalue but 0, as a positive number.
+
+    >>> round(gap(*uniform(5)), 9)
+    5.0
+    """
+    root = law.sqrt()
+    S = root[:, None] * R / root
+    return float(-torch.linalg.eigvalsh((S + S.mT) / 2)[-2])
+
+
+def _distance(K: int) -> Tensor:
+    k = torch.arange(K, dtype=torch.float64)
+    return (k[:, None] - k).abs()
+
+
+def _generator(rate: Tensor) -> Tensor:
+    """Rates off the diagonal as a generator."""
+    rate = rate.double().clone().fill_diagonal_(0.0)
+    return rate - torch.diag(rate.sum(-1))
+
+
+# ---------------------------------------------------------------------------------- processes
+@dataclass(frozen=True)
+class Noise:
+    """tauLDR's noise as it is chosen; `on` makes the process. What the numbers mean stands in the method's `Config`.
+
+    Uniform and absorbing rates are mixtures, never K x K, with a linear sigma(t); those on a line of states are matrices, with
+    sigma(t) = base (growth^t - 1). R is divided by the decay of its slowest mode: alpha is what is left of that mode.
+
+    Raises:
+        InputError: a number out of its range, or one that this noise does not have.
+    """
+
+    kind: str
+    base: float | None
+    growth: float | None
+    rate_sigma: float | None
+    target_sigma: float | None
+    min_time: float
+
+    def __post_init__(self) -> None:
+        for field, where in ONLY.items():
+            if getattr(self, field) is not None and self.kind not in where:
+                raise InputError(f"--{field.replace('_', '-')} needs --process {' or '.join(where)}; drop it")
+        if self.base is not None and not self.base > 0:
+            raise InputError(f"--base is {self.base:g}; it must be above 0")
+        if self.growth is not None and not self.growth > 1:
+            raise InputError(f"--growth is {self.growth:g}; it must be above 1")
+        if not 0 <= self.min_time < 1:
+            raise InputError(f"--min-time is {self.min_time:g}; it must be 0 or more, and below 1")
+
+    def on(self, K: int) -> process.Process:
+        """The process on K states, the last of them the mask where it is absorbing."""
+        if self.kind in ORDERED:
+            afford(K)
+            R, law = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
+            slow, growth = gap(R, law), self.growth or 100.0
+            base = SLOWEST / (growth - 1) if self.base is None else self.base * slow
+            return CTMC(R / slow, law, Exponential(base, growth, self.min_time))
+        made, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
+        total = SLOWEST if self.base is None else self.base * unit
+        return made(K, LinearSigma(total * self.min_time, total))
+
+    def _sigmas(self, K: int) -> tuple[float, float]:
+        """The paper's for 256 states in proportion, unless they are given."""
+        rate = max(1.0, 6 * K / 256) if self.rate_sigma is None else self.rate_sigma
+        return rate, 2.0 * K if self.target_sigma is None else self.target_sigma

@@ -1,0 +1,76 @@
+"""The family of uniform noise: the closed forms of its bound and of a step, from the network's logits (UDLM, SEDD, D3PM)."""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..core import maths
+from ..core.process import Process
+
+
+def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+    """`continuous` under uniform noise, from log scores log_v (N, K) in any precision; x_0, x_t, t (N,): (N,) float64.
+
+        beta/K sum_{y != x_t} u_y [ e^d_y - 1 - d_y ],   d = log v - log u,   r = 1 + K / (e^sigma - 1)
+        u, the score given x_0, is 1/r at x_t = x_0; elsewhere 1, but r at y = x_0
+
+    Nothing cancels: d is small where v is near u. Besides log_v, and for its gradient, one table of its size is held.
+    """
+    log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
+    kept = x_t == x_0
+    log_u = torch.where(kept, -log_r, 0.0)  # for all y but x_0
+    d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
+    at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
+    jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
+    rest = log_u.exp() * _Excess.apply(d).double()
+    return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)
+
+
+def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
+    """`discrete` of the step from t to s under uniform noise, logits (N, K) of a LeaveOneOut mu, the rest (N,): (N,) float64.
+
+    With Q_{0,s} = alpha_s I + w 1 1', Q_{s,t} = a I + u 1 1', n_0 = q(x_t | x_0), n = (mu Q_{0,t})[x_t]
+
+        n_0 q(y | x_t, x_0) = u w + a w [y = x_t] + alpha_s u [y = x_0] + a alpha_s [y = x_t = x_0]
+        KL = sum_y q(y | x_t, x_0) log( (alpha_s [y = x_0] + w) / (alpha_s mu_y + w) ) + log(n / n_0)
+
+    so that of all states only sum_y log(1 + mu_y alpha_s / w) is asked.
+    """
+    K, same = process.K, x_t == x_0
+    alpha_t, alpha_s = (process.schedule.alpha(u)[..., 0] for u in (t, s))
+    a, w = alpha_t / alpha_s, (1 - alpha_s) / K
+    u, odds = (1 - a) / K, torch.where(w > 0, alpha_s / torch.where(w > 0, w, 1.0), 0.0)
+    log_mu = logits.log_softmax(-1)
+    every = (log_mu.exp() * odds[:, None].to(logits)).log1p().sum(-1).double()
+    mu_t, mu_0 = log_mu.gather(-1, torch.stack([x_t, x_0], -1)).double().exp().unbind(-1)
+    n, n_0 = alpha_t * mu_t + (1 - alpha_t) / K, alpha_t * same + (1 - alpha_t) / K
+    at_x_t = maths.xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
+    at_x_0 = maths.xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
+    return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0
+
+
+class _Excess(torch.autograd.Function):
+    """sum of e^d - 1 - d over the last axis. e^d - 1 is its gradient, so that is all it keeps."""
+
+    @staticmethod
+    def forward(ctx, d):
+        gradient = d.expm1()
+        ctx.save_for_backward(gradient)
+        return (gradient - d).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad[..., None]
+
+
+def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tensor) -> Tensor:
+    """Logits (*, K) of p(x_0 | x_t) as those of p(x_0 | the other positions) under uniform noise, where `at` (*) says so.
+
+    They are less log q(x_t | x_0), a constant but at x_0 = x_t.
+    """
+    alpha = process.schedule.alpha(t)[..., 0]
+    at = at & (alpha < 1)  # a given token has no noise, and no others to be told apart from
+    own = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
+    return logits.scatter_add(-1, x_t[..., None], -own[..., None])

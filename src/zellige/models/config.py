@@ -1,0 +1,257 @@
+"""One run as data: `Train`, `Config`, and their JSON.
+
+The dataclasses are the options of the command line (`--train.steps 500` is `Train(steps=500)`). A value out of its range
+is an InputError wherever it comes from. JSON goes through cattrs, strictly: nothing is coerced, no entry is ignored, and
+the method's name is the tag that says which class its options are.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, get_args, get_type_hints
+
+from .. import FORMERLY, __version__
+from ..arguments import MOST, MOST_SEED, checked, of_kind
+from ..data import Data
+from ..errors import InputError, nearest
+from ..methods import find
+from ..nn.block import Net
+from ..schema import CONVERTER, either, quoted, structure
+
+AGAIN = "copy it again from where it was trained"
+FORMAT = 1  # of config.json and of model folders; raised when an older Zellige could not read them
+
+
+@partial(checked, kinds=False)  # its own __post_init__ says of each number what it may be
+@dataclass(frozen=True)
+class Train:
+    """How a model is trained. The defaults suit a small text model on one device."""
+
+    steps: int = 10_000
+    """optimizer steps"""
+    batch: int = 32
+    """sequences in one optimizer step, over all devices and parts"""
+    accumulate: int = 1
+    """compute each step in so many parts: the same numbers in less memory"""
+    rate: float = 3e-4
+    """learning rate of AdamW, at its highest"""
+    warmup: int = 100
+    """steps in which the rate rises from 0"""
+    decay: Literal["cosine", "constant"] = "cosine"
+    """what the rate does after that; cosine ends at 0"""
+    weight_decay: float = 0.01
+    """of matrices; vectors and scalars are left alone"""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """of AdamW"""
+    clip: float = 1.0
+    """largest gradient norm; 0 does not clip"""
+    ema: float = 0.999
+    """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """of the network; auto is bfloat16 on a GPU from hidden 256 up"""
+    compile: bool = False
+    """torch.compile the network: a minute at the start, for long runs on a GPU"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto is the GPU where there is one"""
+    devices: int = 0
+    """processes, one a device; 0 is every GPU, or one process on the CPU"""
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    """several devices: ddp copies the model to each, fsdp shards it; auto is ddp"""
+    validate_every: int = 1000
+    """steps between validations; 0 only at the end"""
+    validate_rows: int = 256
+    """sequences of the validation split that are used, evenly spaced; 0 all"""
+    validate_draws: int = 1
+    """draws of the bound for each of them"""
+    samples: int = 2
+    """texts sampled at each validation, into samples/"""
+    sample_steps: int = 64
+    """steps of the sampler for them; in discrete time the nearest divisor of T"""
+    save_every: int = 0
+    """steps between checkpoints; 0 goes by save_minutes alone"""
+    save_minutes: float = 30.0
+    """minutes between checkpoints; 0 goes by save_every alone"""
+    keep: int = 2
+    """checkpoints that are kept, the newest ones; the best one always is"""
+    log_every: int = 10
+    """steps that one row of metrics.csv stands for"""
+    workers: int = 0
+    """processes that read data; 0 reads in the training process"""
+    tensorboard: bool = True
+    """write TensorBoard events into the run folder too"""
+    wandb: str = ""
+    """name of a Weights & Biases project to log to"""
+    start: str = ""
+    """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
+    seed: int = 0
+    """of the first weights, the order of the data and every random draw"""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "accumulate", "validate_draws", "sample_steps", "keep", "log_every"):
+            _whole(name, getattr(self, name), 1)
+        zero = ("warmup", "devices", "validate_every", "validate_rows", "samples", "save_every", "workers", "seed")
+        for name in zero:
+            _whole(name, getattr(self, name), 0)
+        if self.validate_rows == 1:
+            raise InputError("--train.validate_rows is 1; it must be 2 or more (an interval needs two), or 0 for all")
+        _real("rate", self.rate, lambda x: 0 < x < math.inf, "above 0")
+        for name in ("weight_decay", "clip", "save_minutes"):
+            _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
+        _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
+        if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
+            raise InputError(f"--train.betas is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
+        for beta in self.betas:
+            _real("betas", beta, lambda x: 0 <= x < 1, "at least 0 and below 1")
+        for name in ("wandb", "start"):
+            if not isinstance(value := getattr(self, name), str):
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be a text")
+        for name in ("compile", "tensorboard"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be True or False")
+        for name in ("decay", "precision", "device", "strategy"):
+            choices = get_args(get_type_hints(Train)[name])
+            if not isinstance(value := getattr(self, name), str) or value not in choices:
+                raise InputError(f"--train.{name} is {of_kind(value)}; it must be {either(choices)}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run: enough to rebuild the model and to train it again.
+
+    Attributes:
+        method: its name in METHODS, or the name of an own class.
+        options: the method's own Config.
+        network: the class of an own network, "" for the built-in one (`net` then gives its length only).
+    """
+
+    method: str
+    options: Any
+    data: Data = field(default_factory=Data)
+    net: Net = field(default_factory=Net)
+    train: Train = field(default_factory=Train)
+    run: str = ""
+    network: str = ""
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a whole number of {least} or more")
+    if value < least:
+        raise InputError(f"--train.{name} is {value}; it must be {least} or more")
+    most = MOST_SEED if name == "seed" else MOST
+    if value > most:
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be at most {most:,}")
+
+
+def _real(name: str, value: Any, holds: Any, range: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a number {range}")
+    if not holds(value):
+        raise InputError(f"--train.{name} is {value:g}; it must be {range}")
+
+
+# ---------------------------------------------------------------------------------------------------- JSON
+# What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
+LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
+    "options.auxiliary_at": "masks",
+    "options.forward_neighbours": 0,
+    "options.mask_proportion": 0.9,
+    "options.sigma_max": None,
+    "options.sigma_min": None,
+}
+RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
+    "options.steps": "options.diffusion_steps",
+}
+
+
+def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
+    section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
+    plain = {
+        "format": FORMAT,
+        "zellige": __version__,
+        "method": config.method,
+        "options": section(config.options),
+        "network": config.network,
+        "data": section(config.data),
+        "net": section(config.net),
+        "train": section(config.train),
+        "run": config.run,
+    }
+    return plain | ({"about": dict(about)} if about else {})
+
+
+def from_json(plain: Mapping[str, Any], *, method: type | None = None, source: str = "config.json") -> Config:
+    """The config that `to_json` wrote, every dataclass exactly as it was.
+
+    Args:
+        method: the class of a method that is not in METHODS.
+        source: what to call it in an error.
+
+    Raises:
+        InputError: a newer format, an unknown entry, a value of another type or out of range.
+    """
+    if not isinstance(plain, Mapping) or "format" not in plain or "method" not in plain:
+        raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
+    check_format(plain["format"], source)
+    names = [f.name for f in dataclasses.fields(Config)]
+    _known(plain, ["format", "zellige", FORMERLY, "about", *names], "", source)
+    options = _options(_section(plain["method"], str, "method", source), method)
+    kinds = {"options": options, "data": Data, "net": Net, "train": Train, "run": str, "network": str, "method": str}
+    missing = [name for name in names if name not in plain]
+    if missing:
+        raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")
+    return Config(**{name: _section(plain[name], kinds[name], name, source) for name in names})
+
+
+def check_format(number: Any, source: str) -> None:
+    """Refuse what a newer Zellige wrote."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InputError(f"'{source}' has format {quoted(number)}; it must be a whole number of 1 or more")
+    if number > FORMAT:
+        version = ".".join(__version__.split(".")[:2])
+        raise InputError(
+            f"'{source}' was written by format {number}, this is Zellige {version} (format {FORMAT}); "
+            "install a newer Zellige"
+        )
+
+
+def _options(name: str, method: type | None) -> type:
+    if method is not None:
+        return method.Config  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        return find(name).Config
+    except InputError:
+        raise InputError(
+            f"'{name}' is not a method of Zellige; hand its class over, e.g. load(path, method={name.capitalize()})"
+        ) from None
+
+
+def _known(plain: Mapping[str, Any], names: list[str], prefix: str, source: str) -> None:
+    for key in plain:
+        if key not in names:
+            near = nearest(key, names)
+            hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
+            raise InputError(f"'{source}' has an unknown entry '{prefix}{key}'; {hint}")
+
+
+def _current(value: Any, kind: Any, name: str) -> Any:
+    """A section as this version writes it: entries under their names of today, those that came later as they were meant."""
+    if not dataclasses.is_dataclass(kind) or not isinstance(value, Mapping):
+        return value
+    names = {f"{name}.{f.name}" for f in dataclasses.fields(kind)}
+    entries = {f"{name}.{key}": entry for key, entry in value.items()}
+    for before, now in RENAMED.items():
+        if before in entries and before not in names and now in names and now not in entries:
+            entries[now] = entries.pop(before)
+    entries = {entry: meant for entry, meant in LATER.items() if entry in names} | entries
+    return {entry.removeprefix(f"{name}."): content for entry, content in entries.items()}
+
+
+def _section(value: Any, kind: Any, name: str, source: str) -> Any:
+    value = _current(value, kind, name)
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        _known(value, [f.name for f in dataclasses.fields(kind)], f"{name}.", source)
+    return structure(value, kind, f"'{source}'", name, AGAIN)

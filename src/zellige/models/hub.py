@@ -1,0 +1,235 @@
+"""What makes a model's folder one of the Hugging Face hub: the mixin's three verbs, the model card, what AutoTokenizer reads.
+
+    model.save_pretrained("out/")                    # what `save` writes, and README.md
+    Model.from_pretrained("me/model", revision="v2")
+    model.push_to_hub("me/model", license="mit")
+
+The folder is the one format of Zellige (see `checkpoint`), so `zellige.load` reads it too, and nothing loads but strictly.
+Where the tokens are those of the `tokenizers` library, `transformers.AutoTokenizer.from_pretrained(folder)` loads them, with the
+mask as its mask token, under the number that the model's noise has for it.
+"""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard, ModelHubMixin
+
+from .. import __version__
+from ..data import DATASETS
+from ..errors import InputError
+from ..schema import read_json
+
+MASK = "<|mask|>"
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class Shared(ModelHubMixin, library_name="zellige"):
+    """huggingface_hub's mixin on Zellige's own folders; `Model` says how they are written and read."""
+
+    method: Any
+    tokenizer: Any
+    config: Any
+    about: dict[str, Any]
+    source: Path | None = None  # the run or folder that it was loaded from
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        model_card_kwargs: dict[str, Any] | None = None,
+        config: Any = None,
+        **more: Any,
+    ) -> str | None:
+        """Write the model into a folder with a model card and the results of `zellige evaluate` that lie beside it.
+
+        Args:
+            repo_id, push_to_hub: upload it too, under this name; the address is returned.
+            model_card_kwargs: `license`, of the weights.
+            config: not used; the mixin hands it over.
+        """
+        card = {"repo_id": repo_id} | dict(model_card_kwargs or {})
+
+        def complete(folder: Path) -> None:
+            for result in _results(self.source):
+                shutil.copyfile(result, folder / result.name)
+            text = str(self.generate_model_card(**card))
+            (folder / "README.md").write_text(text + "\n", encoding="utf-8")
+
+        self._complete(Path(save_directory), complete)
+        if not push_to_hub:
+            return None
+        return self.push_to_hub(repo_id or Path(save_directory).name, license=card.get("license"), **more)
+
+    def _complete(self, folder: Path, complete: Any) -> None:
+        """Save the model into a folder that `complete` adds to."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **how: Any) -> Any:
+        """A model from a folder or the hub, as `zellige.load`; strict.
+
+        Args:
+            how: as huggingface_hub has it: revision, token, cache_dir, force_download, local_files_only; `device`, `net`.
+
+        Raises:
+            InputError: nothing there, or what is there does not fit.
+        """
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, **how)
+        except InputError:
+            raise
+        except Exception as problem:
+            where = f"no model at '{pretrained_model_name_or_path}' ({first_line(problem)})"
+            raise InputError(f"{where}; give a folder, or the id of a model on the Hugging Face hub") from problem
+
+    def push_to_hub(self, repo_id: str, *, license: str | None = None, **how: Any) -> str:
+        """Upload the model to the Hugging Face hub as "owner/model"; the address is returned.
+
+        Args:
+            license: of the weights, for the model card.
+            how: as huggingface_hub has it: private, token, branch, commit_message, create_pr, ...
+
+        Raises:
+            InputError: not such a name; no connection, or not logged in.
+        """
+        if not _ID.fullmatch(repo_id):
+            raise InputError(f"'{repo_id}' is not a name on the Hugging Face hub; it must be owner/model")
+        card = {"repo_id": repo_id, "license": license}
+        try:
+            super().push_to_hub(repo_id, model_card_kwargs=card, **how)
+        except InputError:
+            raise
+        except Exception as problem:
+            said = first_line(problem)
+            raise InputError(
+                f"'{repo_id}' cannot be written on the Hugging Face hub ({said}); log in with: hf auth login"
+            ) from problem
+        return f"https://huggingface.co/{repo_id}"
+
+    def generate_model_card(self, *_: Any, **said: Any) -> ModelCard:
+        """The model card; see `card`."""
+        return ModelCard(card(self, **said))
+
+
+def first_line(problem: BaseException) -> str:
+    """What went wrong, in short."""
+    lines = str(problem).strip().splitlines()
+    return (lines[0].rstrip(".") if lines else type(problem).__name__)[:120]
+
+
+# ---------------------------------------------------------------------------------------------------- AutoTokenizer
+def complete_tokenizer(folder: Path, method: Any, tokenizer: Any) -> None:
+    """Tell the tokenizer_config.json that `Tokens.save` wrote of the mask and of the length."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return
+    plain = read_json(path) | {"model_max_length": int(method.shape[0])}
+    mask = getattr(getattr(method, "process", None), "mask", None)
+    if mask == tokenizer.known:  # transformers numbers a token that is not in the vocabulary after all others
+        plain["mask_token"] = MASK
+    elif mask is not None and mask < tokenizer.known:
+        plain["mask_token"] = tokenizer.inner.id_to_token(mask)
+    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------------------------------- the model card
+def card(model: Shared, repo_id: str | None = None, license: str | None = None) -> str:
+    """README.md of a model: system and paper, network, data and its licence, results with their intervals, how to load it.
+
+    Everything stands in the model; only the licence of the weights is the author's to say.
+    """
+    method, tokenizer, config = model.method, model.tokenizer, model.config
+    page = (sys.modules[type(method).__module__].__doc__ or type(method).__doc__ or "").strip()
+    title = " ".join(page.partition("\n\n")[0].split()).rstrip(".")
+    paper = re.search(r"arXiv (\d{4}\.\d{5})", page)
+    name = repo_id or "PATH"
+    text = getattr(tokenizer, "kind", "text") in ("text", "smiles")
+    tags = ["discrete-diffusion" if method.predicts != "next" else "autoregressive", method.name]
+    tags += [f"arxiv:{paper[1]}"] if paper else []
+    head = ["library_name: zellige", *([f"license: {license}"] if license else [])]
+    head += ["pipeline_tag: text-generation"] if text else []
+    source = DATASETS.get(config.data.name)
+    said = f"{config.data.name}: {source.what}; licence of the data: {source.licence}" if source else config.data.name
+    rows = {
+        "System": title,
+        "Paper": f"[arXiv {paper[1]}](https://arxiv.org/abs/{paper[1]})" if paper else "-",
+        "Time": method.discrete_time or ("-" if method.process is None else "continuous"),
+        "Choices": ", ".join(f"{k} = {v}" for k, v in vars(config.options).items()) or "-",
+        "Network": _network(config, method),
+        "Tokenizer": f"{tokenizer.name}, {tokenizer.size:,} tokens{_mask(method)}",
+        "Data": said,
+        "Training": f"{model.about['step']:,} steps" if "step" in model.about else "-",
+    }
+    table = [f"| {key} | {value} |" for key, value in rows.items()]
+    lines = ["---", *head, "tags:", *(f"- {tag}" for tag in tags), "---", "", f"# {repo_id or method.name.upper()}", ""]
+    lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model.source), "", "## Use", ""]
+    lines += [
+        "```python",
+        "# Zellige: pip install . in a checkout of its repository",
+        "import zellige",
+        "",
+        f'model = zellige.load("{name}")',
+    ]
+    lines += [
+        "print(zellige.sample(model, count=2, seed=0))",
+        f'print(zellige.evaluate(model, "{config.data.name}"))',
+        "```",
+    ]
+    owns = f"The weights: {license}." if license else "Of the weights: not stated by their author."
+    lines += [
+        "",
+        "## Licence",
+        "",
+        f"{owns} {'Of the data: ' + source.licence + '. ' if source else ''}Zellige: Apache-2.0.",
+    ]
+    return "\n".join([*lines, "", f"Written by Zellige {__version__}."])
+
+
+def _network(config: Any, method: Any) -> str:
+    count = f"{sum(p.numel() for p in method.parameters()):,} parameters"
+    net = config.net
+    return f"{config.network or f'{net.layers} layers of {net.hidden}, {net.heads} heads'}, length {method.shape[0]:,}, {count}"
+
+
+def _mask(method: Any) -> str:
+    mask = getattr(getattr(method, "process", None), "mask", None)
+    return "" if mask is None else f", mask {mask}"
+
+
+def _results(source: Path | None) -> list[Path]:
+    """The files that `zellige evaluate` wrote beside a model."""
+    return [] if source is None else sorted(source.glob("evaluate-*.json"))
+
+
+def _numbers(source: Path | None) -> list[str]:
+    """A table of these results, each with its interval and what was done for it."""
+    rows: list[tuple[bool, str]] = []
+    for path in _results(source):
+        plain = read_json(path)
+        try:
+            value, (low, high) = plain["result"]["value"], (plain["interval"][end] for end in ("low", "high"))
+            about, said = plain["result"].get("about") or {}, plain.get("protocol") or {}
+            sign = {"bound": "≤ ", "exact": "= "}.get(plain.get("kind"), "")
+            on = " ".join(str(about[key]) for key in ("data", "split") if about.get(key)) or path.stem
+            number = f"{sign}{value:.3f} ± {(high - low) / 2:.3f} {plain['unit']}"
+            part = str(said.get("texts", "all"))
+            part = "" if part.startswith("all") else f", a partial result: {part}"
+            draws = f", {said['draws']} draws, seed {plain.get('seed')}" if "draws" in said else ""
+            rows.append((bool(part), f"| {Path(on).name}{part} | {number} | {said.get('name', '-')}{draws} |"))
+        except (ValueError, KeyError, TypeError):  # something else, or of another version
+            continue
+    if not rows:
+        return ["Not evaluated yet: `zellige evaluate` writes its results beside the model."]
+    return [
+        "| data | 95% interval | protocol |",
+        "|---|---|---|",
+        *(row for _, row in sorted(rows, key=lambda row: row[0])),  # partial ones last
+        "",
+        "How each was made: the `evaluate-*.json` beside.",
+    ]

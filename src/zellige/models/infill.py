@@ -1,0 +1,157 @@
+"""Filling gaps: what is given stays, the rest is drawn."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..arguments import checked
+from ..errors import InputError
+from ..show.kinds import added, of
+from .frames import Drawn, Frame, collect
+from .model import as_model
+from .watch import length_of, watch
+
+
+def approximate(model: Any) -> str | None:
+    """What to say where tokens are given to a process for which keeping them is not exact; None where it is."""
+    process = model.method.process
+    if (
+        process is None or process.mask is not None
+    ):  # a chain keeps the conditional law; a mask is no noise where it is given
+        return None
+    return "given tokens are kept, which is approximate for this noise: the rest is not drawn from the exact conditional law"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """A text with gaps, as tokens.
+
+    Attributes:
+        parts: what is given, verbatim, and between two parts how many tokens are missing.
+        fixed: the tokens, -1 where one is missing.
+    """
+
+    parts: list[str | int]
+    fixed: list[int]
+
+    def pieces(self, tokens: Sequence[int], tokenizer: Any) -> list[tuple[str, bool]]:
+        """The text with its gaps filled from `tokens`, in pieces: (text, whether it was filled in)."""
+        out, at = [], 0
+        free = [i for i, token in enumerate(self.fixed) if token < 0]
+        for part in self.parts:
+            if isinstance(part, str):
+                out.append((part, False))
+                continue
+            where = free[at : at + part]
+            at += part
+            before = list(tokens[: where[0]][-1:])
+            out.append((added(tokenizer, before, [tokens[i] for i in where]), True))
+        return out
+
+    def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
+        """The text with its gaps filled from `tokens`; what was given stays as it was given."""
+        return "".join(text for text, _ in self.pieces(tokens, tokenizer))
+
+
+def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) -> Gaps:
+    """Read a text with gaps: each `_` (or `mask_token`) is one missing token.
+
+    Characters and bytes count as one token each; for other tokenizers a gap has no length in characters, so that
+    `mask_token` must be given, once for each missing token.
+
+    Raises:
+        InputError: nothing to fill, too long, or a character that is not in the vocabulary.
+    """
+    unit = getattr(tokenizer, "unit", "token")
+    if mask_token is None and unit == "token" and "_" in text:
+        raise InputError(
+            f"'_' stands for a missing character, and '{tokenizer.name}' is not by characters; "
+            "set --mask-token '_' to read each as one missing token"
+        )
+    sign = mask_token or "_"
+    if sign not in text:
+        what = (
+            "mark each missing character with '_', or set --mask-token"
+            if mask_token is None
+            else "mark what is missing"
+        )
+        raise InputError(f"nothing to fill: no '{sign}' in the text; {what}")
+    parts: list[str | int] = []
+    fixed: list[int] = []
+    if unit == "char":  # read as a whole, so that an error names the position in what was typed
+        stand_in = tokenizer.decode([0])
+        tokenizer.encode(text.replace(sign, stand_in * len(sign)), "the text")
+    for i, given in enumerate(text.split(sign)):
+        if i:
+            if parts and isinstance(parts[-1], int):
+                parts[-1] += 1
+            else:
+                parts.append(1)
+            fixed.append(-1)
+        if given:
+            parts.append(given)
+            fixed += tokenizer.encode(given, "the text")
+    if len(fixed) > length:
+        raise InputError(f"the text has {len(fixed):,} tokens, the model takes {length:,}; shorten it")
+    return Gaps(parts, fixed)
+
+
+@checked
+def infill(
+    model: Any,
+    text: str | None = None,
+    *,
+    fixed: Any = None,
+    count: int = 1,
+    steps: int | None = None,
+    seed: int = 0,
+    mask_token: str | None = None,
+    **how: Any,
+) -> Any:
+    """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
+
+    `infill(model, "the quick _____ fox")`: a run of `_` is as many characters; for tokenizers that are not by characters
+    each `mask_token` is one missing token. For a grid the
+    text is a puzzle, "53..7....": a dot is a blank. The other arguments are those of `watch`.
+
+    **The law.** The text is the beginning of one of the model's own length. Where the noise is a mask, the places behind it stay
+    masked and nothing is asked about them: a mask says nothing, so that the gaps have the conditional law given the text, the
+    rest summed out, by the network's own answers for an unseen rest (with the exact network the same law as if the rest were
+    drawn too; with a trained one that of reading the text alone), at one network call a gap at most. Noise that is tokens is
+    read as text wherever it stands: there the rest is drawn, too, and is cut off; keeping tokens is approximate.
+
+    Args:
+        fixed: instead of a text (L,) or (N, L) tokens, -1 where one is to be drawn: half an image, some voices, puzzles.
+
+    Returns:
+        The texts; of images, music and grids an array (count, *shape), or (N, count, *shape) for N rows.
+    """
+    model = as_model(model)
+    kind = of(model.tokenizer)
+    if (text is None) == (fixed is None):
+        raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
+    if text is not None and kind.running:
+        return fill(model, text, count=count, steps=steps, seed=seed, mask_token=mask_token, **how)[1].texts
+    rows = kind.rows(kind.read(text) if text is not None else fixed)
+    drawn = collect(watch(model, fixed=rows, count=count * len(rows), steps=steps, seed=seed, **how))
+    values = kind.values(drawn.tokens)
+    many = not kind.running and fixed is not None and getattr(fixed, "ndim", np.ndim(fixed)) > 1
+    return values.reshape(len(rows), count, *kind.shape) if many else values
+
+
+def fill(
+    model: Any, text: str, *, mask_token: str | None = None, see: Callable[[Frame], None] | None = None, **how: Any
+) -> tuple[Gaps, Drawn]:
+    """As `infill`, with what it cost; `see` is shown every frame."""
+    model = as_model(model)
+    given = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
+    return given, filled(given, collect(watch(model, fixed=given.fixed, alone=True, **how), see), model.tokenizer)
+
+
+def filled(given: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:
+    """Drawn rows as the text with its gaps filled; what comes after the text is cut off."""
+    texts = [given.fill(row, tokenizer) for row in drawn.tokens]
+    tokens = [row[: len(given.fixed)] for row in drawn.tokens]
+    return replace(drawn, texts=texts, tokens=tokens)

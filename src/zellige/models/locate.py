@@ -1,0 +1,101 @@
+"""From a path, a run, a name or a hub id to the folder that holds a model."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ..data import remote
+from ..errors import InputError, nearest
+from ..files import FULL
+from ..schema import shown
+from . import hub, published
+from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named
+from .checksums import CHECKSUMS
+from .tensors import refuse_pickle
+
+_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
+    """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
+    folder = Path(path)
+    if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
+        meant = named(folder.parent, folder.name)
+        if meant is not None:
+            return meant
+    if folder.is_file():
+        if published.is_published(folder):
+            return folder
+        refuse_pickle(folder)
+        inside = folder.parent if folder.name in (WEIGHTS, CONFIG) else None
+        raise InputError(
+            f"'{shown(folder)}' is a file; give the folder"
+            + (f" '{shown(inside)}'" if inside else f" that holds {WEIGHTS} and {CONFIG}")
+        )
+    if not folder.is_dir():
+        if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
+            return _download(str(path))
+        raise InputError(f"no run or model at '{path}'; {_near(folder)}")
+    points = folder / "checkpoints"
+    if points.is_dir():
+        names = [Path(checkpoint).name] if checkpoint else [BEST, LAST]
+        found = next((f for f in (named(points, name) for name in names) if f), None)
+        if found is None:
+            short = (name for name in (BEST, LAST) if named(points, name))
+            there = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
+            if checkpoint and there:
+                raise InputError(
+                    f"'{shown(folder)}' has no checkpoint '{checkpoint}', only {', '.join(there)}; give one of them"
+                )
+            if there:
+                raise InputError(
+                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; rename one so"
+                )
+            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
+        return found
+    if checkpoint:
+        raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
+    return folder
+
+
+def _near(path: Path) -> str:
+    """What may have been meant by a folder that is not there."""
+    if not path.parent.is_dir():
+        return "give a run, a folder that Zellige saved, or the id of a model on the Hugging Face hub"
+    names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    near = nearest(path.name, names)
+    if near:
+        return f"nearest in that folder: '{near}'"
+    where = shown(path.parent)
+    return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
+
+
+def _download(name: str, **how: Any) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    silence = ""
+    try:
+        with remote.hub() as silence:
+            folder = Path(
+                snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", CHECKSUMS], **how)
+            )
+            if not any(folder.glob("*.safetensors")):  # an older one
+                folder = Path(snapshot_download(name, allow_patterns=["*.json", "*.bin", "*.ckpt", "*.txt"], **how))
+        return folder
+    except GatedRepoError:
+        raise InputError(
+            f"'{name}' on the Hugging Face hub asks for consent; give it there, then: hf auth login"
+        ) from None
+    except (RepositoryNotFoundError, HFValidationError):
+        raise InputError(
+            f"no folder at '{name}' and no such model on the Hugging Face hub; give a run, a saved folder or a hub id"
+        ) from None
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            raise InputError(f"no space left while downloading '{name}'; free space and run it again") from problem
+        raise InputError(
+            f"no folder at '{name}', and the Hugging Face hub cannot be reached ({silence or hub.first_line(problem)}); "
+            "check the connection, or give a folder"
+        ) from problem

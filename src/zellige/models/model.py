@@ -1,0 +1,320 @@
+"""Models on disk: a folder with `model.safetensors`, `config.json` and the tokenizer. Never a pickle, never code.
+
+    model = load("runs/first")             # a run, one of its checkpoints, a saved folder or a Hugging Face id
+    model.save("out/")
+
+A checkpoint of a run is such a folder too, with the state of the training beside the model. What is published and what
+is resumed are the same files.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import __version__
+from ..arguments import checked, of_kind
+from ..core.batch import whole_numbers
+from ..data import load as load_tokenizer
+from ..errors import InputError
+from ..files import write_folder
+from ..methods import METHODS, build
+from ..methods.method import Method
+from ..schema import read_json, shown, unchecked
+from . import hub, published, weights
+from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, nbytes, room
+from .checksums import check_sums, write_checksums
+from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
+from .locate import _download, locate
+from .published import layouts
+from .tensors import header, load_tensors, save_tensors
+
+__all__ = ["Model", "load", "save", "write_folder"]
+
+HUB = "hub"  # of `export`: a folder for the Hugging Face hub
+
+
+class Model(hub.Shared):
+    """A trained method with what is needed to use it.
+
+    Attributes:
+        method: the method, in eval mode, with the averaged (EMA) weights.
+        tokenizer: text to tokens and back.
+        config: the run that made it.
+        about: what else is known: step, versions, parameters, ...
+    """
+
+    def __init__(self, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any] | None = None):
+        self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
+
+    @property
+    def unit(self) -> str:
+        """What its likelihood is in: bits per character, dimension, note or cell; "nats/token" for other tokens."""
+        return unit(self.tokenizer)
+
+    @checked
+    def text(self, tokens: Any) -> list[str]:
+        """The texts of a state, of a frame, or of tokens (B, L) or (L,)."""
+        tokens = whole_numbers("tokens", getattr(tokens, "x", tokens))
+        low, high = (int(x) for x in tokens.aminmax()) if tokens.numel() else (0, 0)
+        most = self.method.vocabulary  # a mask stands there until the last step
+        if tokens.ndim == 0 or low < 0 or high > most:
+            wrong = "a single number" if tokens.ndim == 0 else f"{low if low < 0 else high:,} among them"
+            raise InputError(f"tokens are {wrong}; they must be (B, L) or (L,) numbers of 0 to {most:,}")
+        return [
+            self.tokenizer.decode(row.tolist())
+            for row in (tokens if tokens.ndim > 1 else tokens[None]).flatten(0, -2).cpu()
+        ]
+
+    @checked
+    def to(self, device: torch.device | str) -> "Model":
+        """The same model on another device."""
+        self.method.to(usable(device))
+        return self
+
+    @checked
+    def save(self, folder: str | Path) -> Path:
+        """Write the model into a folder of its own; see `save`."""
+        return save(self, folder)
+
+    @checked
+    def export(self, folder: str | Path, to: str | None = None) -> Path:
+        """Write the model in a published layout (`published.LAYOUTS`) into a folder; see `export`."""
+        return export(self, folder, to)
+
+    def _complete(self, folder: Path, complete: Callable[[Path], None]) -> None:
+        save(self, folder, complete)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
+        """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
+        asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        chosen = {name: how[name] for name in asked if how.get(name)}
+        here = _download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
+        return load(here, device=device, net=net)
+
+    def __repr__(self) -> str:
+        step = f", step {self.about['step']:,}" if "step" in self.about else ""
+        return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
+
+
+def identity(model: Any) -> dict[str, Any]:
+    """What a result says of its model: method, T, parameters, step, which weights (EMA, raw, as published), tokenizer."""
+    about, config = getattr(model, "about", {}), getattr(model, "config", None)
+    if "published" in about:
+        weights = "EMA" if about["published"].get("weights") == "ema" else "as published"
+    else:
+        weights = "EMA" if config is None or config.train.ema else "raw"
+    return {
+        "method": getattr(model.method, "name", type(model.method).__name__),
+        "time": getattr(model.method, "discrete_time", ""),
+        "parameters": sum(p.numel() for p in model.method.parameters()),
+        "step": about.get("step"),
+        "weights": weights,
+        "tokenizer": model.tokenizer.name,
+    }
+
+
+def unit(tokenizer: Any) -> str:
+    """The unit of a likelihood in these tokens."""
+    unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
+    return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
+
+
+def versions() -> dict[str, str]:
+    """What this runs on."""
+    found = {"zellige": __version__, "python": platform.python_version()}
+    for package in ("torch", "lightning", "numpy", "safetensors"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # a build of one's own
+            continue
+    return found
+
+
+def usable(device: torch.device | str) -> torch.device:
+    """A device of torch; InputError where there is none of this name, or it is not there."""
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        ours = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
+        raise InputError(f"device is {of_kind(str(device))}; it must be {ours}") from None
+    return chosen
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+def write_model(
+    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
+) -> None:
+    """Fill `folder` with a model: its tensors, its config, its tokenizer."""
+    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT), "zellige": __version__})
+    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+
+
+@checked
+def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
+    """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
+
+    Raises:
+        InputError: the folder holds something else, or the disk is full.
+    """
+    tensors = model.method.state_dict()
+
+    def fill(here: Path) -> None:
+        write_model(here, tensors, model.tokenizer, model.config, model.about)
+        hub.complete_tokenizer(here, model.method, model.tokenizer)
+        write_checksums(here)
+        complete(here)
+
+    return _write(folder, tensors, fill)
+
+
+@checked
+def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
+    """Write a model into a folder in a published layout, all or nothing.
+
+    Args:
+        to: a name in `published.LAYOUTS`; if not given, the layout that the model came in: with the same keys, bytes of tensors
+            and config.json, and beside them SHA256SUMS. "hub" is no layout of others: Zellige's own folder with a model card
+            (`Model.save_pretrained`).
+
+    Raises:
+        InputError: the model does not fit the layout; the folder holds something else, or the disk is full.
+    """
+    if to == HUB:
+        model.save_pretrained(folder)
+        return Path(folder)
+    published.layout_of(model.config, model.about, to)
+
+    def fill(here: Path) -> None:
+        published.write(here, model.method, model.tokenizer, model.config, model.about, to)
+        write_checksums(here)
+
+    return _write(folder, model.method.state_dict(), fill)
+
+
+def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Path], None]) -> Path:
+    """Have `fill` write a model into a folder, which may hold an earlier one but nothing else."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+        raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
+    if (folder / "checkpoints").exists():
+        raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
+    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
+        return write_folder(folder, fill)
+
+
+# ---------------------------------------------------------------------------------------------------- a run's checkpoints
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+@checked
+def load(
+    path: str | os.PathLike,
+    *,
+    method: type[Method] | None = None,
+    net: nn.Module | None = None,
+    checkpoint: str | None = None,
+    device: torch.device | str = "cpu",
+    checksums: bool = True,
+    **choices: Any,
+) -> Model:
+    """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
+    hub by its id ("owner/model").
+
+    Args:
+        method: the class, where it is not one of METHODS: code is never read from a checkpoint.
+        net: the network, where it is an own one.
+        checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
+        choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
+
+    Raises:
+        InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
+            not fit; weights that are not finite.
+    """
+    device = usable(device)
+    while True:
+        folder = locate(path, checkpoint)
+        try:
+            with unchecked(not checksums):
+                return _load(folder, path, method, net, device, choices)
+        except Exception:  # torch says RuntimeError of a file that has gone
+            if folder.exists():
+                raise  # else a training beside us has pruned it while it was read: look again
+
+
+def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: Any, choices: dict[str, Any]) -> Model:
+    if published.is_published(folder):
+        hub = str(path) if not Path(path).exists() else ""
+        found = published.read(folder, hub, **choices)
+        return Model(found.method.to(device), found.tokenizer, found.config, found.about)
+    if choices:
+        raise InputError(
+            f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
+        )
+    plain = read_config(folder)
+    check_sums(folder, CONFIG, *TOKENIZER)
+    if (folder / WEIGHTS).is_file():
+        check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
+    config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    mine = net is None
+    layout = layouts.LAYOUTS.get(config.network)
+    if net is None and layout is not None and layout.build is not None:
+        net = published.rebuild(layout, plain.get("about") or {}, config)
+    if config.network and net is None:
+        raise InputError(
+            f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
+        )
+    tokenizer = load_tokenizer(folder)
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):  # leave the global random numbers as they were
+        model = build(
+            method or METHODS[config.method], tokenizer.size, net or config.net, config.options, config.net.length,
+            tokenizer.ordered,
+        )  # fmt: skip
+    check_sums(folder, WEIGHTS)
+    tensors, _ = load_tensors(folder / WEIGHTS)
+    fit(model, tensors, config, take=mine)
+    made = Model(model.to(device), tokenizer, config, plain.get("about"))
+    made.source = Path(path) if Path(path).is_dir() else folder
+    return made
+
+
+def _format(path: Path) -> Any:
+    number = (header(path).get("__metadata__") or {}).get("format", "1")
+    return int(number) if str(number).isdigit() else number if number != "pt" else 1
+
+
+def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
+    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
+    layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
+    weights.place(method, tensors, layers, take)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The JSON of a folder's config."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
+    plain = read_json(path, dict, AGAIN)
+    if "format" not in plain:
+        raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
+    return plain
+
+
+def as_model(model: Any) -> Any:
+    """A model: itself, or from a run folder, a saved folder or a hub id."""
+    if isinstance(model, str) or hasattr(model, "__fspath__"):
+        return load(model)
+    if isinstance(model, type) or not (hasattr(model, "method") and hasattr(model, "tokenizer")):
+        raise InputError(f"model is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
+    return model

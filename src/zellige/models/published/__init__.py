@@ -1,0 +1,21 @@
+"""Models that others have published, as ours: found by what their config.json says, renamed, checked by name, placed.
+
+    found = read("downloads/sedd-small")            # a folder or a file; `zellige.load` takes a hub id too
+    zellige.load("runs/mine").export("out", to="mdlm")   # the way back, or out
+
+A layout is one way of publishing (`layout.py`): those of the DDiT family are in `hydra.py` and `flat.py`, with the one table of
+their names in `names.py`. A layout with a network of its own class has a file of its own and a line in LAYOUTS. Nothing here runs
+code that came with a file, and nothing but tensors is ever unpickled (`opening.py`).
+"""
+
+from .catalogue import CATALOGUE, Published
+from .classifiers import classifier
+from .layout import Choices, Layout, Said
+from .layouts import LAYOUTS
+from .reading import Found, is_published, read, rebuild
+from .writing import layout_of, write
+
+__all__ = [
+    "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "layout_of", "read",
+    "rebuild", "write",
+]  # fmt: skip

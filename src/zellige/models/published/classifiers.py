@@ -1,0 +1,39 @@
+"""The classifiers of noisy text that UDLM's authors guide by."""
+
+from pathlib import Path
+from typing import Any
+
+from ...nn.classifier import Classifier
+from ...nn.transformer import DiT
+from .. import weights
+from . import ddit, names
+from .layout import Choices
+from .opening import open_weights
+from .reading import find, stripped
+
+STRIPS = ("classifier_model.", "classifier.", "_orig_mod.", "module.", "model.", "backbone.")
+
+
+def classifier(source: str | Path, **choices: Any) -> Classifier:
+    """A published classifier (`nn.Classifier`) from a folder or a file: its tensors say its sizes.
+
+    Args:
+        choices: `length` must be given; see `Choices`.
+
+    Raises:
+        InputError: as `read`.
+    """
+    tensors = stripped(open_weights(find(Path(source))[0]).tensors, STRIPS)
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    net = ddit.sizes(shapes, Choices.of(choices))
+    with weights.unfilled():
+        trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
+        found = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
+    given = {_ours(name): tensor for name, tensor in tensors.items() if name not in names.BUFFERS}
+    weights.place(found, given, f"a classifier of {net.layers} layers", take=True)
+    return found.eval()
+
+
+def _ours(name: str) -> str:
+    last = name.startswith("output_layer.")
+    return name.replace("output_layer.", "output.") if last else f"trunk.{names.ours(name)}"

@@ -1,0 +1,97 @@
+"""Dream 7B (Ye et al. 2025, arXiv 2508.15487): a masked diffusion model that begins with Qwen2.5's weights.
+
+    network     Qwen2, reading in both directions; no time input; the logits of position i - 1 are those of the token at i
+    noise       a token is masked with probability t
+    bound       MDLM's, of a time-free network; its training weighs tokens otherwise, which is no bound
+
+The first position has nothing before it: as the published samplers do, its own logits are read, which were never trained for
+it. Texts began with <|beginoftext|>, given; so should a prompt. The mask, 151666, is the last token; the tables have more rows
+(152,064): rows without a token are neither input nor prediction.
+
+Its tokenizer is published as Qwen2's `vocab.json` and `merges.txt`, with remote code that does what is done here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...data.tokenizer import Tokens
+from ...errors import InputError
+from ...nn.llama import LlamaNet
+from ...schema import shown
+from .layout import whole
+from .llama import Names, complete, layout, number, require
+from .llama import tokenizer as own
+
+TRAINED = 2048  # tokens, the length it was trained with; its config says 131,072, which is what Qwen2.5 admits
+NAMES = Names(  # transformers' Qwen2
+    "model.embed_tokens",
+    "model.layers.",
+    (
+        "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+        "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
+    ),
+    "model.norm",
+    "lm_head",
+)  # fmt: skip
+NEEDS = {
+    "hidden_act": "silu",
+    "rope_scaling": (None,),
+    "tie_word_embeddings": (False, None),
+    "use_mrope": (False, None),
+    "use_sliding_window": (False, None),
+}
+
+WORDS = (  # how Qwen2 cuts a text before its merges
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def net(config: Mapping[str, Any]) -> LlamaNet:
+    """The network of a published config.json (`DreamConfig`)."""
+    require(config, NEEDS, "Dream")
+    return LlamaNet(
+        layers=whole(config, "num_hidden_layers"),
+        hidden=whole(config, "hidden_size"),
+        heads=whole(config, "num_attention_heads"),
+        shared=whole(config, "num_key_value_heads"),
+        inner=whole(config, "intermediate_size"),
+        rows=whole(config, "vocab_size"),
+        length=min(whole(config, "max_position_embeddings"), TRAINED),
+        base=number(config, "rope_theta"),
+        eps=number(config, "rms_norm_eps"),
+        bias=True,
+        shift=True,
+    )
+
+
+def tokenizer(folder: Path, mask: int) -> Tokens:
+    """Its tokenizer, from `tokenizer.json` where there is one, else from `vocab.json` and `merges.txt` as Qwen2 reads them.
+
+    Raises:
+        InputError: neither is there, or they are damaged.
+    """
+    if (folder / "tokenizer.json").is_file():
+        return own(folder, mask)
+    from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer as Inner
+
+    files = [folder / name for name in ("vocab.json", "merges.txt")]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise InputError(
+            f"'{shown(folder)}' has no {missing[0]} and no tokenizer.json; copy or download the folder again"
+        )
+    try:
+        inner: Any = Inner(models.BPE.from_file(*map(str, files)))
+        inner.normalizer = normalizers.NFC()
+        split = pre_tokenizers.Split(Regex(WORDS), "isolated")
+        bytewise = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        inner.pre_tokenizer = pre_tokenizers.Sequence([split, bytewise])
+        inner.decoder = decoders.ByteLevel()
+    except Exception as problem:  # the library raises a bare Exception for a wrong file
+        raise InputError(f"'{shown(folder)}' holds no tokenizer ({problem}); copy or download it again") from None
+    complete(inner, folder)
+    return Tokens(inner, folder.resolve().name, mask=mask)
+
+
+LAYOUT = layout("dream", "Dream 7B, Qwen2 in both directions", "Dream", NAMES, net, tokenizer)

@@ -1,0 +1,163 @@
+"""MDLM, BD3-LM, AR, UDLM, Duo, and the SEDD of BD3-LM's authors: a flat config of their own class, and `backbone.` before names.
+
+A Lightning checkpoint of theirs holds a Hydra config, which `flattened` turns into the flat one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...errors import InputError
+from ...nn.block import Net
+from .ddit import layout, noise
+from .layout import Said, Shapes, field_of, real, whole
+
+
+def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
+    """The flat config of a Lightning checkpoint's Hydra config; None where it is no such config."""
+    model = config.get("model")
+    if not isinstance(model, Mapping) or "hidden_size" not in model or "tokens" in config:
+        return None
+    algo = config.get("algo") if isinstance(config.get("algo"), Mapping) else config
+    uniform = config.get("diffusion") == "uniform"
+    name = str(field_of(config, "algo", "name", default=""))
+    said = str(algo.get("parameterization", ""))  # pyright: ignore[reportOptionalMemberAccess]
+    kind = "DUO" if name.startswith(("duo", "distil")) else name if name in ("bd3lm", "udlm") else None
+    kind = kind or ("udlm" if uniform else {"subs": "mdlm", "sedd": "sedd", "ar": "ar"}.get(said))
+    if kind is None or (kind == "mdlm" and said == "d3pm"):
+        raise InputError(f"its parameterization is '{said}'; it must be subs, sedd, ar or, with uniform noise, d3pm")
+    classes = field_of(config, "data", "num_classes") if "cond_map.embedding_table.weight" in shapes else None
+    plain = {
+        "model_type": kind,
+        "vocab_size": shapes.get("vocab_embed.embedding", (0,))[0],
+        "model_length": model.get("length"),
+        "hidden_dim": model.get("hidden_size"),
+        "cond_dim": model.get("cond_dim", 128),
+        "n_blocks": model.get("n_blocks"),
+        "n_heads": model.get("n_heads"),
+        "dropout": model.get("dropout", 0.0),
+        "time_conditioning": bool(algo.get("time_conditioning", kind in ("udlm", "DUO", "sedd"))),  # pyright: ignore
+        "noise": str(field_of(config, "noise", "type", default="loglinear")),
+    }
+    if kind == "bd3lm":
+        plain["block_size"] = config.get("block_size")
+        plain |= {end: field_of(config, "training", end) for end in ("sampling_eps_min", "sampling_eps_max")}
+    if classes:
+        plain |= {"cfg": True, "cfg_num_classes": classes}
+    return plain
+
+
+def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
+    return Net(
+        whole(config, "n_blocks"), whole(config, "hidden_dim"), whole(config, "n_heads"), whole(config, "model_length"),
+        dropout=real(config, "dropout", 0.0), condition=whole(config, "cond_dim"), **more,
+    )  # fmt: skip
+
+
+def _tokenizer(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The tokenizer that a table of so many rows is known for, and its data."""
+    if config.get("vocab_size") == 30522:
+        return {"tokenizer": "bert-base-uncased", "data": "lm1b"}
+    return {"tokenizer": "gpt2", "data": "openwebtext" if config.get("vocab_size") in (50257, 50258) else ""}
+
+
+def _schedule(config: Mapping[str, Any]) -> str:
+    return noise({"noise": {"type": config.get("noise", "loglinear")}}, ("loglinear", "cosine"))
+
+
+def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    time = bool(config.get("time_conditioning", False))
+    net = _flat_net(config, shapes, constant=not time)
+    return Said(net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config))
+
+
+def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    time = bool(config.get("time_conditioning", False))
+    clip = tuple(
+        float(f"{real(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
+    )
+    options = {"block": whole(config, "block_size"), "time": time, "clip": clip, "schedule": _schedule(config)}
+    net = _flat_net(config, shapes, constant=not time)
+    return Said(net, whole(config, "vocab_size"), options, **_tokenizer(config))
+
+
+def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    net = _flat_net({"cond_dim": 128, **config}, shapes)
+    return Said(net, whole(config, "vocab_size"), {}, **_tokenizer(config))
+
+
+def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    net = _flat_net(config, shapes)
+    return Said(net, whole(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
+
+
+def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    time = bool(config.get("time_conditioning", True))
+    classes = int(config.get("cfg_num_classes", -1)) if config.get("cfg") else 0
+    net = _flat_net(config, shapes, constant=not time, classes=max(classes, 0))
+    return Said(net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config))
+
+
+def _flat(said: Said, kind: str, **more: Any) -> dict[str, Any]:
+    net = said.net
+    return {
+        "model_type": kind, "vocab_size": said.rows, "model_length": net.length, "hidden_dim": net.hidden,
+        "cond_dim": net.condition, "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout, **more,
+    }  # fmt: skip
+
+
+def _write_mdlm(said: Said) -> dict[str, Any]:
+    return _flat(said, "mdlm", time_conditioning=said.options.get("time", False))
+
+
+def _write_bd3lm(said: Said) -> dict[str, Any]:
+    low, high = said.options.get("clip", (0.0, 1.0))
+    block = said.options.get("block", 16)
+    return _flat(
+        said, "bd3lm", block_size=block, cross_attn=block < said.net.length, adaln=True, attn_backend="sdpa", causal=False,
+        time_conditioning=said.options.get("time", False), var_min=True, sampling_eps_min=low, sampling_eps_max=high,
+    )  # fmt: skip
+
+
+def _write_ar(said: Said) -> dict[str, Any]:
+    return _flat(said, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False)
+
+
+def _write_sedd_noeos(said: Said) -> dict[str, Any]:
+    if said.options.get("process", "absorbing") != "absorbing" or said.options.get("scale_by_sigma") is False:
+        raise InputError("the layout sedd-noeos is for absorbing noise, scaled by sigma; use --to sedd")
+    return _flat(said, "sedd", time_conditioning=True)
+
+
+def _write_udlm(said: Said) -> dict[str, Any]:
+    classes = said.net.classes
+    return _flat(
+        said, "udlm", time_conditioning=said.options.get("time", True), cfg=classes > 0, cfg_num_classes=classes or -1
+    )
+
+
+def _write_duo(said: Said) -> dict[str, Any]:
+    if said.net.classes or not said.options.get("time", True):
+        raise InputError("the layout duo is told the time and no classes; use --to udlm")
+    return _flat(said, "DUO", causal=False, var_min=True)
+
+
+def _typed(*kinds: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda config: str(config.get("model_type", "")).lower() in kinds and "hidden_dim" in config
+
+
+def _is_ar(config: Mapping[str, Any]) -> bool:
+    return (bool(config.get("causal")) and _typed("bd3lm", "ar")(config)) or _typed("ar")(config)
+
+
+def _layout(name: str, method: str, about: str, knows: Any, read: Any, write: Any):
+    return layout(name, method, about, "backbone.", knows, read, write)
+
+
+LAYOUTS = [
+    _layout("mdlm", "mdlm", "MDLM", _typed("mdlm"), _read_mdlm, _write_mdlm),
+    _layout("bd3lm", "bd3lm", "BD3-LM", lambda c: _typed("bd3lm")(c) and not _is_ar(c), _read_bd3lm, _write_bd3lm),
+    _layout("ar", "ar", "AR of the same authors", _is_ar, _read_ar, _write_ar),
+    _layout("sedd-noeos", "sedd", "SEDD of the same authors", _typed("sedd"), _read_sedd_noeos, _write_sedd_noeos),
+    _layout("udlm", "udlm", "UDLM, with classes or without", _typed("udlm"), _read_uniform, _write_udlm),
+    _layout("duo", "udlm", "Duo", _typed("duo"), _read_uniform, _write_duo),
+]

@@ -1,0 +1,99 @@
+"""SEDD and RADD: published with their whole Hydra config, and no prefix."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import InputError
+from ...nn.block import Net
+from .ddit import layout, noise
+from .layout import Said, Shapes, field_of, real, whole
+
+
+def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
+    model = field_of(config, "model", default={})
+    condition = more.pop("condition", None) or whole(config, "model", "cond_dim")
+    return Net(
+        whole(config, "model", "n_blocks"), whole(config, "model", "hidden_size"), whole(config, "model", "n_heads"),
+        whole(config, "model", "length"), dropout=real(model, "dropout", 0.0), condition=condition, **more,
+    )  # fmt: skip
+
+
+def _hydra(config: Mapping[str, Any]) -> bool:
+    return "tokens" in config and isinstance(config.get("model"), Mapping)
+
+
+def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    kind = field_of(config, "graph", "type", default="absorb")
+    process = {"absorb": "absorbing", "uniform": "uniform"}.get(kind)
+    if process is None:
+        raise InputError(f"its graph is '{kind}'; it must be absorb or uniform")
+    scaled = bool(field_of(config, "model", "scale_by_sigma", default=process == "absorbing"))
+    options = {
+        "process": process, "schedule": noise(config, ("loglinear", "geometric")),
+        "scale_by_sigma": scaled if process == "absorbing" else None,
+    }  # fmt: skip
+    return Said(_net(config, shapes), whole(config, "tokens") + (process == "absorbing"), options, data=_data(config))
+
+
+def _write_sedd(said: Said) -> dict[str, Any]:
+    process = said.options.get("process", "absorbing")
+    absorbs = process == "absorbing"
+    scaled = said.options.get("scale_by_sigma")
+    return {
+        "tokens": said.rows - absorbs,
+        "graph": {"type": "absorb" if absorbs else "uniform"},
+        "noise": {"type": said.options.get("schedule", "loglinear"), "sigma_min": 1e-4, "sigma_max": 20},
+        "model": _sizes(said) | {"scale_by_sigma": absorbs if scaled is None else scaled},
+    }
+
+
+def _sizes(said: Said) -> dict[str, Any]:
+    net = said.net
+    return {
+        "name": "small", "type": "ddit", "hidden_size": net.hidden, "cond_dim": net.condition, "length": net.length,
+        "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout,
+    }  # fmt: skip
+
+
+def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    condition = int(field_of(config, "model", "cond_dim", default=None) or 128)  # it has none: the number is never used
+    loss = str(field_of(config, "training", "loss_type", default=config.get("loss_type", "lambda_DCE")))
+    name = loss.lower().replace("_", "-")
+    options = {"schedule": noise(config, ("loglinear",))}
+    if name in ("k-dce", "lambda-dce", "t-dce", "t-dse"):
+        options["loss"] = name
+    return Said(_net(config, shapes, condition=condition), whole(config, "tokens") + 1, options, data=_data(config))
+
+
+def _write_radd(said: Said) -> dict[str, Any]:
+    loss = {"k-dce": "k_DCE", "lambda-dce": "lambda_DCE", "t-dce": "t_DCE", "t-dse": "t_DSE"}
+    return {
+        "tokens": said.rows - 1,
+        "graph": {"type": "absorb"},
+        "noise": {"type": "loglinear", "sigma_min": 1e-4, "sigma_max": 20},
+        "training": {"loss_type": loss[said.options.get("loss", "lambda-dce")]},
+        "model": _sizes(said) | {"type": "ddit_wot", "use_checkpoint": False, "dtype": "float32"},
+    }
+
+
+def _data(config: Mapping[str, Any]) -> str:
+    """What it was trained on, by our name."""
+    said = field_of(config, "data", "train", default="")
+    return said if said in ("openwebtext", "text8", "lm1b") else "openwebtext" if "webtext" in str(said) else ""
+
+
+def _is_radd(config: Mapping[str, Any]) -> bool:
+    model = config["model"]
+    return str(model.get("type", "")).endswith("wot") or "scale_by_sigma" not in model
+
+
+LAYOUTS = [
+    layout(
+        "sedd", "sedd", "SEDD, absorbing or uniform noise", "",
+        lambda config: _hydra(config) and not _is_radd(config), _read_sedd, _write_sedd,
+    ),
+    layout(
+        "radd", "radd", "RADD, no time, layer norms with a bias", "",
+        lambda config: _hydra(config) and _is_radd(config), _read_radd, _write_radd,
+    ),
+]  # fmt: skip

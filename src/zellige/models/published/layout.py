@@ -1,0 +1,139 @@
+"""What a published layout is: how its config and its tensors are called, in its words and in ours."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ...errors import InputError, unknown
+from ...nn.block import Net
+
+Shapes = Mapping[str, tuple[int, ...]]  # of the tensors in a file, by their published names without prefixes
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the reader of a published model may say; None is what its config says, or what is usual for its layout."""
+
+    system: str | None = None
+    """the layout, where nothing says it: sedd, radd, mdlm, ... (a file without its config.json)"""
+    length: int | None = None
+    """tokens of a text"""
+    tokenizer: str | None = None
+    """gpt2, bytes, integers, a tokenizer.json, a folder of vocabulary files or a hub id"""
+    heads: int | None = None
+    """attention heads, where the file holds no rotary frequencies"""
+    block: int | None = None
+    """tokens of a block (bd3lm)"""
+    process: str | None = None
+    """absorbing or uniform (sedd)"""
+    schedule: str | None = None
+    """the noise schedule"""
+    time: bool | None = None
+    """whether the network is told the time; a network that is not gets sigma = 0 for ever"""
+    begin: int | None = None
+    """the token that begins a text (ar)"""
+    weights: str | None = None
+    """ema or raw, of a training checkpoint that holds both; the average by default"""
+
+    @staticmethod
+    def of(choices: Mapping[str, Any]) -> "Choices":
+        """InputError for a word that is no choice."""
+        known = [f.name for f in fields(Choices)]
+        for name in choices:
+            if name not in known:
+                raise unknown("choice", name, known, "zellige import --help")
+        chosen = Choices(**choices)
+        if chosen.weights not in (None, "ema", "raw"):
+            raise InputError(f"weights is '{chosen.weights}'; it must be ema or raw")
+        return chosen
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a published config says, in our words.
+
+    Attributes:
+        net: the sizes; for a network of an own class its length alone counts.
+        rows: K of the network: rows of its table of embeddings.
+        options: the method's own choices, by the names of its Config.
+        tokenizer: its name, where the folder holds none.
+        data: what it was trained on, by our name, "" where nothing says it.
+        mask: the mask's id where it stands among the tokenizer's own; None: it follows them, or there is none.
+    """
+
+    net: Net
+    rows: int
+    options: dict[str, Any] = field(default_factory=dict)
+    tokenizer: str = "gpt2"
+    data: str = ""
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which models are published.
+
+    Attributes:
+        name: how `--system` and `--to` call it.
+        method: the system of ours (a name in METHODS) that it becomes.
+        about: one line for people.
+        prefix: what stands before its parameters' names when it is written.
+        knows: whether a config.json is of this layout.
+        read: a config and what is in the file -> what it says. Raises InputError.
+        write: the way back, a config.json; InputError where a model does not fit.
+        ours: a published name of a parameter (no prefix) in our network's words.
+        theirs: the way back.
+        order: sorts published names of parameters as the published class has them (the order of an EMA list).
+        buffers: names that may stand in a file beside the parameters; kept for the way back.
+        strips: prefixes that wrappers add, taken away wherever they begin a name.
+        build: the network, where it is not our DiT: (config, said) -> a network (`nn.network`), its weights unset.
+        tokenizer: that of a folder, where its tokens are the states: (folder, said) -> a tokenizer.
+    """
+
+    name: str
+    method: str
+    about: str
+    prefix: str
+    knows: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[Mapping[str, Any], Shapes], Said]
+    write: Callable[[Said], dict[str, Any]]
+    ours: Callable[[str], str]
+    theirs: Callable[[str], str]
+    order: Callable[[Sequence[str]], list[str]] = sorted
+    buffers: tuple[str, ...] = ()
+    strips: tuple[str, ...] = ("_orig_mod.", "module.", "model.", "backbone.")
+    build: Callable[[Mapping[str, Any], Said], nn.Module] | None = None
+    tokenizer: Callable[[Path, Said], Any] | None = None
+
+
+def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:
+    """An entry of nested mappings, `default` where there is none."""
+    for name in path:
+        if not isinstance(config, Mapping) or name not in config:
+            return default
+        config = config[name]
+    return config
+
+
+def real(config: Mapping[str, Any], name: str, default: float) -> float:
+    """A number of a config, `default` where it is not there; InputError where it is something else."""
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(
+            f"the published config.json has {value!r} as '{name}'; it must be a number, as in the folder it came from"
+        )
+    return float(value)
+
+
+def whole(config: Mapping[str, Any], *path: str) -> int:
+    """A whole number of a config that must be there; InputError if it is not."""
+    value = field_of(config, *path)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        said = "has no entry" if value is None else f"has {value!r} as"
+        raise InputError(
+            f"the published config.json {said} '{'.'.join(path)}'; it must be a whole number, as in the folder it came from"
+        )
+    return value

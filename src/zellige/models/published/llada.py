@@ -1,0 +1,61 @@
+"""LLaDA: large language diffusion models (Nie et al. 2025, arXiv 2502.09992), and LLaDA 1.5 (Zhu et al. 2025, arXiv 2505.19223).
+
+    network     a Llama of 8 billion weights that reads in both directions; no time input, no shift
+    noise       a token is masked with probability t
+    bound       E_t [ 1/t sum over the masks of -log p(x_0 | x_t) ]: MDLM's, of a time-free network
+    likelihood  E_k [ L/k sum over exactly k masks of -log p(x_0 | x_k) ]: the estimator `any_order`
+
+The mask, 126336, stands among the tokens, before those of the chat format; states keep their published numbers. The tables have
+more rows (126,464) than there are tokens: rows without a token are neither input nor prediction.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...nn.llama import LlamaNet
+from .layout import whole
+from .llama import Names, layout, number, require, tokenizer
+
+NAMES = Names(
+    "model.transformer.wte",
+    "model.transformer.blocks.",
+    ("attn_norm", "q_proj", "k_proj", "v_proj", "attn_out", "ff_norm", "ff_proj", "up_proj", "ff_out"),
+    "model.transformer.ln_f",
+    "model.transformer.ff_out",
+)
+NEEDS = {  # what LLaDAConfig means where an entry is left out is GPT-2's: so some must be said
+    "activation_type": "silu",
+    "block_type": "llama",
+    "layer_norm_type": "rms",
+    "rope": True,
+    "weight_tying": False,
+    "alibi": (False, None),
+    "attention_layer_norm": (False, None),
+    "bias_for_layer_norm": (False, None),
+    "block_group_size": (1, None),
+    "include_bias": (False, None),
+    "input_emb_norm": (False, None),
+    "layer_norm_with_affine": (True, None),
+    "multi_query_attention": (None, False),
+    "scale_logits": (False, None),
+}
+
+
+def net(config: Mapping[str, Any]) -> LlamaNet:
+    """The network of a published config.json (`LLaDAConfig`)."""
+    require(config, NEEDS, "LLaDA")
+    return LlamaNet(
+        layers=whole(config, "n_layers"),
+        hidden=whole(config, "d_model"),
+        heads=whole(config, "n_heads"),
+        shared=whole(config, "n_heads" if config.get("n_kv_heads") is None else "n_kv_heads"),
+        inner=whole(config, "mlp_hidden_size"),
+        rows=whole(config, "vocab_size" if config.get("embedding_size") is None else "embedding_size"),
+        length=whole(config, "max_sequence_length"),
+        base=number(config, "rope_theta"),
+        eps=number(config, "rms_norm_eps"),
+        bias=bool(config.get("include_qkv_bias")),
+    )
+
+
+LAYOUT = layout("llada", "LLaDA 8B, a Llama in both directions", "llada", NAMES, net, tokenizer)

@@ -1,0 +1,161 @@
+"""What the layouts of LLaDA and Dream share: the names of a llama's tensors, and a layout of such names.
+
+The states are the tokenizer's tokens, the mask among them, by their published numbers. The tables of embeddings and outputs have
+more rows; those that no token has are kept, and are neither input nor prediction.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...data.tokenizer import Tokens, load
+from ...errors import InputError
+from ...nn.block import Net
+from ...nn.llama import Llama, LlamaNet
+from ...schema import read_json, shown
+from .layout import Layout, Said, Shapes, whole
+
+PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a published llama calls its tensors; `layers` stands before the number of a layer, `parts` are what PARTS is called.
+
+    >>> names = Names("wte", "blocks.", ("a", "q", "k", "v", "o", "b", "g", "u", "d"), "ln_f", "ff_out")
+    >>> names.ours("blocks.3.q.bias"), names.theirs("layers.3.query.bias"), names.theirs("head.rows")
+    ('layers.3.query.bias', 'blocks.3.q.bias', 'ff_out.weight')
+    """
+
+    embedding: str
+    layers: str
+    parts: tuple[str, ...]
+    norm: str
+    head: str
+
+    def ours(self, key: str) -> str:
+        """A published name in our network's words; a name that it has not comes back as it is."""
+        whole = {f"{self.embedding}.weight": "embedding.weight", f"{self.norm}.weight": "norm.weight"}
+        whole[f"{self.head}.weight"] = "head.rows"
+        found = re.fullmatch(rf"{re.escape(self.layers)}(\d+)\.(.+)\.(weight|bias)", key)
+        if found and found[2] in self.parts:
+            return f"layers.{found[1]}.{PARTS[self.parts.index(found[2])]}.{found[3]}"
+        return whole.get(key, key)
+
+    def theirs(self, key: str) -> str:
+        """Our name in the published words: `theirs(ours(key)) == key`."""
+        first, *rest = key.split(".")
+        if first == "layers":
+            number, part, end = rest
+            return f"{self.layers}{number}.{self.parts[PARTS.index(part)]}.{end}"
+        return {"embedding": self.embedding, "norm": self.norm, "head": self.head}[first] + ".weight"
+
+
+def number(config: Mapping[str, Any], name: str) -> float:
+    """A number of a published configuration that must be there."""
+    value = config.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        said = "has no entry" if value is None else f"has {value!r} as"
+        raise InputError(
+            f"the published config.json {said} '{name}'; it must be a number, as in the folder it came from"
+        )
+    return float(value)
+
+
+def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) -> None:
+    """InputError where a choice is another than the network has: it would load, and compute something else.
+
+    `needs`: entry -> what it must be; a tuple: one of these, where None stands for an entry that is left out.
+    """
+    for name, need in needs.items():
+        allowed = need if isinstance(need, tuple) else (need,)
+        value = config.get(name)
+        if not any(value is a or (value == a and type(value) is type(a)) for a in allowed):
+            said = "says nothing of" if value is None else f"says {value!r} for"
+            raise InputError(
+                f"the published config.json {said} '{name}'; {system} is known with {allowed[0]!r} only, so it is not loaded"
+            )
+
+
+def tokenizer(folder: Path, mask: int) -> Tokens:
+    """The tokenizer of `tokenizer.json`, which has the mask among its tokens."""
+    found = load(folder)
+    if not isinstance(found, Tokens):
+        raise InputError(
+            f"'{shown(folder)}' holds another model's tokenizer ({found.describe()}); copy or download the folder again"
+        )
+    complete(found.inner, folder)
+    return Tokens(found.inner, found.name, mask=mask)
+
+
+def complete(inner: Any, folder: Path) -> None:
+    """Give a tokenizer the tokens that `added_tokens.json` and `tokenizer_config.json` have beside its own, by their numbers.
+
+    Raises:
+        InputError: a file is damaged, or a number is not the next one.
+    """
+    from tokenizers import AddedToken
+
+    try:
+        numbers, said = (
+            read_json(path) if path.is_file() else {}
+            for path in (folder / "added_tokens.json", folder / "tokenizer_config.json")
+        )
+        more = {int(number): str(token) for token, number in numbers.items()}
+        more |= {int(number): entry["content"] for number, entry in said.get("added_tokens_decoder", {}).items()}
+        for number, token in sorted(more.items()):
+            if inner.id_to_token(number) is None:
+                inner.add_special_tokens([AddedToken(token, normalized=False, special=True)])
+                if inner.token_to_id(token) != number:
+                    raise ValueError(f"'{token}' is to be token {number:,}, and its vocabulary ends elsewhere")
+    except Exception as problem:
+        raise InputError(f"'{shown(folder)}' holds no tokenizer ({problem}); copy or download it again") from None
+
+
+def layout(
+    name: str,
+    about: str,
+    kind: str,
+    names: Names,
+    net: Callable[[Mapping[str, Any]], LlamaNet],
+    tokenizer: Callable[[Path, int], Tokens],
+) -> Layout:
+    """A layout whose network is a Llama.
+
+    Args:
+        kind: `model_type` in its config.json.
+        net: the network that a config.json means; raises InputError.
+        tokenizer: that of a folder, given the mask.
+    """
+
+    def read(config: Mapping[str, Any], shapes: Shapes) -> Said:
+        n = net(config)
+        return Said(
+            Net(n.layers, n.hidden, n.heads, n.length), n.rows, mask=whole(config, "mask_token_id"), tokenizer=""
+        )
+
+    def write(said: Said) -> dict[str, Any]:
+        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with --to")
+
+    def words(folder: Path, said: Said) -> Tokens:
+        mask = said.mask or 0
+        found = tokenizer(folder, mask)
+        if not mask < found.size <= said.rows:
+            raise InputError(
+                f"tokenizer '{found.name}' has {found.size:,} tokens; the model's table has {said.rows:,} rows, its mask is "
+                f"{mask:,}: give the tokenizer that it was trained with (--tokenizer)"
+            )
+        return found
+
+    def build(config: Mapping[str, Any], said: Said) -> Llama:
+        with torch.device("meta"):  # its tensors are put in as they are, in the precision that they have
+            return Llama(replace(net(config), length=said.net.length), said.rows)
+
+    return Layout(
+        name, "mdlm", about, "", lambda config: config.get("model_type") == kind, read, write, names.ours, names.theirs,
+        strips=(), build=build, tokenizer=words,
+    )  # fmt: skip

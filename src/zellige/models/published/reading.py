@@ -1,0 +1,272 @@
+"""A published model as ours: which layout, what it says, which tensors, renamed and placed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...data import DATASETS, Data
+from ...errors import InputError, unknown
+from ...methods import METHODS, build
+from ...methods.method import Method
+from ...schema import read_json, shown
+from .. import weights
+from ..checksums import check_sums
+from ..config import Config
+from . import ddit
+from .catalogue import CATALOGUE
+from .flat import flattened
+from .layout import Choices, Layout, Said, Shapes
+from .opening import SUFFIXES, Opened, open_weights, weights_in
+from .tokens import first_token, tokenizer_of
+
+BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
+
+
+@dataclass(frozen=True)
+class Found:
+    """A published model: what `checkpoint.Model` is made of."""
+
+    method: Method
+    tokenizer: Any
+    config: Config
+    about: dict[str, Any]
+
+
+def is_published(path: Path) -> bool:
+    """Whether a file or a folder holds weights without a config of Zellige's."""
+    if path.is_file():
+        return path.suffix in SUFFIXES and not _own(path.parent if path.name == "model.safetensors" else path)
+    return path.is_dir() and not _own(path) and weights_in(path) is not None
+
+
+def _own(folder: Path) -> bool:
+    """Whether a folder's config is one that Zellige wrote."""
+    try:
+        plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(plain, dict) and "format" in plain
+
+
+def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
+    """A published model from its folder or its file.
+
+    Args:
+        hub: the id it was downloaded by; the catalogue may know its layout.
+        choices: see `Choices`.
+
+    Raises:
+        InputError: no layout is known for it; keys, shapes, tokenizer or vocabulary that do not fit; a file that is damaged or
+            asks to run something. Nothing is loaded half.
+    """
+    chosen = Choices.of(choices)
+    file, written = find(Path(source))
+    config = written if written is None else _inner(written)
+    opened = open_weights(file)
+    layout, tensors = _layout(file, config, opened, chosen, hub)
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    config = config if config is not None else opened.config
+    if config is not None and layout.build is None:
+        config = flattened(config, shapes) or config
+    said = _said(layout, config, shapes, chosen)
+    if layout.tokenizer is not None:
+        place = Path(chosen.tokenizer or file.parent).expanduser()
+        tokenizer = layout.tokenizer(place.parent if place.is_file() else place, said)
+        said = replace(said, rows=tokenizer.size)
+    else:
+        tokenizer = tokenizer_of(layout, said, chosen, file.parent)
+    cls, options = METHODS[layout.method], _options(layout, said, chosen, tokenizer)
+    with weights.unfilled(), torch.random.fork_rng(devices=[]):
+        net = layout.build(config or {}, said) if layout.build else said.net
+        method = build(cls, tokenizer.size, net, options, said.net.length)
+    assert isinstance(method.network, nn.Module)
+    averaged = _take(method.network, layout, tensors, opened, chosen, said)
+    about = {
+        "published": {
+            "layout": layout.name,
+            "source": hub or shown(source),
+            "config": next((c for c in (written, config) if c is not None), None) or layout.write(said),
+            "weights": "ema" if averaged else "raw",
+            "rows": said.rows,
+        }
+        | _rest(layout, opened, tensors)
+    }
+    if opened.step is not None:
+        about["step"] = opened.step  # pyright: ignore[reportArgumentType]
+    name = said.data if said.data in DATASETS else "text"
+    data = Data(name, tokenizer=chosen.tokenizer or said.tokenizer)
+    found = Config(layout.method, options, data, said.net, network=layout.name if layout.build else "")
+    return Found(method.eval(), tokenizer, found, about)
+
+
+def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
+    """The file of weights and the config.json beside it, if there is one."""
+    file = source if source.is_file() else weights_in(source) if source.is_dir() else None
+    if file is None:
+        raise InputError(
+            f"'{shown(source)}' holds no weights; give a file of {', '.join(SUFFIXES)} or the folder that holds one"
+        )
+    check_sums(file.parent, *BESIDE)
+    path = file.parent / "config.json"
+    if not path.is_file():
+        return file, None
+    return file, read_json(path, dict, "copy or download it again")
+
+
+def _inner(config: dict[str, Any]) -> dict[str, Any]:
+    """A config that the hub's mixin has wrapped, by the name of the argument it was."""
+    inside = config.get("config")
+    return inside if isinstance(inside, dict) and "model" in inside else config
+
+
+# ---------------------------------------------------------------------------------------------------- which layout
+def _layout(
+    file: Path, config: Mapping[str, Any] | None, opened: Opened, chosen: Choices, hub: str
+) -> tuple[Layout, dict[str, Tensor]]:
+    """The layout, and the tensors by their names without prefixes."""
+    from .layouts import LAYOUTS
+
+    known = chosen.system or next((p.layout for p in CATALOGUE if p.id == hub), None)
+    if known is not None and known not in LAYOUTS:
+        raise unknown("system", known, LAYOUTS, "zellige import --help")
+    config = config if config is not None else opened.config
+    if known is None and config is not None:
+        bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
+        plain = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
+        known = next((layout.name for layout in LAYOUTS.values() if layout.knows(plain)), None)
+        if known is None:
+            kind = config.get("model_type", config.get("architectures", "-"))
+            raise InputError(
+                f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind}); "
+                f"choose with --system: {', '.join(LAYOUTS)}"
+            )
+    if known is None:
+        raise InputError(
+            f"'{shown(file)}' comes without a config.json; choose with --system: {', '.join(LAYOUTS)}, and --length"
+        )
+    layout = LAYOUTS[known]
+    tensors = stripped(opened.tensors, layout.strips)
+    if layout.build is None and "output_layer.weight" in tensors:
+        raise InputError(
+            f"'{shown(file)}' is a classifier, not a model of text; read it with zellige.models.published.classifier(...)"
+        )
+    return layout, tensors
+
+
+def stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
+    """Tensors by their names without the prefixes that wrappers add."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        short = bare_name(name, strips)
+        if short in found:
+            raise InputError(
+                f"two tensors are called '{short}' when prefixes are taken away; give a file with one model"
+            )
+        found[short] = tensor
+    return found
+
+
+def bare_name(name: str, strips: tuple[str, ...]) -> str:
+    """A name without the prefixes that wrappers add."""
+    while any(name.startswith(prefix) for prefix in strips):
+        name = name.removeprefix(next(prefix for prefix in strips if name.startswith(prefix)))
+    return name
+
+
+# ---------------------------------------------------------------------------------------------------- what it says
+def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Said:
+    """What the config says, or the tensors; a choice outranks them."""
+    if config is None:
+        if layout.build is not None:
+            raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
+        said = ddit.bare(layout, shapes, chosen)
+    else:
+        said = layout.read(config, shapes)
+    rows = shapes.get("vocab_embed.embedding", (said.rows,))[0]
+    if rows != said.rows:
+        raise InputError(
+            f"the config.json says {said.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
+        )
+    net, options = said.net, dict(said.options)
+    if chosen.length is not None or chosen.heads is not None:
+        net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
+    for name in ("block", "process", "schedule", "time"):
+        value = getattr(chosen, name)
+        if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
+            raise InputError(f"--{name} is no choice of {layout.method}; leave it out")
+        if value is not None:
+            options[name] = value
+    if layout.name == "sedd" and chosen.process is not None:
+        options["scale_by_sigma"] = None
+    if chosen.time is not None:
+        net = replace(net, constant=not chosen.time)
+    return replace(said, net=net, options=options)
+
+
+def _options(layout: Layout, said: Said, chosen: Choices, tokenizer: Any) -> Any:
+    options = dict(said.options)
+    if said.mask is not None:
+        options["mask"] = said.mask
+    if layout.method == "ar":
+        begin = chosen.begin if chosen.begin is not None else first_token(tokenizer)
+        if begin is None:
+            raise InputError("nothing says which token begins a text; give --begin, e.g. --begin 0")
+        options["begin"] = begin
+    return METHODS[layout.method].Config(**options)
+
+
+# ---------------------------------------------------------------------------------------------------- its tensors
+def _take(
+    network: nn.Module, layout: Layout, tensors: dict[str, Tensor], opened: Opened, chosen: Choices, said: Said
+) -> bool:
+    """Place the tensors, the averaged ones where there are any; whether they are averages."""
+    own = network.state_dict()
+    wanted = {layout.theirs(name): name for name in own}
+    average = None if chosen.weights == "raw" else opened.average
+    if chosen.weights == "ema" and average is None:
+        raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave --weights out")
+    if isinstance(average, list):
+        ordered = layout.order(list(wanted))
+        if len(average) != len(ordered):
+            raise InputError(
+                f"the averaged weights are {len(average)} tensors, the model has {len(ordered)}; "
+                "take the others with --weights raw"
+            )
+        given = dict(zip(ordered, average))
+    elif average is not None:
+        given = stripped(average, layout.strips)
+    else:
+        given = tensors
+    given = {name: tensor for name, tensor in given.items() if name not in layout.buffers}
+    what = f"the layout is {layout.name}, of {said.net.layers} layers"
+    weights.check({name: own[wanted[name]] for name in wanted}, given, what)
+    renamed = {wanted[name]: tensor.detach() for name, tensor in given.items()}
+    weights.place(network, renamed, what, take=True)
+    return average is not None
+
+
+def _rest(layout: Layout, opened: Opened, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the way back needs beside the weights: the prefix, the type of numbers, and the buffers."""
+    whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
+    kept = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
+    first = next(t for n, t in tensors.items() if n not in layout.buffers)
+    return {
+        "prefix": whole.removesuffix(bare_name(whole, layout.strips)),
+        "dtype": str(first.dtype).removeprefix("torch."),
+        "buffers": {n: {"dtype": str(t.dtype).removeprefix("torch."), "values": t.tolist()} for n, t in kept.items()},
+    }
+
+
+def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
+    """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
+    published = about.get("published", {})
+    said = published.get("config")
+    if layout.build is None or not isinstance(said, Mapping) or not isinstance(published.get("rows"), int):
+        raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
+    with weights.unfilled():
+        return layout.build(said, replace(layout.read(said, {}), net=config.net, rows=published["rows"]))

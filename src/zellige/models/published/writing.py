@@ -1,0 +1,184 @@
+"""A model in a published layout: the way back of what was imported, and the way out for what was trained here.
+
+What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network is
+written in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose norms have a
+bias: both are the same function (`modulated`, `plain`).
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError, unknown
+from ...methods.method import Method
+from ...nn.block import Block
+from ...nn.embedding import Modulation
+from ...nn.transformer import DiT
+from ..config import Config
+from ..tensors import save_tensors
+from .layout import Layout, Said
+
+FREE = ("mdlm", "md4", "radd")  # time-free, all three read their network as p(x_0 | x_t) at the masks
+
+
+def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -> Layout:
+    """The layout that a model is written in: `to`, or the one it came in. InputError where there is none."""
+    from .layouts import LAYOUTS
+
+    came = about.get("published", {}).get("layout")
+    name = to or came
+    if name is None:
+        fits = fitting(config)
+        raise InputError(
+            f"it was trained here, so nothing says in which layout it is to be written; give --to, one of {', '.join(fits)}"
+            if fits
+            else f"no published layout is of method {config.method}; use --to hub, our own folder with a model card"
+        )
+    if name not in LAYOUTS:
+        raise unknown("layout", name, LAYOUTS, "zellige export --help")
+    return LAYOUTS[name]
+
+
+def fitting(config: Config) -> list[str]:
+    """The layouts that a model of this method may be written in."""
+    from .layouts import LAYOUTS
+
+    free = FREE if config.method in FREE and not getattr(config.options, "time", False) else ()
+    return [n for n, layout in LAYOUTS.items() if layout.build is None and layout.method in (config.method, *free)]
+
+
+def write(
+    folder: Path, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any], to: str | None = None
+) -> None:
+    """Fill `folder` with a model in a published layout: tensors, config.json and the tokenizer.
+
+    Raises:
+        InputError: the layout is of another method, or has no word for what the network is.
+    """
+    layout = layout_of(config, about, to)
+    came = about.get("published", {})
+    if came.get("layout") == layout.name:
+        tensors = {layout.theirs(name): tensor for name, tensor in method.network.state_dict().items()}  # pyright: ignore
+        dtype = getattr(torch, came["dtype"])
+        tensors = {came["prefix"] + name: tensor.to(dtype) for name, tensor in tensors.items()}
+        for name, kept in came["buffers"].items():
+            tensors[name] = torch.tensor(kept["values"], dtype=getattr(torch, kept["dtype"]))
+        said = came["config"]
+    else:
+        state, told = state_of(layout, method, tokenizer, config)
+        tensors = {layout.prefix + layout.theirs(name): tensor for name, tensor in state.items()}
+        width = config.net.hidden // config.net.heads
+        tensors[f"{layout.prefix}rotary_emb.inv_freq"] = 1e4 ** (-torch.arange(0, width, 2).float() / width)
+        if layout.name == "bd3lm":
+            for end, value in zip(("min", "max"), told.options.get("clip", (0.0, 1.0))):
+                tensors[f"sampling_eps_{end}"] = torch.tensor(value, dtype=torch.float32)
+        said = layout.write(told)
+    save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    tokenizer.save(folder)
+
+
+def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> tuple[dict[str, Tensor], Said]:
+    """The network's tensors, by our names, as the layout has them, and what its config is to say. InputError."""
+    net, network, options = config.net, method.network, dataclasses.asdict(config.options)
+    free = not method.time_conditioned
+    same = config.method == layout.method or (free and config.method in FREE and layout.method in FREE)
+    if layout.build is not None or not isinstance(network, DiT):
+        raise InputError(
+            f"the layout {layout.name} is of another network than this one's; only what came in it goes back"
+        )
+    if not same:
+        timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
+        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use --to hub"
+        raise InputError(
+            f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}"
+        )
+    if net.conv or net.grid:
+        has = "short convolutions (--net.conv)" if net.conv else "a grid (--net.grid)"
+        raise InputError(
+            f"this network has {has}, for which no published layout has a word; use --to hub, or train one without"
+        )
+    if config.method == "ar" and options.get("begin") is None:
+        raise InputError(
+            "its texts begin with a state of its own, those of the layout ar with a token; train it with --begin"
+        )
+    if options.get("mask") is not None:
+        raise InputError(f"its mask is one of the tokenizer's tokens; in the layout {layout.name} it comes after them")
+    if options.get("prediction", "mean") != "mean":
+        raise InputError("the layout bd3lm is for --prediction mean; this one gives a score")
+    state = dict(network.state_dict())
+    if layout.name == "radd":
+        state = plain(network)
+    elif network.time is None and layout.method != "ar":
+        state, net = modulated(network), dataclasses.replace(net, constant=True)
+    rows = type(method).states(tokenizer.size, config.options)
+    return state, Said(net, rows, options)
+
+
+# ---------------------------------------------------------------------------------------------------- one function, two forms
+BRANCHES = (("norm1", "out"), ("norm2", "mlp.2"))  # of a block: its layer norm, and what ends it
+
+
+@torch.no_grad()
+def plain(network: DiT) -> dict[str, Tensor]:
+    """The tensors of the same function without adaptive norms, with a bias in each norm (RADD's form).
+
+    For a network that is told no time and no class.
+    """
+    if network.classes is not None:
+        raise InputError("this network is told classes, for which the layout radd has no word; use --to udlm")
+    state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
+    told = None if network.time is None else network.told(torch.zeros(1, 1, dtype=torch.long), None)
+
+    def into(norm: str, module: Any, shift: Tensor | None, scale: Tensor | None) -> None:
+        bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
+        if shift is not None and scale is not None:
+            state[f"{norm}.weight"], bias = module.weight * (1 + scale), bias * (1 + scale) + shift
+        state[f"{norm}.bias"] = bias
+
+    for i, block in enumerate(network.blocks):
+        assert isinstance(block, Block)
+        vectors = [None] * 6 if told is None or block.modulation is None else block.modulation(told[0])
+        for j, (norm, last) in enumerate(BRANCHES):
+            shift, scale, gate = vectors[3 * j : 3 * j + 3]
+            into(f"blocks.{i}.{norm}", getattr(block, norm), shift, scale)
+            for part in ("weight", "bias") if gate is not None else ():
+                name = f"blocks.{i}.{last}.{part}"
+                if name in state:
+                    state[name] = state[name] * (gate[:, None] if part == "weight" else gate)  # pyright: ignore
+    shift, scale = [None] * 2 if told is None or network.modulation is None else network.modulation(told[0])
+    into("norm", network.norm, shift, scale)
+    return state
+
+
+@torch.no_grad()
+def modulated(network: DiT) -> dict[str, Tensor]:
+    """The tensors of the same function with adaptive norms that are told sigma = 0 (MDLM's form): what they say is a bias.
+
+    For a network without them; the embedding of the time is zero.
+    """
+    D, width = network.net.hidden, network.net.condition
+    state = {n: t for n, t in network.state_dict().items() if not n.endswith(("norm.bias", "norm1.bias", "norm2.bias"))}
+    like = network.embedding.weight
+    for layer, (rows, columns) in {"0": (width, 256), "2": (width, width)}.items():
+        state |= {
+            f"time.mlp.{layer}.weight": like.new_zeros(rows, columns),
+            f"time.mlp.{layer}.bias": like.new_zeros(rows),
+        }
+
+    def say(name: str, parts: list[Tensor]) -> None:
+        made = Modulation(width, D, len(parts))
+        state[f"{name}.weight"], state[f"{name}.bias"] = made.weight.detach().to(like), torch.cat(parts)
+
+    zero, one = like.new_zeros(D), like.new_ones(D)
+    shift = lambda norm: zero if norm.bias is None else norm.bias  # noqa: E731
+    for i, block in enumerate(network.blocks):
+        assert isinstance(block, Block)
+        say(f"blocks.{i}.modulation", [shift(block.norm1), zero, one, shift(block.norm2), zero, one])
+    say("modulation", [shift(network.norm), zero])
+    return state

@@ -1,0 +1,93 @@
+"""Which sampler draws, by the names and options that `watch` and the command line take."""
+
+from typing import Any
+
+from .. import samplers
+from ..errors import InputError, meant
+from ..methods.method import Method
+
+ARGUMENTS = (
+    "model", "count", "steps", "sampler", "prompt", "seed", "temperature", "top_p", "length", "batch", "fixed", "alone",
+)  # fmt: skip  # of `watch`, beside a sampler's own options
+
+
+def choose(
+    sampler: Any,
+    method: Method,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    options: dict[str, Any] | None = None,
+    end: int | None = None,
+) -> Any:
+    """The sampler, made; it may be made already, or None for the method's own.
+
+    Args:
+        options: of the sampler. With `block_sampler` it is `blockwise`, which hands the options that are not its own to the one
+            inside.
+        end: the token that ends a text, where the sampler stops at one and nobody says which.
+
+    Raises:
+        InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not admit.
+    """
+    options = dict(options or {})
+    if not temperature >= 0:
+        raise InputError(f"--temperature is {temperature:g}; it must be 0 or more")
+    if not 0 < top_p <= 1:
+        raise InputError(f"--top-p is {top_p:g}; it must be above 0 and at most 1")
+    if sampler is not None and not isinstance(sampler, str):
+        if options:
+            raise InputError(f"{flag(next(iter(options)))} goes with a sampler's name; this one is made already")
+        samplers.check(sampler, method)
+        return sampler
+    inside = options.get("block_sampler")
+    if inside is not None and sampler not in (None, "blockwise"):
+        raise InputError(f"--block-sampler goes with --sampler blockwise, not {sampler}; leave one of them out")
+    name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
+    own = samplers.options(samplers.find(name))
+    if "end" in own:
+        options.setdefault("end", end)
+    if name == "blockwise":
+        others = {key: options.pop(key) for key in list(options) if key not in own}
+        if inside is None or isinstance(inside, str):
+            options["block_sampler"] = _make(inside or "ancestral", temperature, top_p, others)
+        elif others:
+            raise InputError(f"{flag(next(iter(others)))} goes with a sampler's name; this one is made already")
+    made = _make(name, temperature, top_p, options)
+    samplers.check(made, method)
+    return made
+
+
+def _make(name: str, temperature: float, top_p: float, options: dict[str, Any]) -> Any:
+    cls = samplers.find(name)
+    own = samplers.options(cls)
+    for option in options:
+        if option not in own:
+            if not any(option in samplers.options(other) for other in samplers.SAMPLERS.values()):
+                raise _misnamed(option)
+            takes = f"its options: {', '.join(map(flag, own))}" if own else "it has no options of its own"
+            raise InputError(f"sampler '{name}' takes no {flag(option)}; {takes}")
+    return cls(temperature=temperature, top_p=top_p, **options)  # pyright: ignore[reportCallIssue]
+
+
+def _misnamed(name: str) -> TypeError:
+    """The error for an argument that neither `watch` nor a sampler has."""
+    every = [*ARGUMENTS]
+    every += [option for cls in samplers.SAMPLERS.values() for option in samplers.options(cls)]
+    near = meant(name, every)
+    hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
+    return TypeError(f"no argument is called '{name}'; {hint}")
+
+
+def flag(name: str) -> str:
+    """As it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def ending(tokenizer: Any, documents: bool = False) -> int | None:
+    """The token that ends a text, where the tokenizer has one.
+
+    Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.
+    """
+    token = getattr(tokenizer, "separator", None)
+    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
+    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None

@@ -1,0 +1,222 @@
+"""Drawing from a model: `watch` gives every step of it, `sample` what comes of it.
+
+Every text has its own stream of random numbers, a function of (seed, its number), so that it does not depend on how many
+others are drawn beside it. (The network's own rounding may: a text can differ where two tokens are equally likely to
+within a few ulps.)
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import samplers
+from ..arguments import checked
+from ..core.batch import tensor, whole_numbers
+from ..core.random import mix
+from ..data import Data
+from ..errors import InputError, check_counts
+from ..samplers import State, pairing, run
+from ..samplers.ask import hides
+from ..samplers.growing import again, merged
+from ..samplers.pairing import of_length
+from ..samplers.sampler import HIDDEN, start_law
+from ..show import kinds
+from .frames import BATCH, Frame, collect
+from .model import as_model
+from .sampler_choice import choose, ending
+
+STEPS = 1_000_000  # at most, of a sampler
+
+
+@checked
+def watch(
+    model: Any,
+    *,
+    count: int = 1,
+    steps: int | None = None,
+    sampler: Any = None,
+    prompt: str | None = None,
+    seed: int = 0,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    length: int | None = None,
+    batch: int = BATCH,
+    fixed: Any = None,
+    alone: bool = False,
+    **options: Any,
+) -> Iterator[Frame]:
+    """Draw texts and give every step: frames of one batch after another, from the first state to the last.
+
+    Args:
+        model: a `Model`, or the path or id of one.
+        steps: steps of the sampler, 64 by default (in discrete time the nearest divisor of T); some have their own number.
+        sampler: a name in SAMPLERS or an alias of one, or a sampler; by default the method's own, ancestral for most.
+            `block_sampler`, one of its options, makes it blockwise, with that one inside.
+        prompt: what each text begins with.
+        temperature, top_p: act on the clean posterior.
+        length: tokens of a text; the model's own length by default, and at most unless a sampler writes from left to right.
+        batch: texts at once; they do not depend on it.
+        fixed: (L,) instead of a prompt: the token where it is given, -1 where it is free. Or (N, L), where `count` is a
+            multiple of N: so many texts of the first row, then of the second, and so on.
+        alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left to
+            right; see `infill`.
+        options: those of the named sampler: `watch(model, sampler="confidence", confidence="margin")`.
+
+    Raises:
+        InputError: unknown sampler, one that the method does not admit, an option that it does not take, a number out of
+            its range, a prompt that is too long or not in the vocabulary.
+    """
+    check_counts(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
+    if steps is not None and steps > STEPS:
+        raise InputError(f"--steps is {steps:,}; it must be at most {STEPS:,}")
+    model = as_model(model)
+    method, tokenizer = model.method, model.tokenizer
+    documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
+    end = None if fixed is not None else ending(tokenizer, documents)
+    how = choose(sampler, method, temperature, top_p, options, end)
+    if alone and how.grows and length is None:
+        length = int(torch.as_tensor(fixed).shape[-1])
+    length = length_of(model, length, how.grows)
+    if fixed is None and prompt:
+        fixed = _prompt(tokenizer, prompt, length, how.grows)
+    if fixed is not None:
+        rest = HIDDEN if alone and not how.grows and hides(method) else -1
+        fixed = _fixed(fixed, tokenizer, length, count, rest)
+    how.admit(method, fixed)
+    device = next((p.device for p in method.parameters()), torch.device("cpu"))
+    inside = of_length(method, length)
+    times, expected = _times(how, inside, steps), _expected(how, inside, steps, fixed)
+    end = end if documents else None
+    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected)
+
+
+def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
+    """The mean over texts of the network calls that they take in expectation; None where the sampler does not know."""
+    times = how.times(method, steps).to(start_law(method))
+    free = [method.shape[0]] if fixed is None else (fixed < 0).sum(-1).tolist()
+    if how.grows and len(set(free)) > 1:
+        return None  # what is read of one text depends on where the others' gaps begin
+    each = [how.expected_calls(method, times, n) for n in free]
+    return None if None in each else sum(each) / len(each)
+
+
+def _times(how: Any, method: Any, steps: int | None) -> list[float]:
+    """The time of each frame, from 1 to 0; where they are a mere counter, or several numbers, shown as if they were even."""
+    grid = how.times(method, steps)
+    times = [float(t) for t in (grid if grid.ndim == 1 else grid[:, 0])]
+    if grid.ndim > 1 or any(1 < t < math.inf for t in times):
+        return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
+    return [min(max(t, 0.0), 1.0) for t in times]
+
+
+def _watch(
+    model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected
+) -> Iterator[Frame]:
+    method = model.method
+    training = method.training
+    method.eval()
+    try:
+        for first in range(0, total, batch):
+            B = min(batch, total - first)
+            given = None if fixed is None else fixed[torch.arange(first, first + B) * len(fixed) // total].to(device)
+            states = _states(how, method, (B, length), steps, given, seed, first)
+            before, seconds = None, 0.0
+            while True:
+                started = time.perf_counter()
+                made = next(states, None)
+                seconds += time.perf_counter() - started
+                if made is None:
+                    break
+                step, state = made
+                before = state.x if before is None else before
+                t = times[min(step, len(times) - 1)]
+                mask = pairing.blank(method)
+                yield Frame(
+                    state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end, expected
+                )
+                before = state.x
+    finally:
+        method.train(training)
+
+
+def _states(
+    how: Any, method: Any, shape: tuple[int, int], steps: int | None, given: Tensor | None, seed: int, first: int
+) -> Iterator[tuple[int, State]]:
+    """The states of a batch, each with the number of its step. Texts that repeat themselves are drawn again from the beginning,
+    at most `how.redraw` times, with another stream of random numbers each time; the last step is that of all of them.
+    """
+    rows, whole = torch.arange(shape[0]), None
+    last = len(how.times(of_length(method, shape[1]), steps)) - 1
+    for tried in range(how.redraw + 1):
+        seeds = [mix(seed, first + row, *([tried] if tried else [])) for row in rows.tolist()]
+        streams = [torch.Generator().manual_seed(number) for number in seeds]
+        fixed = None if given is None else given[rows.to(given.device)]
+        for step, part in enumerate(run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams)):
+            state = part if whole is None else merged(whole, rows, part)
+            if step == last and tried < how.redraw and len(again(state)):
+                break
+            yield step, state
+        else:
+            return
+        whole, rows = state, again(state)
+
+
+def length_of(model: Any, length: int | None, grows: bool = False) -> int:
+    """Tokens of a text: the model's own length, or what was asked for: less, or more where the sampler goes on (`grows`)."""
+    most, running = int(model.method.shape[0]), kinds.of(model.tokenizer).running
+    if length is None:
+        return most
+    check_counts(length=length)
+    if length > most and not (grows and running):
+        blocks = running and samplers.Blockwise.refuse(model.method) is None
+        more = ", or a block sampler: --block-sampler ancestral" if blocks else ""
+        raise InputError(f"--length is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
+    if length < most and not running:
+        raise InputError(f"--length is {length:,}, the rows of this model have {most:,} places; leave it out")
+    return length
+
+
+def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) -> Tensor:
+    """(N, length) tokens, -1 where they are free, of (N, L) or (L,) with L of `length` at most; behind it `rest`."""
+    rows = whole_numbers("fixed", fixed).cpu()
+    rows = rows[None] if rows.ndim == 1 else rows
+    if rows.ndim != 2:
+        raise InputError(f"fixed is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
+    N, given = rows.shape
+    if given > length or (given < length and not kinds.of(tokenizer).running):
+        raise InputError(f"fixed has {given:,} places, the model takes {length:,}; give a token or -1 for each")
+    low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
+    if low < -1 or high >= tokenizer.size:
+        wrong = low if low < -1 else high
+        raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
+    mask = getattr(tokenizer, "mask", None)
+    if mask is not None and bool((rows == mask).any()):
+        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
+    if not N or total % N:
+        raise InputError(f"--count is {total:,}, fixed has {N:,} rows; give a multiple of that")
+    return torch.nn.functional.pad(rows, (0, length - given), value=rest)
+
+
+def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
+    tokens = tokenizer.encode(prompt)
+    if len(tokens) > length:
+        has = f"the prompt has {len(tokens):,} tokens, "
+        if grows:
+            raise InputError(f"{has}the text {length:,}; give a larger --length")
+        raise InputError(f"{has}the model takes {length:,}; shorten it, or use --length with a block sampler")
+    return tokens
+
+
+@checked
+def sample(model: Any, **how: Any) -> Any:
+    """Draw texts: `sample(model, count=4, steps=64, seed=0)`. The arguments are those of `watch`.
+
+    Returns:
+        A list of texts; of images, music and grids an array (count, *shape) of their tokens.
+    """
+    model = as_model(model)
+    return kinds.of(model.tokenizer).values(collect(watch(model, **how)).tokens)

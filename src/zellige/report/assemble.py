@@ -1,0 +1,296 @@
+"""What stands on the page of a run: its files say what happened, its model is asked for samples and its integrand."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..arguments import checked, of_kind, refuse_path
+from ..errors import InputError
+from ..evaluation.result import Result, fullest
+from ..files import writable, write_file
+from ..samplers.pairing import admissible
+from ..schema import read_json
+from ..show.kinds import of
+from ..show.numbers import count as counted
+from ..show.numbers import duration, escape, parameters
+from ..show.numbers import path as shown_path
+from . import page
+from .figures import curves, ends, learnt, loss_against_t, metrics, revealed, schedule, terms
+from .samples import infilled, samples, stills
+from .trace import entropies, fewer, integrand, record
+
+LIMIT = 2_000_000  # bytes of a page; above it samples are dropped, last first
+WATCHED = 4  # samples in the player
+TEXTS = 16  # over which the integrand is averaged
+FILLED = 8  # rows that are filled in
+SMALL = 2_000_000  # tokens of a train split up to which n-grams are fitted for comparison
+
+
+@checked
+def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, steps: int = 64, seed: int = 0) -> Path:
+    """Write the report of a run and return its path.
+
+    Args:
+        run: the run's folder (or what `train` returned).
+        out: the file; default report.html in the run's folder.
+        model: the run's model if it is already in memory; else its best checkpoint is loaded.
+        steps: of the watched samples, at most 199.
+        seed: of the watched samples and of the noise in the loss against t.
+
+    Raises:
+        InputError: there is no run at `run`, or a file in it is not what the run wrote.
+    """
+    run = getattr(run, "folder", run)
+    if not isinstance(run, (str, os.PathLike)):
+        raise InputError(f"run is {of_kind(run)}; it must be a run's folder, or what train returned")
+    refuse_path("run", run)
+    folder = Path(run)
+    config = _json(folder / "config.json")
+    if config is None:
+        raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")
+    target = Path(out) if out is not None else folder / "report.html"
+    writable(target)
+    log, unit = metrics(folder)
+    model, problem = _model(folder, model)
+    corpus, missing = _corpus(model)
+    evaluations = {path: Result.from_json(path) for path in sorted(folder.glob("evaluate-*.json"))}
+    best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
+    evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
+    asked, watched, filled = [page.note(problem)], None, ""
+    if model is not None:
+        asked, watched = _ask(model, corpus, missing, min(steps, 199), seed)
+        filled = _filled(model, corpus, min(steps, 199), seed)
+
+    here = page.code(f"zellige evaluate {shown_path(folder)}")
+    sections = {
+        "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.note("no metrics.csv yet"),
+        "schedule": "".join(asked),
+        "samples": samples(folder, model) + filled,
+        "evaluation": "".join(map(_evaluation, *zip(*evaluations.items())))
+        if evaluations
+        else page.note("not evaluated yet; type") + here,
+        "configuration": _configuration(config, model),
+    }
+    title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"
+    facts = _facts(log, unit, config, model, evaluations)
+    drawn, fixed = (watched["samples"], watched.pop("stills", "")) if watched else ([], "")
+    for kept in range(len(drawn), -1, -1):  # drop samples, last first, until the page is small enough
+        part = page.note(problem)
+        if watched:
+            part = page.watch({**watched, "samples": drawn[:kept]}, len(drawn) - kept, fixed)
+        raw = page.page(title, facts, {**sections, "watch": part}).encode("utf-8", errors="backslashreplace")
+        if len(raw) <= LIMIT or kept <= 1:
+            break
+    write_file(target, raw)
+    return target
+
+
+def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
+    text = (
+        "Thin: the training loss, mean over 100 steps. Dots: the validation bound with its 95% interval."
+        + (" Dashed: n-gram models on the validation split, left to right." if baselines else "")
+        + " Below: learning rate, gradient norm, tokens per second."
+    )
+    return page.figure(curves(folder, baselines=baselines), "curves-figure", "Training and validation", text)
+
+
+def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[list[str], dict[str, Any]]:
+    """What the model itself says: figures of its schedule, order of reveal and integrand; and the watched samples."""
+    method = model.method
+    frames = _watch(model, steps, seed)
+    unsure = None if method.process is None else entropies(method, frames)
+    watched = record(method, model.tokenizer, fewer(frames, method), unsure)
+    if not (kind := of(model.tokenizer)).running:
+        watched["stills"] = stills(kind, frames)
+    watched["note"] = f"{counted(steps)} steps, seed {seed}."
+    if method.process is None:
+        missing = (
+            "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
+        )
+        return [page.note(f"no noise, so {missing}")], watched
+    if getattr(method.process, "schedule", None) is None:
+        alpha, curve = page.note("this noise is a list of matrices: it has no alpha(t)"), None
+    else:
+        alpha, curve = page.figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
+    figures = [alpha, page.figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
+    if values := {name: value.cpu() for name, value in method.learnt().items()}:
+        figures.append(_learnt(values, model.tokenizer))
+    if corpus is None:
+        return [*figures, page.note(missing)], watched
+    t, loss, unit = _loss(model, corpus, seed)
+    return [*figures, page.figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS)], watched
+
+
+def _filled(model: Any, corpus: Any, steps: int, seed: int) -> str:
+    """Images, music, grids: rows of the test split filled in."""
+    if corpus is None or model.method.process is None or of(model.tokenizer).running:
+        return ""
+    steps = admissible(model.method, steps)
+    return infilled(model, corpus.test, steps, seed, _affordable(model.method, FILLED, 2 * steps))
+
+
+def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Any) -> str:
+    name = lambda i: f"'{escape(tokenizer.decode([i]))}'"  # noqa: E731
+    early, late = ends(next(iter(values.values())))
+    rows = [[f"{i + 1}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(early)]
+    last = len(next(iter(values.values()))) - len(late) + 1
+    rows += [[f"{last + i}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(late)]
+    table = page.table(rows, ["place", "token", *values])
+    return page.figure(learnt(values, name), "schedule-learnt", "Which tokens appear early", _LEARNT, table)
+
+
+_LEARNT = (
+    "What the noise learnt about each token: the earliest and the latest to appear. Generation runs from t = 1 to t = 0, "
+    "so what is revealed at a larger t comes earlier."
+)
+_SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the weight of a masked token in the loss."
+_REVEALED = (
+    "Above: the share of tokens revealed after each step, mean over the watched samples and their range, beside "
+    "alpha(t). Below: for each sample and position, the step in which it was revealed."
+)
+_LOSS = "Where the bound comes from: the integrand of its diffusion term at each t; the area under it is that term."
+
+
+# ---------------------------------------------------------------------------------------------------- what is asked
+def _json(path: Path) -> dict[str, Any] | None:
+    """The JSON of a file; None where there is none. InputError where it is damaged."""
+    return read_json(path) if path.is_file() else None
+
+
+def _model(folder: Path, model: Any) -> tuple[Any, str]:
+    """The model of the run, or the reason why there is none."""
+    if model is not None:
+        return model, ""
+    from ..models.model import load
+
+    try:
+        return load(folder, device="cuda" if torch.cuda.is_available() else "cpu"), ""
+    except InputError as error:
+        return None, str(error)
+
+
+def _corpus(model: Any) -> tuple[Any, str]:
+    """The texts that the run was trained on, or the reason why they are not at hand."""
+    if model is None:
+        return None, ""
+    from ..evaluation.evaluate import corpus_of
+
+    try:
+        corpus = corpus_of(model)
+        return (corpus, "") if len(corpus.validation) > 1 else (None, "the validation split is empty")
+    except (InputError, OSError) as error:
+        return None, f"the loss against t needs the run's texts: {error}"
+
+
+def _affordable(method: Any, rows: int, calls: int) -> int:
+    """How many of `rows` to ask about with so many network calls each: all of a small model, fewer of a large one."""
+    weights = list(method.parameters())
+    flops = 2.0 * sum(p.numel() for p in weights) * method.shape[0] * calls
+    budget = 1e12 if not weights or weights[0].device.type == "cpu" else 1e15  # seconds; of a large model, one sample
+    return max(1, min(rows, int(budget / max(flops, 1.0))))
+
+
+def _watch(model: Any, steps: int, seed: int) -> list[Any]:
+    from ..models.watch import watch
+
+    steps = admissible(model.method, steps)
+    return list(watch(model, count=_affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
+
+
+def _loss(model: Any, corpus: Any, seed: int, points: int = 16) -> tuple[np.ndarray, np.ndarray, str]:
+    """The integrand on validation texts, in the model's unit: times (G,), (G, N), unit."""
+    rows = corpus.validation
+    count = max(4, _affordable(model.method, TEXTS, points))
+    some = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
+    device = next(model.method.parameters()).device
+    t, nats = integrand(model.method, rows.collate([rows[int(i)] for i in some]).to(device), points, seed)
+    if model.unit.startswith("bits") and (rows.characters or corpus.tokenizer.shape):
+        return t, nats * len(rows) / ((rows.characters or rows.tokens_total) * math.log(2)), model.unit
+    return t, nats * len(rows) / rows.tokens_total, "nats/token"
+
+
+def _ngrams(model: Any, corpus: Any) -> dict[str, float]:
+    """1- to 4-grams on the validation split, bits per character, where the texts are characters and few."""
+    if corpus is None or model.unit != "bits/char" or corpus.train.tokens_total > SMALL:
+        return {}
+    from ..evaluation.ngram import NGrams
+
+    validation = corpus.validation.array()
+    grams = NGrams(corpus.train.array(), validation, corpus.tokenizer.size, order=4)
+    bits = math.log(2) * corpus.validation.characters
+    return {f"{m}-gram": float(grams.nats(validation, order=m).sum() / bits) for m in range(1, 5)}
+
+
+# ---------------------------------------------------------------------------------------------------- sections
+def _facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
+    facts = []
+    result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
+    measured = np.isfinite(log["validation"])
+    if result:
+        part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
+        facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
+    elif measured.any():
+        best = np.flatnonzero(measured)[log["validation"][measured].argmin()]
+        values = (float(log[c][best]) for c in ("validation", "validation_low", "validation_high"))
+        value, low, high = values
+        method = getattr(model, "method", None)
+        kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
+        shown = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
+        facts.append(f"<b>{shown}</b> validation, step {counted(log['step'][best])}")
+    if model is not None:
+        facts.append(parameters(sum(p.numel() for p in model.method.parameters())))
+    if len(log["step"]):
+        done, wanted = int(log["step"][-1]), (config.get("train") or {}).get("steps")
+        facts.append(
+            f"{counted(done)} steps" if wanted in (None, done) else f"{counted(done)} of {counted(wanted)} steps"
+        )
+        if np.isfinite(log["seconds"]).any():
+            facts.append(duration(float(np.nanmax(log["seconds"]))))
+    return facts
+
+
+def _evaluation(path: Path, result: Result) -> str:
+    loss = result.kind == "loss"  # no nats, and no perplexity
+    rows = [(name, f"{value:,.3f}") for name, value in result.terms.items()]
+    rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
+    perplexity = "" if loss else f"perplexity {result.perplexity_text}"
+    drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
+    part = [f"a partial result: {result.partial}"] if result.partial else []
+    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
+    bar = ""
+    if len(result.terms) > 1:
+        text = "The whole bar is the total."
+        bar = page.figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", text)
+    return (
+        f"<h3>{page.esc(path.stem.removeprefix('evaluate-'))}</h3>{page.line(said)}"
+        + bar
+        + f'<div class="pair"><div>{page.table(rows, ("term", "a sequence" if loss else "nats/sequence"))}</div>'
+        + f"<div>{page.table(page.flat(result.protocol), ('protocol', ''), numbers=False)}</div></div>"
+        + page.code(f"zellige evaluate --from {shown_path(path)}")
+    )
+
+
+def _configuration(config: Mapping[str, Any], model: Any) -> str:
+    """The command, what is known of the run and its machine, and config.json."""
+    about = {**(config.get("about") or {}), **(getattr(model, "about", None) or {})}
+    command, seed = about.pop("command", None), (config.get("train") or {}).get("seed")
+    groups = {name: value for name, value in about.items() if isinstance(value, Mapping)}
+    alone = {name: value for name, value in about.items() if name not in groups and value not in (None, "", [])}
+    groups["run"] = alone | ({} if seed is None else {"seed": seed})
+    tables = [
+        f"<div><h3>{page.esc(name)}</h3>{page.table(page.flat(group), numbers=False)}</div>"
+        for name, group in groups.items()
+        if group
+    ]
+    plain = {name: value for name, value in config.items() if name != "about"}
+    return (
+        (page.code(str(command)) if command else "")
+        + f'<div class="flow">{"".join(tables)}</div>'
+        + page.folded("config.json", page.code(json.dumps(plain, indent=2, ensure_ascii=False)))
+    )

@@ -1,0 +1,336 @@
+"""`zellige compare`: several methods, the same network, data, seed and budget: one table and one figure.
+
+    result = compare(["mdlm", "md4", "sedd:process=uniform"], data=Data("pydocs"), net=Net(layers=4), run="runs/compare")
+    print(result)
+
+Each method is a run of its own, in a folder of the comparison's, made by `train`; what is finished is used again, what was
+interrupted goes on. Then each is measured: the bound on the test split, samples at several numbers of network calls, the
+speed of its training. measured.json keeps that (with the nats of each text), so that a second call measures nothing;
+compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
+"""
+
+import math
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ... import files
+from ...arguments import checked
+from ...data import Data
+from ...errors import InputError
+from ...evaluation.result import Result, difference
+from ...methods import build
+from ...models import checkpoints
+from ...models import model as checkpoint
+from ...models.config import Config, Train
+from ...nn.block import Net
+from ...schema import read_json
+from ...show.numbers import count, counted, duration, parameters
+from ...show.progress import Bar, Training
+from ...show.record import as_file, record
+from ...show.terminal import Terminal
+from ...training import lock, logger, setup
+from ...training.device import cuda, devices, split_batch
+from ...training.signals import Stopped
+from ...training.train import train as train_one
+from . import table
+from .entrant import Entrant, check_folder, check_runs, entrants
+from .measure import CALLS, Settings, check_pairing, key, key_of_data, measure
+from .reference import judge_of
+
+__all__ = ["Comparison", "compare"]
+
+PROTOCOL = "zellige-compare-1"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished comparison; `print` it for the table.
+
+    Attributes:
+        folder: where compare.json, compare.md, compare.svg and the runs are.
+        plain: what compare.json holds.
+        name: of the three files without their endings; `compare-limit-20` where only so many texts were judged.
+    """
+
+    folder: Path
+    plain: dict[str, Any]
+    name: str = "compare"
+
+    def __str__(self) -> str:
+        return "\n".join(table.lines(self.plain["result"]))
+
+
+@checked
+def compare(
+    methods: Sequence[Any],
+    *,
+    data: Data | str | None = None,
+    net: Net | None = None,
+    train: Train | None = None,
+    run: str | os.PathLike = "runs/compare",
+    calls: Sequence[int] = CALLS,
+    samples: int = 0,
+    draws: int = 4,
+    limit: int | None = None,
+    terminal: Terminal | None = None,
+) -> Comparison:
+    """Train the methods alike, measure each, and write the table and the figure.
+
+    Args:
+        methods: names, with choices if there are any ("sedd:process=uniform"); classes; (class, "choice=value").
+        data, net, train: the same for all of them; `train.seed` is that of everything.
+        run: the folder of the comparison; each method's run is in a folder of its own there.
+        calls: at how many steps of its sampler each method's samples are judged.
+        samples: how many at each; 0: 64 of a text, 2,000 of enumerable data.
+        draws, limit: of the bound, as `evaluate` takes them.
+        terminal: who is told how it goes; nobody by default.
+
+    Raises:
+        InputError: the input is wrong; nothing was trained.
+        Stopped: Ctrl-C while a method is trained; the same call again goes on there.
+    """
+    terminal = terminal or Terminal(quiet=True)
+    data = Data(data) if isinstance(data, str) else data or Data()
+    train = train or Train()
+    if train.devices > 1:  # several would each ask for all of the comparison
+        raise InputError(f"--train.devices is {train.devices}; compare trains on one device, leave it out")
+    train = replace(train, devices=1)
+    how = Settings(tuple(calls), samples, draws, limit, train.seed)
+    several, folder = entrants(methods), Path(run)
+    check_folder(folder)
+    with terminal.waiting("reading"):
+        work = _Work(several, data, net or Net(), train, folder, how, terminal)
+    with lock.hold(folder, "compared"):
+        terminal.say(work.heading())
+        measured = work.go()
+        with terminal.waiting("drawing"):
+            return work.write(measured)
+
+
+class _Training(Training):
+    """Training's own heading says what the comparison has said, and how to go on it says itself."""
+
+    begun = False
+
+    @property
+    def quiet(self) -> bool:
+        return not self.begun or super().quiet
+
+    def start(self, total: int, done: int = 0) -> None:
+        self.begun = True
+        super().start(total, done)
+
+    def note(self, text: str) -> None:
+        if self.begun and not text.startswith("  go on:"):
+            super().note(text)
+
+
+class _Work:
+    """What one step needs of another."""
+
+    def __init__(
+        self, several: list[Entrant], data: Data, net: Net, train: Train, folder: Path, how: Settings, terminal
+    ):
+        """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
+        self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
+        configs = {
+            each.folder: setup.choose(
+                None, each.name, each.method, data, net, train, each.options, folder / each.folder
+            )
+            for each in several
+        }
+        first = several[0]
+        start = setup.start(train.start, first.method, first.name) if train.start else None
+        self.corpus = setup.read(configs[first.folder], start=start)
+        tokens = self.corpus.tokenizer
+        self.configs = {name: setup.shaped(config, tokens.shape) for name, config in configs.items()}
+        self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}
+        check_runs(folder, self.configs)
+        for run in (folder / each.folder for each in several):
+            if (run / "config.json").is_file():
+                setup.same_corpus(checkpoint.read_config(run).get("about") or {}, self.corpus)
+        self.unit = checkpoint.unit(tokens)
+        self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
+
+    def _check(self, each: Entrant, config: Config) -> int:
+        """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
+        split_batch(config.train, devices(config))
+        tokens = self.corpus.tokenizer
+        with torch.random.fork_rng(devices=[]):
+            fresh = build(each.method, tokens.size, config.net, each.options, config.net.length, tokens.ordered)
+        check_pairing(fresh)
+        return sum(p.numel() for p in fresh.parameters())
+
+    @property
+    def config(self) -> Config:
+        """The first one; they share data, net and train."""
+        return next(iter(self.configs.values()))
+
+    def heading(self) -> str:
+        t, n, tell = self.config.train, self.config.net, self.corpus
+        return (
+            f"{', '.join(each.label for each in self.several)}\n"
+            f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {counted(n.layers, 'layer')}, "
+            f"hidden {n.hidden}, length {tell.train.length}; {counted(t.steps, 'step')} of {t.batch} sequences, seed {t.seed}"
+        )
+
+    # ------------------------------------------------------------------------------------------------ the work
+    def go(self) -> dict[str, Any]:
+        """Train and measure what is not there yet; what measured.json then holds."""
+        file = self.folder / f"measured{self.part}.json"
+        measured = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
+        judge = None
+        for number, each in enumerate(self.several, 1):
+            run = self.folder / each.folder
+            self._train(each, run, f"{number} of {len(self.several)}  {each.label}")
+            keys = {each.folder: key(run, self.corpus, self.how), "data": key_of_data(self.corpus, self.how)}
+            if all(measured.get(name, {}).get("key") == wanted for name, wanted in keys.items()):
+                continue
+            if judge is None:
+                with self.terminal.waiting("counting"):
+                    judge = judge_of(self.corpus, self.unit)
+                samples = self.how.samples or judge.count
+                about = {"kind": judge.kind, "name": judge.name, "unit": self.unit}
+                measured["data"] = {"key": keys["data"], "judge": about, "reference": judge.reference(samples)}
+            device = "cuda" if cuda(self.config) else "cpu"
+            model = checkpoint.load(run, method=None if each.named else each.method, device=device)
+            with _Bars(self.terminal) as bars:
+                measured[each.folder] = {"key": keys[each.folder]} | measure(model, run, judge, self.how, bars)
+            files.write_file(file, as_file(measured))
+        return measured
+
+    def _train(self, each: Entrant, run: Path, label: str) -> None:
+        """The method's run, as far as it is not there."""
+        config, there = self.configs[each.folder], (run / "config.json").is_file()
+        last = checkpoints.newest(run / "checkpoints")
+        step = checkpoints.step_of(last) if last else 0
+        said = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
+        self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if said else ''}{said}")
+        progress = _Training(self.terminal)
+        try:
+            done = train_one(
+                each.name if each.named else each.method, data=self.data, net=config.net, train=config.train,
+                options=each.options, run=run, resume=there, progress=progress,
+            )  # fmt: skip
+        except Stopped:
+            again = logger.command() or "the same call"
+            self.terminal.say(f"  go on: {again}")
+            raise
+        finally:
+            progress.close()
+        if said != "reused":
+            self.terminal.say(
+                f"  trained in {duration(done.seconds)}, validation {done.validation or 'without a bound'}"
+            )
+
+    # ------------------------------------------------------------------------------------------------ what is written
+    def write(self, measured: dict[str, Any]) -> Comparison:
+        """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
+        from . import figure
+
+        data, found = measured["data"], [_row(each, measured[each.folder]) for each in self.several]
+        bounds = [_result(measured[each.folder]["bound"]) for each in self.several]
+        known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
+        pairs, named = _differences([(found[i]["label"], b) for _, i, b in known])
+        for (_, i, _), letter in zip(known, named):
+            found[i]["letters"] = letter
+        partial = known[0][2].partial if known else ""
+        order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
+        result = {
+            "data": self.corpus.about["name"], "rows": "text" if self.corpus.tokenizer.kind == "text" else "data",
+            "unit": self.unit, "steps": self.config.train.steps,
+            "partial": partial or None, "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
+            "methods": [found[i] for i in order], "differences": pairs, "command": logger.command(),
+            "protocol": self._protocol(data, found, [b for _, _, b in known]),
+        }  # fmt: skip
+        seconds = sum(measured[each.folder]["seconds"] for each in self.several)
+        arguments = {
+            "methods": [{"method": each.name, "options": asdict(each.options)} for each in self.several],
+            "data": asdict(self.config.data), "net": asdict(self.config.net), "train": asdict(self.config.train),
+            **vars(self.how), "run": str(self.folder),
+        }  # fmt: skip
+        plain = record(
+            "compare", arguments, {k: v for k, v in result.items() if k != "protocol"}, unit=self.unit, kind="bound",
+            protocol=result["protocol"], seed=self.how.seed, seconds=seconds,
+        )  # fmt: skip
+        name = f"compare{self.part if partial else ''}"
+        files.write_file(self.folder / f"{name}.json", as_file(plain))
+        files.write_file(self.folder / f"{name}.md", table.markdown(result, f"{name}.svg"))
+        files.write_file(self.folder / f"{name}.svg", figure.svg(result))
+        return Comparison(self.folder, plain, name)
+
+    def _protocol(self, data: dict[str, Any], rows: list[dict[str, Any]], bounds: list[Result]) -> dict[str, Any]:
+        samples = rows[0]["quality"][0]["samples"]
+        first = bounds[0].protocol if bounds else {}
+        alike = {
+            k: v for k, v in first.items() if all(b.protocol.get(k) == v for b in bounds)
+        }  # each row has its own too
+        said: dict[str, Any] = {"name": PROTOCOL, "bound": alike}
+        said["samples"] = f"{samples} of each method at each number of steps, the same random numbers"
+        said["judge"] = data["judge"]["name"]
+        said["real"] = f"{data['reference']['rows']} rows"
+        return said | {
+            "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
+            "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
+        }  # fmt: skip
+
+
+class _Bars:
+    """One bar after another: `say(what, done, total)`; a new `what` begins a new one."""
+
+    def __init__(self, terminal: Terminal):
+        self.terminal, self.what, self.stack = terminal, "", ExitStack()
+
+    def __enter__(self) -> "_Bars":
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self.stack.close()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what != self.what:
+            self.stack.close()
+            self.what, self.bar = what, self.stack.enter_context(Bar(self.terminal, what, total))
+        self.bar.update(done)
+
+
+def _row(each: Entrant, measured: dict[str, Any]) -> dict[str, Any]:
+    """One method as compare.json has it: without the nats of each text."""
+    bound = measured["bound"] and {k: v for k, v in measured["bound"].items() if k not in ("nats", "sizes")}
+    return {
+        "method": each.name, "variant": each.variant, "label": each.label, "folder": each.folder, "letters": "",
+        **{k: v for k, v in measured.items() if k not in ("key", "seconds")}, "bound": bound,
+    }  # fmt: skip
+
+
+def _result(plain: dict[str, Any] | None) -> Result | None:
+    """A bound as measured.json has it."""
+    if plain is None:
+        return None
+    value, low, high = (math.inf if plain[k] is None else plain[k] for k in ("value", "low", "high"))
+    nats = torch.tensor([math.inf if x is None else x for x in plain["nats"]], dtype=torch.float64)
+    sizes = torch.tensor(plain["sizes"], dtype=torch.float64)
+    return Result(
+        value, low, high, plain["unit"], plain["kind"], protocol=plain["protocol"], nats=nats, sizes=sizes
+    )  # fmt: skip
+
+
+def _differences(named: list[tuple[str, Result]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each pair's difference on the same texts with its interval, and the letters; best first."""
+    pairs, same = [], set()
+    for j, (b, second) in enumerate(named):
+        for i, (a, first) in enumerate(named[:j]):
+            ends = [math.inf] * 3
+            if math.isfinite(second.value):  # the bound of a score may be infinite; such a one comes last
+                gap = difference(second, first)
+                ends = [gap.value, gap.low, gap.high]
+            apart = ends[1] > 0 and math.isfinite(first.value)
+            pairs.append({"method": b, "minus": a, **dict(zip(("value", "low", "high"), ends)), "same": not apart})
+            same |= set() if apart else {(i, j), (j, i)}
+    return pairs, table.letters(len(named), lambda i, j: (i, j) in same)

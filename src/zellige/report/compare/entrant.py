@@ -1,0 +1,158 @@
+"""Who takes part in a comparison: a method with its choices, its column `variant`, and the folder of its run."""
+
+import dataclasses
+import json
+import re
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from ...arguments import of_kind
+from ...errors import InputError, unknown
+from ...methods import find
+from ...methods.method import Method
+from ...models import model
+from ...models.config import Config
+from ...schema import shown
+
+OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method that takes part.
+
+    Attributes:
+        method: its class; `name` as `train` calls it.
+        options: its Config, with the choices.
+        given: the choices that differ from a plain name, by name.
+        named: whether the name alone finds the class (else it is an own one, to be handed over).
+    """
+
+    method: type[Method]
+    name: str
+    options: Any
+    given: dict[str, Any]
+    named: bool = True
+
+    @classmethod
+    def of(cls, what: Any) -> "Entrant":
+        """Of "sedd", "sedd:process=uniform", a class, or (a name or class, "process=uniform").
+
+        Raises InputError for an unknown method, a choice that it has not, or a value that is none.
+        """
+        what, choices = what if isinstance(what, tuple) and len(what) == 2 else (what, "")
+        if not isinstance(choices, str):
+            raise InputError(f"the choices of a method are {of_kind(choices)}; they must be a text: process=uniform")
+        if isinstance(what, str) and not choices:
+            what, _, choices = what.partition(":")
+        method = find(what)
+        name = what if isinstance(what, str) else getattr(method, "name", method.__name__)
+        hints = get_type_hints(method.Config)
+        fields = {f.name: f.default for f in dataclasses.fields(method.Config)}
+        given = {}
+        for word in filter(None, choices.split(",")):
+            key, equals, value = word.partition("=")
+            key = key.strip().replace("-", "_")
+            if not equals:
+                raise InputError(f"'{name}:{choices}' has a choice without a value; e.g. sedd:process=uniform")
+            if key not in fields:
+                raise unknown("choice", key, fields, f"zellige train {name} --help")
+            given[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
+        return cls(method, name, method.Config(**given), given, isinstance(what, str))
+
+    @property
+    def variant(self) -> str:
+        """`uniform`, `uniform, steps=64`; without choices the default process, where the method has several, else `-`."""
+        said = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.given.items()]
+        return ", ".join(said) or getattr(self.options, "process", "-")
+
+    @property
+    def label(self) -> str:
+        """What it is called in a figure: `sedd uniform`."""
+        return self.name if self.variant == "-" else f"{self.name} {self.variant}"
+
+    @property
+    def folder(self) -> str:
+        """`sedd-uniform`: the name of its run in the folder of the comparison."""
+        said = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.given.items()]
+        return "-".join([self.name, *said])
+
+
+def _value(word: str, key: str, text: str, kind: Any) -> Any:
+    """A choice as its field has it."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if type(None) in kinds and text.lower() == "none":
+        return None
+    if bool in kinds:
+        if text not in ("True", "False"):
+            raise InputError(f"{key} is '{text}' in '{word}'; it must be True or False")
+        return text == "True"
+    for plain, what in ((int, "a whole number"), (float, "a number")):
+        if plain in kinds:
+            try:
+                return plain(text)
+            except ValueError:
+                raise InputError(f"{key} is '{text}' in '{word}'; it must be {what}") from None
+    return text
+
+
+def entrants(methods: Any) -> list[Entrant]:
+    """All of them; InputError for fewer than two, or one that is named twice."""
+    found = [Entrant.of(each) for each in methods]
+    if len(found) < 2:
+        raise InputError("compare needs two methods or more; e.g. zellige compare mdlm md4 --run runs/compare")
+    names = [each.folder for each in found]
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice:
+        raise InputError(f"'{twice}' is named twice; name each method once, or give it other choices")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- the folder
+def check_folder(folder: Path) -> None:
+    """InputError unless a comparison may live there: nothing yet, or runs and what a comparison writes."""
+    if folder.is_file():
+        raise InputError(f"'{shown(folder)}' is a file; give --run a folder")
+    if (folder / "config.json").is_file():
+        raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another --run")
+    if any(
+        not OWN.fullmatch(p.name) and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
+        for p in visible(folder)
+    ):
+        raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another --run")
+
+
+def visible(folder: Path) -> list[Path]:
+    """What is in a folder, but hidden files (such as a lock)."""
+    return [p for p in folder.iterdir() if not p.name.startswith(".")] if folder.is_dir() else []
+
+
+def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
+    """InputError where a run that is there was made with other settings than this comparison's.
+
+    Args:
+        wanted: the config of each entrant's run, by its folder; runs of other methods must share data, net and training.
+    """
+    for run in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if not (run / "config.json").is_file():
+            continue
+        before, config = model.read_config(run), wanted.get(run.name)
+        now = json.loads(json.dumps(model.to_json(config or next(iter(wanted.values())))))
+        if config and before["method"] != config.method:
+            raise InputError(
+                f"'{shown(run)}' is a run of {before['method']}, not {config.method}; choose another --run"
+            )
+        for section in ("data", "net", "train", *(["options"] if config else [])):
+            for key, value in now[section].items():
+                if before[section].get(key, value) != value and key != "cache":  # an older run may not know it
+                    flag = key if section == "options" else f"{section}.{key}"
+                    raise InputError(
+                        f"'{shown(run)}' was trained with --{flag} {_said(before[section][key])}, "
+                        f"not {_said(value)}; give the same settings, or use a new --run"
+                    )
+
+
+def _said(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

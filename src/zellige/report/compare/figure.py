@@ -1,0 +1,140 @@
+"""The figure of a comparison: bounds with their intervals, and the samples against network calls."""
+
+import io
+import math
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from ..figures import _STYLE as STYLE
+from ..figures import COLOURS
+
+_SIX = ("blue", "vermilion", "green", "purple", "orange", "sky", "ink", "soft")
+_DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+
+def svg(result: dict[str, Any]) -> str:
+    """The figure as SVG, the same text for the same result."""
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
+        draw(result).savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue()
+
+
+def draw(result: dict[str, Any]) -> Figure:
+    """Two panels: the bound of each method, best at the top; what the judge says of its samples at each number of calls."""
+    rows = result["methods"]
+    with matplotlib.rc_context(STYLE):
+        high = max(3.4, 1.4 + 0.34 * len(rows))
+        fig = Figure(figsize=(10.4, high), layout="constrained", facecolor="white")
+        left, right = fig.subplots(1, 2, width_ratios=[1, 1.25])
+        looks = [
+            {"color": COLOURS[_SIX[i % 8]], "marker": _MARKERS[i % 9], "ls": _DASHES[i % 5], "ms": 5, "mew": 1.3}
+            for i in range(len(rows))
+        ]
+        _bounds(left, result, looks)
+        _samples(right, result, looks, (high - 1) * 72)
+    return fig
+
+
+def _bounds(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]]) -> None:
+    rows, law = result["methods"], result["judge"]["kind"] == "law"
+    for y, (row, look) in enumerate(zip(rows, looks)):
+        b = row["bound"]
+        if b is None or b["value"] is None or not math.isfinite(b["value"]):
+            ax.annotate("no bound" if b is None else "infinite", (0.02, y), xycoords=("axes fraction", "data"), va="center",
+                        color=COLOURS["soft"], fontsize=8, bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
+            continue
+        fill = look["color"] if b["kind"] == "exact" else "white"
+        ax.errorbar([b["value"]], [y], xerr=[[b["value"] - b["low"]], [b["high"] - b["value"]]], fmt=look["marker"], capsize=3,
+                    color=look["color"], mfc=fill, ms=6, mew=1.4, lw=1.4)  # fmt: skip
+        ax.annotate(row["letters"], (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+                    va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+    if law:
+        at = result["reference"]["bound"]
+        ax.axvline(at, color=COLOURS["soft"], ls=(0, (4, 3)), lw=1)
+        ax.annotate("entropy of the data", (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 2), va="bottom",
+                    textcoords="offset points", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+    ax.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{result['unit']}, lower is better")
+    ax.set_yticklabels([row["label"] for row in rows], color=COLOURS["ink"])
+    where = "in expectation over the law" if law else "on the test split"
+    ax.set_title(f"bound {where}: ≤ hollow, = filled; 95%", pad=16)
+    ax.annotate("same", (1, 1), xycoords="axes fraction", xytext=(4, 2), textcoords="offset points", va="bottom",
+                fontsize=8, color=COLOURS["soft"])  # fmt: skip
+    ax.margins(x=0.12)
+    ax.grid(visible=False, axis="y")
+
+
+def _samples(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]], points: float) -> None:
+    rows, real, law = result["methods"], result["reference"], result["judge"]["kind"] == "law"
+    ends = []
+    for row, look in zip(rows, looks):
+        q = [one for one in row["quality"] if one["calls"] > 0]
+        x, y = [one["calls"] for one in q], [one["value"] for one in q]
+        ax.plot(x, y, mfc="white", **look)
+        ends.append((x[-1], y[-1], row["label"], look["color"]))
+    low, high = real["band"]
+    ax.axhspan(low, high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
+    ax.axhline(real["value"], color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1)
+    samples = rows[0]["quality"][0]["samples"]
+    said = f"{samples:,} exact samples" if law else f"real {result['rows']}, {samples:,} rows"
+    ax.annotate(said, (0, real["value"]), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
+                va="bottom", fontsize=8, color=COLOURS["soft"])  # fmt: skip
+    every = [one["calls"] for row in rows for one in row["quality"] if one["calls"] > 0]
+    ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]
+    ax.set_xscale("log", base=2)
+    ax.set(xlim=(min(every) / 1.15, max(every) * 1.15), xlabel="network calls for each sample, mean")
+    ax.xaxis.set_major_locator(FixedLocator(ticks))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.xaxis.set_minor_locator(NullLocator())
+    if law:
+        ax.set_ylim(bottom=0)
+        ax.set(ylabel="total variation, lower is better")
+        ax.set_title("samples against the data's law", pad=16)
+    else:
+        ax.set(ylabel=f"{result['judge']['unit']}, nearer to real {result['rows']} is better")
+        ax.set_title(f"samples, judged by the {result['judge']['name'].partition(' ')[0]}", pad=16)
+    _name(ax, ends, points)
+
+
+def _name(ax: Axes, ends: list[tuple[float, float, str, str]], points: float) -> None:
+    """Each line's name at its end, to the right of the panel; moved apart where lines end close together.
+
+    Args:
+        ends: x, y, name and colour of each.
+        points: the height of the panel.
+    """
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high)
+    least = 10.5 / points * (high - low)
+    order = sorted(range(len(ends)), key=lambda i: ends[i][1])
+    at = np.array([ends[i][1] for i in order])
+    groups: list[list[int]] = []  # labels that touch are one block around the mean of their places
+    for i in range(len(at)):
+        groups.append([i])
+        while len(groups) > 1 and _spread(at, groups[-2], least)[-1] + least > _spread(at, groups[-1], least)[0]:
+            last = groups.pop()
+            groups[-1] += last
+    for group in groups:
+        for i, place in zip(group, _spread(at, group, least)):
+            x, y, label, colour = ends[order[i]]
+            leader = {
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.8,
+                "ls": ":",
+                "shrinkA": 1,
+                "shrinkB": 4,
+                "relpos": (0, 0.5),
+            }
+            ax.annotate(label, (x, y), xytext=(1.03, (place - low) / (high - low)), textcoords="axes fraction", va="center",
+                        fontsize=8, color=COLOURS["ink"], annotation_clip=False, arrowprops=leader)  # fmt: skip
+
+
+def _spread(at: np.ndarray, group: list[int], least: float) -> np.ndarray:
+    return at[group].mean() + (np.arange(len(group)) - (len(group) - 1) / 2) * least

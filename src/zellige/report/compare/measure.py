@@ -1,0 +1,135 @@
+"""What is measured of one trained method: its bound, its samples at each number of network calls, its speed in training."""
+
+import csv
+import hashlib
+import io
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ... import __version__, samplers
+from ...core.random import mix
+from ...data import Corpus
+from ...errors import InputError, check_counts
+from ...evaluation.result import Result
+from ...exact import metropolis
+from ...methods.method import Method
+from ...models import checkpoints
+from ...models import model as checkpoint
+from ...models.frames import Frame, collect
+from ...models.locate import locate
+from ...models.watch import watch
+from ...samplers.pairing import admissible
+from .reference import Grams, Law
+
+CALLS = (8, 16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the trained models are compared.
+
+    Attributes:
+        calls: numbers of steps at which samples are judged.
+        samples: how many at each; 0: as many as the judge asks for.
+        draws, limit: of the bound, as `evaluate` takes them.
+        seed: of everything that is drawn.
+    """
+
+    calls: Sequence[int] = CALLS
+    samples: int = 0
+    draws: int = 4
+    limit: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_counts(draws=self.draws, calls=min(self.calls, default=0))
+        if self.samples and self.samples < 2:
+            raise InputError(f"--samples is {self.samples}; it must be 2 or more: an interval needs two")
+        if self.limit is not None and self.limit < 2:
+            raise InputError(f"--limit is {self.limit}; it must be 2 or more: an interval needs two texts")
+
+
+def check_pairing(method: Method) -> None:
+    """InputError where the method's sampler refuses it."""
+    samplers.check(samplers.find(method.sampler)(), method)
+
+
+def key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
+    """What a measurement depends on: where all of it is the same, it need not be made again."""
+    weights = locate(run) / checkpoints.WEIGHTS
+    return {"model": hashlib.sha256(weights.read_bytes()).hexdigest()} | key_of_data(corpus, how)
+
+
+def key_of_data(corpus: Corpus, how: Settings) -> dict[str, Any]:
+    data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
+    return (
+        {"zellige": __version__, "data": data, "length": corpus.train.length} | vars(how) | {"calls": list(how.calls)}
+    )
+
+
+def measure(
+    model: checkpoint.Model, run: Path, judge: Grams | Law, how: Settings, say: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """Everything about one method, as JSON has it. say(what, done, total) is told how far it is."""
+    began = time.perf_counter()
+    method = model.method
+    length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
+    result = None
+    if method.bounded or metropolis.enumerable(method) is None:  # without a bound: -log of the law that its chain keeps
+        result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: say("bound", done, total))
+    count = how.samples or judge.count
+    batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
+    quality = []
+    blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
+    taken = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
+    for number, (steps, asked) in enumerate(zip(how.calls, taken)):
+        frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch)
+
+        def told(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
+            share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
+            say("samples", round(count * (before + share * steps)), count * sum(taken))
+
+        drawn = collect(frames, told)
+        quality.append(
+            {"asked": steps, "steps": asked, "calls": float(np.mean(drawn.calls)), "samples": count}
+            | judge.score(padded(drawn.tokens))
+            | {"example": drawn.texts[0]}
+        )
+    return {
+        "parameters": sum(p.numel() for p in method.parameters()),
+        "sampler": method.sampler,
+        "bound": None if result is None else plain_bound(result),
+        "quality": quality,
+        "tokens_per_second": speed(run),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def padded(texts: Sequence[Sequence[int]]) -> np.ndarray:
+    """Texts that may have ended before others, as rows: -1 where there is none."""
+    return np.array(list(zip(*zip_longest(*texts, fillvalue=-1))))
+
+
+def plain_bound(result: Result) -> dict[str, Any]:
+    """A bound as JSON has it, with the nats of each text, so that paired differences can be taken later."""
+    assert result.nats is not None
+    assert result.sizes is not None
+    return {
+        "value": result.value, "low": result.low, "high": result.high, "unit": result.unit, "kind": result.kind,
+        "draws": result.draws, "terms": result.terms, "protocol": result.protocol, "nats": result.nats.tolist(),
+        "sizes": result.sizes.tolist(),
+    }  # fmt: skip
+
+
+def speed(run: Path) -> float | None:
+    """Tokens a second in training, the median of metrics.csv."""
+    rows = csv.DictReader(io.StringIO(checkpoints.read_metrics(run)))
+    found = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
+    return median(found) if found else None

@@ -1,0 +1,156 @@
+"""Who judges samples: an n-gram model of the train split, or the data's own law where that can be written down."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ...core.random import mix
+from ...data import Corpus, Rows
+from ...evaluation import sample_quality
+from ...evaluation.evaluate import evaluate
+from ...evaluation.interval import LEVEL
+from ...evaluation.ngram import NGrams
+from ...evaluation.result import Result, summarize
+
+ORDER = 5  # of the n-gram judge
+TOKENS = 2**24  # of the train split, at most, that it reads; evenly spaced rows
+REAL = 2000  # real rows that stand beside the samples, at most, evenly spaced
+MOST = 4096  # different rows of data that count as enumerable
+SETS = 8  # independent sets of draws over the whole law
+
+
+class Grams:
+    """Text: how likely the samples are under an n-gram model of the train split, and the entropy of their unigrams.
+
+    The entropy is that within a sample, the mean over samples: what repeats itself is below real text.
+    """
+
+    kind: ClassVar[str] = "n-gram"
+    split = "test"
+    count = 64  # samples, unless one says otherwise
+
+    def __init__(self, corpus: Corpus, unit: str):
+        size, train = corpus.tokenizer.size, corpus.train
+        order = next(n for n in range(ORDER, 0, -1) if size**n < 2**63)
+        rows = min(train.texts, max(1, TOKENS // train.length))
+        self.grams = NGrams(train.array(rows), corpus.validation.array(REAL), size, order)
+        some = f" ({rows:,} of {train.texts:,} rows)" if rows < train.texts else ""
+        self.name = f"{order}-gram of the train split{some}"
+        self.corpus, self.unit, self.order = corpus, unit, order
+
+    def bound(self, model: Any, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+        """The bound on the test split, each text one observation."""
+        return evaluate(model, self.corpus, "test", draws, seed, limit, progress=progress)
+
+    def score(self, rows: np.ndarray) -> dict[str, float]:
+        """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
+        nats, sizes = torch.from_numpy(self.grams.nats(rows)), torch.from_numpy((rows >= 0).sum(1))
+        found = summarize(nats, sizes, self.unit, "exact")
+        entropies = sample_quality.entropy([row[row >= 0] for row in rows])
+        return {"value": found.value, "low": found.low, "high": found.high, "entropy": entropies.value}
+
+    def reference(self, count: int) -> dict[str, Any]:
+        """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
+        rows = self.corpus.test.array(REAL)
+        found = self.score(rows)
+        half = (found["high"] - found["low"]) / 2 * math.sqrt(len(rows) / count)
+        return found | {"rows": len(rows), "band": [found["value"] - half, found["value"] + half]}
+
+
+@dataclass(frozen=True)
+class Law:
+    """Enumerable data: its rows (M, L), how often each occurs, and the corpus that holds each once."""
+
+    kind: ClassVar[str] = "law"
+    split: ClassVar[str] = "law"
+    count: ClassVar[int] = 2000
+    support: np.ndarray
+    law: np.ndarray
+    corpus: Corpus
+    unit: str
+
+    @property
+    def name(self) -> str:
+        return f"the data's own law on {len(self.law):,} rows"
+
+    def bound(self, model: Any, draws: int, seed: int, limit: int | None, progress: Any) -> Result:
+        """The bound in expectation over the law itself: what is left to chance are the draws, in independent sets of them."""
+        M, weight = len(self.law), torch.from_numpy(self.law)
+        L = self.support.shape[1]
+        rows = Rows(self.support.reshape(-1), L, characters=M * L if self.unit == "bits/char" else None)
+        once = replace(self.corpus, rows={"law": rows})
+
+        def told(number: int) -> Any:
+            return lambda done, _: progress(number * M + done, SETS * M)
+
+        sets = [evaluate(model, once, "law", draws, mix(seed, i), progress=told(i)) for i in range(SETS)]
+        nats, sizes = (torch.stack([weight @ getattr(s, of) for s in sets]) for of in ("nats", "sizes"))
+        texts = f"all {M:,} rows of the data, each as likely as it is there, {SETS} independent sets of draws"
+        return summarize(
+            nats, sizes, sets[0].unit, sets[0].kind, draws=draws, seed=seed, about=sets[0].about,
+            protocol=sets[0].protocol | {"texts": texts, "seed": seed},
+        )  # fmt: skip
+
+    def score(self, rows: np.ndarray) -> dict[str, float]:
+        """Of rows (n, L): total variation between their frequencies and the law, how many lie in the support, and how much
+        of the support (by its probability) they reach."""
+        place = {row.tobytes(): i for i, row in enumerate(self.support)}
+        found = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
+        counts = np.bincount([i for i in found if i >= 0], minlength=len(self.law))
+        n, inside = len(rows), counts.sum() / len(rows)
+        value = (np.abs(counts / n - self.law).sum() + 1 - inside) / 2
+        half = math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))  # bounded differences: one sample moves it by 1/n
+        return {
+            "value": float(value), "low": max(float(value) - half, 0.0), "high": float(value) + half,
+            "inside": float(inside), "reached": float(self.law[counts > 0].sum()),
+        }  # fmt: skip
+
+    def reference(self, count: int) -> dict[str, Any]:
+        """The data's entropy, in the bound's unit, and the total variation of `count` samples of the law itself."""
+        at, half = floor(self.law, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
+        length = self.support.shape[1]
+        nats = -float(self.law @ np.log(self.law)) / length
+        scale = math.log(2) if self.unit.startswith("bits") else 1.0
+        return {"value": at, "band": [max(at - half, 0.0), at + half], "bound": nats / scale, "rows": len(self.law)}
+
+
+def floor(law: np.ndarray, n: int) -> float:
+    """The expected total variation between a law and the frequencies of n independent samples of it.
+
+    What is not above it cannot be told from the law by n samples. Half the sum of E|X - n p| / n, X binomial; each
+    is 2 v C(n, v) p^v (1 - p)^(n - v + 1) with v = floor(n p) + 1 (De Moivre, 1730).
+    """
+    total = 0.0
+    for p in law[(law > 0) & (law < 1)].tolist():
+        v = min(math.floor(n * p) + 1, n)
+        choose = math.lgamma(n + 1) - math.lgamma(v + 1) - math.lgamma(n - v + 1)
+        total += 2 * v * math.exp(choose + v * math.log(p) + (n - v + 1) * math.log1p(-p))
+    return total / (2 * n)
+
+
+def judge_of(corpus: Corpus, unit: str) -> Grams | Law:
+    """The data's own law if it is enumerable, else n-grams.
+
+    It is where all sequences of that length are few, or where the rows are few and none of the test split is new.
+    """
+    found = _law(corpus)
+    return Grams(corpus, unit) if found is None else Law(*found, corpus, unit)
+
+
+def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:
+    """The different rows (M, L) of all splits and their frequencies (M,); None where they are no law to compare with."""
+    splits = {id(rows): rows for rows in corpus.rows.values()}.values()
+    few = corpus.tokenizer.size**corpus.train.length <= MOST
+    if any(rows.documents is not None for rows in splits):
+        return None
+    if not few and len(np.unique(corpus.train.array(2 * MOST), axis=0)) > MOST:
+        return None
+    arrays = [rows.array() for rows in splits]
+    support, counts = np.unique(np.concatenate(arrays), axis=0, return_counts=True)
+    seen = {row.tobytes() for row in corpus.train.array()}
+    if not few and (len(support) > MOST or any(row.tobytes() not in seen for row in corpus.test.array())):
+        return None
+    return support, counts / counts.sum()

@@ -1,0 +1,71 @@
+"""Samples on the page as their kind shows them: running text to copy, else a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from ..models.infill import approximate
+from ..models.watch import watch
+from ..schema import read_lines
+from ..show.kinds import Kind, of
+from ..show.numbers import count
+from . import page
+
+STILLS = (0, 0.25, 0.5, 0.75, 1)  # of the way: what is seen in print, and without scripts
+
+
+class Sample(TypedDict):
+    """A line of samples/step-000500.jsonl."""
+
+    text: str
+    tokens: list[int]
+
+
+def samples(folder: Path, model: Any, most: int = 4) -> str:
+    """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
+    found = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
+    columns: dict[str, list[dict[str, Any]]] = {}
+    for path in dict.fromkeys(found[:1] + found[-1:]):
+        rows = [row for _, row in read_lines(path, Sample, "copy the run again, or remove the file")]
+        columns[f"step {count(int(path.stem.rpartition('-')[2]))}"] = rows[:most]
+    if not columns:
+        return page.note("no samples yet: they are drawn at each validation")
+    kind = None if model is None else of(model.tokenizer)
+    if kind is None or kind.running:
+        return page.samples(columns)
+    return page.pictures({name: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()})
+
+
+def stills(kind: Kind, frames: Sequence[Any]) -> str:
+    """The first sample at five of its steps, one picture."""
+    at = [round((len(frames) - 1) * part) for part in STILLS]
+    captions = [f"step {frames[k].step}" for k in at]
+    return page.picture(kind.png([frames[k].x[0].tolist() for k in at], None, captions), ", ".join(captions))
+
+
+def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
+    """Rows of the data of which a part was given, filled in by the model, beside the truth; at most so many are drawn."""
+    kind = of(model.tokenizer)
+    across = kind.name != "roll"  # a roll is as wide as the page
+    each = 2 if across and most > 1 else 1
+    count = min(len(rows), max(1, most // each)) if across else 1
+    chosen = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
+    truth = np.stack([rows[i]["tokens"].numpy() for i in chosen])
+    fixed = np.stack([kind.given(row) if rows.given is None else rows.given[i] for i, row in zip(chosen, truth)])
+    frames = [
+        f for f in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed) if f.step == f.steps
+    ]
+    drawn = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(fixed), each, -1)
+    shown = np.concatenate([fixed[:, None], drawn, truth[:, None]], 1).reshape(-1, truth.shape[-1])
+    given = np.repeat(fixed >= 0, each + 2, 0)
+    captions = ["given", *["filled"] * each, "truth"]
+    said = f"{', '.join(captions[:-1])} and {captions[-1]}, {'from left to right' if across else 'from above'}."
+    verdicts = [kind.verdict(row) for row in drawn.reshape(-1, truth.shape[-1])]
+    if any(verdicts):
+        valid = sum(verdict.startswith("valid") for verdict in verdicts)
+        said += f" {valid} of {len(verdicts)} are valid; what stands twice in a row, a column or a box is shaded."
+    if note := approximate(model):
+        said += f" {note[:1].upper()}{note[1:]}."
+    return page.picture(kind.png(shown, given, captions), said, "A part given, the rest filled in")

@@ -1,0 +1,103 @@
+"""Two figures of judged samples: perplexity against entropy (the frontier), and both against network calls."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from ..evaluation.sweep import curves, number
+from .figures import _LINES, _STYLE, COLOURS
+
+_LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(_LINES, "s^DvPX"))]
+PERPLEXITY, ENTROPY = "perplexity", "entropy"
+
+
+def draw(points: Sequence[dict[str, Any]], real: dict[str, Any] | None, by: str, about: str = "") -> Figure | None:
+    """The figure of one kind of curves, "frontier" or "calls"; None where these points have none.
+
+    Args:
+        points, real: as `frontier.score` gives them; `real` is real text.
+        about: the judge, for the label of its axis.
+    """
+    found = curves(points, by)
+    if not found:
+        return None
+    with matplotlib.rc_context(_STYLE):
+        return (_frontier if by == "frontier" else _calls)(found, real, about)
+
+
+def _frontier(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+    fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
+    ax = fig.subplots()
+    for (name, points), (colour, dashes, marker) in zip(found.items(), _LOOKS):
+        key = {"temperature": "temperature", "top-p": "top_p"}[name]
+        x, y = (np.array([number(p, m).value for p in points]) for m in (ENTROPY, PERPLEXITY))
+        ax.errorbar(x, y, _whiskers(points, PERPLEXITY), _whiskers(points, ENTROPY), color=COLOURS[colour], ls=dashes,
+                    marker=marker, mfc="white", ms=5, mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
+        side = 1 if name == "temperature" else -1  # the two curves meet where nothing is changed: labels on either side
+        for p, u, v in zip(points, x, y):
+            if p["way"][key] == 1.0 and side < 0:
+                continue
+            ax.annotate(f"{p['way'][key]:g}", (u, v), xytext=(7 * side, -3 * side), textcoords="offset points",
+                        ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
+                        color=COLOURS[colour] if colour == "blue" else COLOURS["ink"])  # fmt: skip
+    if real is not None:
+        x, y = number(real, ENTROPY), number(real, PERPLEXITY)
+        ax.errorbar([x.value], [y.value], [[y.value - y.low], [y.high - y.value]], [[x.value - x.low], [x.high - x.value]],
+                    fmt="*", ms=11, color=COLOURS["ink"], capsize=2, elinewidth=0.8, label="real text")  # fmt: skip
+    _log(ax)
+    ax.margins(x=0.1)
+    ax.set(xlabel="unigram entropy of a sample, nats (higher: more varied)", ylabel=_said(about))
+    fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
+    return fig
+
+
+def _calls(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+    fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
+    top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
+    for ax, measure in ((top, PERPLEXITY), (low, ENTROPY)):
+        for (name, points), (colour, dashes, marker) in zip(found.items(), _LOOKS):
+            x, y = [p["calls"] for p in points], [number(p, measure).value for p in points]
+            ax.errorbar(x, y, _whiskers(points, measure), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
+                        mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
+        if real is not None:
+            n = number(real, measure)
+            ax.axhspan(n.low, n.high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
+            ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label="real text, 95%")
+    every = [p["calls"] for points in found.values() for p in points]
+    ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
+    low.set_xscale("log", base=2)
+    low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network calls for each sample, mean")
+    low.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
+    low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    low.xaxis.set_minor_locator(NullLocator())
+    _log(top)
+    top.set(ylabel=_said(about))
+    low.set(ylabel="unigram entropy, nats")
+    fig.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3, handlelength=3)
+    return fig
+
+
+def _said(about: str) -> str:
+    return f"generative perplexity, judge {about}" if about else "generative perplexity"
+
+
+def _whiskers(points: Sequence[dict[str, Any]], measure: str) -> np.ndarray:
+    """(2, n) how far the interval reaches below and above."""
+    each = [number(p, measure) for p in points]
+    return np.nan_to_num(np.array([[n.value - n.low for n in each], [n.high - n.value for n in each]]), posinf=0.0)
+
+
+def _log(ax: Axes) -> None:
+    """A logarithmic y axis whose ticks are read as numbers, 1, 2 and 5 of each decade (all where it spans less)."""
+    ax.set_yscale("log")
+    low, high = ax.get_ylim()
+    subs = (1.0, 2.0, 5.0) if high / low > 8 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    ax.yaxis.set_major_locator(LogLocator(10, subs, numticks=20))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,179 @@
+"""What is drawn of a model: how its samples came about, and where its bound comes from. Arrays and plain data."""
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..core.maths import xlogy
+from ..core.prediction import posterior
+from ..errors import InputError
+from ..samplers.pairing import steps_of
+from ..show.kinds import Grid, Image, Kind, of
+from ..show.numbers import escape
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A sampling run as arrays: x (frames, B, L), given (B, L), calls (frames, B), t (frames,) or None."""
+
+    x: np.ndarray
+    given: np.ndarray
+    calls: np.ndarray
+    t: np.ndarray | None
+
+    @property
+    def changed(self) -> np.ndarray:
+        """(frames, B, L): what took another value in this frame; nothing in the first."""
+        return np.concatenate([np.zeros_like(self.x[:1], bool), self.x[1:] != self.x[:-1]])
+
+    @property
+    def reveal(self) -> np.ndarray:
+        """(B, L) the frame since when the token stands; nan for what is given and for what never changed."""
+        last = len(self.x) - 1 - self.changed[::-1].argmax(0)
+        return np.where(self.changed.any(0) & ~self.given, last, np.nan)
+
+    def share(self) -> np.ndarray:
+        """(frames, B) the share of the free positions that stand."""
+        free = np.maximum((~self.given).sum(1), 1)
+        return np.stack([(self.reveal <= k).sum(1) / free for k in range(len(self.x))])
+
+
+def trace(states: Iterable[Any]) -> Trace:
+    """What frames or states went through, as arrays. Needs all of them, in order, from the initial one."""
+    states = list(states)
+    if not states:
+        raise InputError("no states to draw; give all that watch or run yields, in order")
+    array = lambda tensors: np.stack([torch.as_tensor(x).cpu().numpy() for x in tensors])  # noqa: E731
+    times = [getattr(s, "t", None) for s in states]
+    return Trace(
+        x=array(s.x for s in states),
+        given=array([states[0].fixed])[0],
+        calls=array(s.calls for s in states),
+        t=None if None in times else np.clip(np.array([float(t) for t in times if t is not None]), 0.0, 1.0),
+    )
+
+
+def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
+
+    In discrete time T times the bound of a step, at as many of the T steps.
+    """
+    times, T = (np.arange(points) + 0.5) / points, steps_of(method)
+    if T:
+        times = np.unique(np.ceil(times * T)) / T
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    with torch.no_grad():
+        for time in times:
+            t = torch.full((len(batch.tokens),), time, dtype=torch.float64, device=batch.tokens.device)
+            x_t = method.corrupt(batch, t[:, None], generator)
+            value = T * method.step(batch, x_t, t, t - 1 / T) if T else method.diffusion(batch, x_t, t)
+            rows.append(value.double().cpu().numpy())
+    return times, np.stack(rows)
+
+
+def entropies(method: Any, states: Sequence[Any]) -> np.ndarray:
+    """(B, L) bits: how unsure the network was of a token when it was revealed; nan where nothing was."""
+    seen = trace(states)
+    bits = np.full(seen.given.shape, np.nan)
+    with torch.no_grad():
+        for before, changed in zip(states, seen.changed[1:]):
+            at = torch.as_tensor(changed, device=before.x.device)
+            rows = at.any(1)
+            if not rows.any():
+                continue
+            law = posterior(method.predict(before.x[rows], float(before.t), at=at[rows]))
+            bits[changed] = (-xlogy(law, law).sum(-1) / math.log(2)).double().cpu().numpy()
+    return bits
+
+
+def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The text that each token adds: joined they are decode(ids), also where a character spans several tokens."""
+    out, before = [], ""
+    for end in range(1, len(ids) + 1):
+        text = tokenizer.decode(list(ids[:end]))
+        ready = text.startswith(before) and (end == len(ids) or not text.endswith("\ufffd"))
+        out.append(text[len(before) :] if ready else "")
+        before = text if ready else before
+    whole = tokenizer.decode(list(ids))
+    return out if "".join(out) == whole else [tokenizer.decode([i]) for i in ids]
+
+
+def fewer(states: Sequence[Any], method: Any, most: int = 100_000) -> Sequence[Any]:
+    """So many of the states, evenly spaced, that the differences between them stay a page's size: `most` tokens in all.
+
+    Of an absorbing process, of which one number is kept for each token, all of them.
+    """
+    keep = max(2, most // states[0].x.shape[-1])
+    if getattr(method.process, "mask", None) is not None or len(states) <= keep:
+        return states
+    return [states[round(i * (len(states) - 1) / (keep - 1))] for i in range(keep)]
+
+
+def show(text: str) -> str:
+    r"""Text for the page: control characters as `\x1b`, line ends and tabs as they are."""
+    return escape(text, keep="\n\t")
+
+
+def layout(kind: Kind) -> dict[str, Any] | None:
+    """How the pieces of a row lie: {name, across, cell, box}. `across` cells stand beside one another (of a roll: below), a
+    cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is the side of a grid's boxes."""
+    if kind.running:
+        return None
+    across = kind.board[1] if isinstance(kind, Grid) else kind.shape[1]
+    cell = math.prod(kind.shape[2:]) if isinstance(kind, Image) else 1
+    return {"name": kind.name, "across": across, "cell": cell, "box": getattr(kind, "box", None)}
+
+
+def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarray | None = None) -> dict[str, Any]:
+    """What the player needs of some samples, as plain data: {steps, t, total, entropy, kind, samples}.
+
+    A sample is {pieces, given, calls, reveal} with the frame of reveal for each position (null: never), or instead of
+    `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position, piece] of what changed.
+    `kind` (null for running text) says how the pieces lie; see `layout`.
+    """
+    seen = trace(states)
+    mask = getattr(method.process, "mask", None)
+    once = mask is not None and bool((seen.changed.sum(0) <= 1).all())
+    bits = np.full(seen.given.shape, np.nan) if entropy is None else entropy
+    kind = of(tokenizer)
+    each = (lambda ids: pieces(tokenizer, ids)) if kind.running else kind.pieces
+    absent = mask if mask is not None and mask >= tokenizer.size else -1  # noise may absorb into a token of the data
+    piece = functools.cache(lambda i: None if i == mask else show(each([i])[0]))
+    samples = []
+    for b, final in enumerate(seen.x[-1].tolist()):
+        text = each([i for i in final if i != absent])
+        spare = iter(text)
+        one: dict[str, Any] = {
+            "pieces": ["·" if i == absent else show(next(spare)) for i in final],
+            "given": seen.given[b].astype(int).tolist(),
+            "calls": seen.calls[:, b].tolist(),
+            "entropy": [None if math.isnan(v) else round(v, 2) for v in bits[b].tolist()],
+        }
+        if once:
+            start = np.where((seen.x[0, b] != mask), 0, seen.reveal[b])
+            start = np.where(np.isnan(start) & (seen.x[-1, b] != absent), len(states) - 1, start)
+            one["reveal"] = [None if math.isnan(v) else int(v) for v in start]
+        else:
+            one["start"] = [piece(i) for i in seen.x[0, b].tolist()]
+            one["changes"] = [
+                [[int(i), piece(int(x[i]))] for i in np.flatnonzero(moved)]
+                for x, moved in zip(seen.x[:, b], seen.changed[:, b])
+            ]
+        samples.append(one)
+    steps = [int(getattr(s, "step", k)) for k, s in enumerate(states)]
+    times = np.linspace(1, 0, len(states)) if seen.t is None else seen.t
+    most = float(np.nanmax(bits)) if np.isfinite(bits).any() else 0.0
+    return {
+        "steps": steps,
+        "t": [round(float(t), 4) for t in times],
+        "total": steps[-1],
+        "entropy": round(most, 2),
+        "kind": layout(kind),
+        "samples": samples,
+    }

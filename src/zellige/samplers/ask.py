@@ -1,0 +1,125 @@
+"""Asking the network for the positions that a step may change, and putting the answers in."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..core import random
+from ..core.prediction import Prediction
+from ..core.random import Randomness
+from ..core.schedule import CLEAN
+from ..methods.method import Method
+from .pairing import steps_of
+from .sampler import State
+
+
+def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
+    """The prediction at the positions `at` (B, L) bool, leading shape (N,); None where there is none.
+
+    The network sees only the rows that have such a position, and its head computes only there. Given positions are CLEAN.
+    """
+    rows = at.any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return None
+    time = clean_where_fixed(method, state, t)
+    context = None if state.context is None else state.context.take(rows)
+    return method.predict(state.x[rows], time[rows], at=at[rows], context=context)
+
+
+def redraw(
+    method: Method,
+    state: State,
+    at: Tensor,
+    t: Tensor | float,
+    law: Callable[[Prediction], Tensor],
+    generator: Randomness = None,
+) -> State:
+    """Ask at the positions `at`, and draw what stands there from `law` (N, K) of the prediction."""
+    pred = ask(method, state, at, t)
+    if pred is None:
+        random.discard(at.shape, generator)
+        return state
+    return fill(state, at, random.categorical(law(pred), generator, at), at.any(-1))
+
+
+def choose_then_ask(
+    method: Method,
+    state: State,
+    reveal: Tensor,
+    t: Tensor,
+    law: Callable[[Prediction], Tensor],
+    generator: Randomness = None,
+) -> State:
+    """Reveal each free mask with a probability that the network has no part in, then ask what stands there.
+
+    Args:
+        reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen with the
+            largest, and a token k that is drawn is kept with probability reveal_k / largest (thinning).
+        law: the clean posterior (N, K) of the prediction.
+    """
+    largest = reveal.amax(-1)
+    chosen = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
+    if reveal.shape[-1] == 1:
+        return redraw(method, state, chosen, t, law, generator)
+    pred = ask(method, state, chosen, t)
+    if pred is None:
+        for _ in range(2):  # the draws below, which other rows may make
+            random.discard(chosen.shape, generator)
+        return state
+    x = random.categorical(law(pred), generator, chosen)
+    relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[chosen.nonzero()[:, 0], 0, x]
+    keep = random.bernoulli(relative, generator, chosen)
+    return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))
+
+
+def calls_of(reveal: Tensor, free: int) -> float:
+    """E of the network calls of a row with `free` masks, where a step reveals one that is left with probability reveal (n,).
+
+    A step asks if it reveals any: sum_i 1 - (1 - r_i)^free, with r_i the probability that a position is revealed in step i. For
+    the kernel of absorbing noise r_i = alpha_s - alpha_t (RADD, arXiv 2406.03736, on its expected function evaluations).
+    """
+    masked = torch.cat((reveal.new_ones(1), (1 - reveal).cumprod(0)[:-1]))
+    return float((1 - (1 - masked * reveal) ** free).sum())
+
+
+def free(method: Method, state: State) -> Tensor:
+    """(B, L) bool, the positions that a reverse step may change."""
+    return method.process.movable(state.x) & ~state.fixed
+
+
+def expected_time(method: Method, state: State) -> Tensor:
+    """The time (B, 1) at which the share of masks among the positions that are not given is the expected one, to 1/1000."""
+    T, given = steps_of(method) or 1000, given_places(method, state)
+    process, share = method.process, (method.process.movable(state.x) & ~given).sum(-1) / (~given).sum(-1).clamp_min(1)
+    t = torch.arange(T + 1, dtype=torch.float64, device=state.x.device) / T
+    alpha = process.schedule.alpha(t)  # (T + 1, 1), or (T + 1, K)
+    lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
+    return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(T)][:, None]
+
+
+def hides(method: Method) -> bool:
+    """Whether a place can be left out of a draw: where noise is a mask, which says nothing of the token behind it.
+
+    With the mask at a place the clean posterior of the others is their law with that place summed out. Noise that is a token
+    is an observation of it.
+    """
+    mask = getattr(method.process, "mask", None)
+    return mask is not None and not bool(method.process.clean[mask])
+
+
+def given_places(method: Method, state: State) -> Tensor:
+    """(B, L) bool, the positions whose tokens are given; not those that are hidden."""
+    return state.fixed & (state.x != method.process.mask) if hides(method) else state.fixed
+
+
+def clean_where_fixed(method: Method, state: State, t: Tensor | float) -> Tensor:
+    """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
+    time = torch.as_tensor(t, dtype=torch.float64, device=state.x.device)
+    return torch.where(given_places(method, state), CLEAN, time)
+
+
+def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:
+    """The state with tokens (N,) put in at `at` (B, L), after one network call for each row of `asked` (B,) bool."""
+    return replace(state, x=state.x.masked_scatter(at, tokens), calls=state.calls + asked)

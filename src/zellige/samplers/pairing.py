@@ -1,0 +1,77 @@
+"""Which sampler can draw from which method, and with how many steps."""
+
+import copy
+import math
+
+from ..core.process import Mixture, Process
+from ..methods.method import Method
+
+
+def steps_of(method: Method) -> int:
+    """T of a method whose time is discrete, 0 for continuous time."""
+    return getattr(method.process, "T", 0)
+
+
+def divisors(T: int, steps: int) -> list[int]:
+    """The divisors of T, nearest to `steps` first (by their ratio)."""
+    return sorted((d for d in range(1, T + 1) if T % d == 0), key=lambda d: abs(math.log(d / steps)))
+
+
+def admissible(method: Method, steps: int) -> int:
+    """The number of steps nearest to `steps` that the method's time admits: itself, or in discrete time a divisor of T."""
+    T = steps_of(method)
+    return divisors(T, steps)[0] if T else steps
+
+
+def of_length(method: Method, length: int) -> Method:
+    """The same method for texts of `length` tokens; they share the network, whose own length stays `method.window`."""
+    if method.shape == (length,):
+        return method
+    other = copy.copy(method)
+    other.built_for, other.shape = method.window, (length,)  # pyright: ignore
+    return other
+
+
+def blank(method: Method) -> int | None:
+    """What stands where no token is yet: the mask, after the tokens where nothing is noised; None where noise is tokens too."""
+    return method.vocabulary if method.predicts == "next" else getattr(method.process, "blank", None)
+
+
+def at_once(method: Method) -> str | None:
+    """A reason to refuse: a text is drawn as a whole, and the network reads one block after another."""
+    return "draws all of a text at once, this network block after block" if 0 < method.block < method.shape[0] else None
+
+
+def reverses(method: Method) -> str | None:
+    """A reason to refuse: there is no process whose reverse could be drawn."""
+    return "needs a process to reverse" if method.process is None else at_once(method)
+
+
+def absorbs(method: Method, one: bool = False) -> str | None:
+    """A reason to refuse: the process is not absorbing; or (`one`) its tokens do not share one alpha."""
+    process = method.process
+    if not isinstance(process, Mixture) or process.mask is None:
+        return "needs absorbing noise"
+    return at_once(method) if one_alpha(process) or not one else "needs one alpha for all tokens"
+
+
+def rateless(method: Method) -> str | None:
+    """A reason to refuse: there is no process, or its time is discrete."""
+    if why := reverses(method):
+        return why
+    discrete = steps_of(method) or type(method.process).rate is Process.rate
+    return "needs a rate, which discrete time has not" if discrete else None
+
+
+def one_alpha(process: Process) -> bool:
+    """Whether the process has a schedule that all its tokens share."""
+    schedule = getattr(process, "schedule", None)
+    return schedule is not None and schedule.alpha(process.prior.new_ones(())).shape[-1] == 1
+
+
+def choosable(method: Method) -> bool:
+    """Whether `choose_then_ask` has the law of the kernel: absorbing noise, and a prediction that is a law.
+
+    A score is not: how much it says in all decides how likely a mask is revealed.
+    """
+    return absorbs(method) is None and method.predicts != "score"

@@ -1,0 +1,130 @@
+"""Grids of symbols, Sudoku above all: drawn with their boxes, judged by their rules."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..numbers import counted
+from ..style import Line, Mark
+from .kind import Kind, halves
+
+WIDE = 72  # columns of a terminal that a row without lines of its own may take
+
+
+class Grid(Kind):
+    name, many = "grid", "grids"
+    suffixes = (".txt", ".png")
+    keeps = ("top", "bottom", "left", "right")
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer)
+        self.labels = [str(label) for label in tokenizer.labels or range(tokenizer.size)]
+        height, width = self.shape[0], math.prod(self.shape[1:])
+        if len(self.shape) == 1:
+            width = min(height, WIDE // (max(map(len, self.labels)) + 1))
+            height = math.ceil(height / width)
+        self.board = height, width
+        self.keeps = self.keeps if len(self.shape) > 1 else ("left", "right")
+        root = math.isqrt(self.board[0])
+        rules = self.board == (root * root,) * 2 and root > 1 and tokenizer.size == root * root
+        self.box = root if rules else None  # side of a Sudoku's box
+
+    # drawn -----------------------------------------------------------------------------------------------------
+    def text(self, row: Sequence[int]) -> str:
+        return "\n".join("".join(text for text, _ in line) for line in self.block(row))
+
+    def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line]:
+        height, width = self.board
+        step = self.box or width
+        size = max(map(len, self.labels))
+        names = self.pieces(row)
+        looks: list[Any] = [*(marks or ["shown"] * len(names))]
+        names += [""] * (height * width - len(names))
+        looks += ["shown"] * (len(names) - len(looks))
+        rule = "─" * (step * (size + 1) + 1)
+        out: list[Line] = []
+        for y in range(height):
+            if y % (self.box or height) == 0:
+                left, cross, right = "┌┬┐" if y == 0 else "├┼┤"
+                out.append([(left + cross.join([rule] * (width // step)) + right, "shown")])
+            line: list[Any] = []
+            for x in range(width):
+                i = y * width + x
+                masked = looks[i] in ("masked", "again")
+                line += [
+                    ("│ " if x % step == 0 else "", "shown"),
+                    (("·" if masked else names[i]).rjust(size), looks[i]),
+                ]
+                line += [(" ", "shown")]
+            out.append([*line, ("│", "shown")])
+        return [*out, [("└" + "┴".join([rule] * (width // step)) + "┘", "shown")]]
+
+    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+        """What was given in bold, what was drawn in blue, what breaks the rules on a shade of orange."""
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Rectangle
+
+        rows = self.rows(rows)
+        fixed = np.zeros(rows.shape, bool) if given is None else np.broadcast_to(given, rows.shape)
+        columns = min(len(rows), 4) if not captions else len(captions)
+        lines = math.ceil(len(rows) / columns)
+        height, width = self.board
+        fig = Figure(figsize=(0.27 * (width + 1) * columns, (0.27 * (height + 1) + 0.2) * lines), layout="constrained")
+        axes = fig.subplots(lines, columns, squeeze=False).ravel()
+        for ax in axes:
+            ax.set_axis_off()
+        for i, (ax, row, kept, bad) in enumerate(zip(axes, rows, fixed, self.clashes(rows))):
+            ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal")
+            for k, gone in enumerate(self.absent(row)):
+                y, x = divmod(k, width)
+                if bad[k]:
+                    ax.add_patch(Rectangle((x, y), 1, 1, color="#f6d7b8", lw=0))
+                if not gone:
+                    colour, weight = ("#1b1f24", "bold") if kept[k] or given is None else ("#0072b2", "normal")
+                    ax.text(x + 0.5, y + 0.52, self.labels[row[k]], ha="center", va="center", fontsize=9, color=colour,
+                            weight=weight)  # fmt: skip
+            for line, count, length in ((ax.hlines, height, width), (ax.vlines, width, height)):
+                for k in sorted(range(count + 1), key=lambda k, n=count: k % (self.box or n) == 0):  # thick ones on top
+                    thick = k % (self.box or count) == 0
+                    line(k, 0, length, color="#1b1f24" if thick else "#a5adb8", lw=1.4 if thick else 0.5)
+            if i < len(captions):
+                ax.set_title(captions[i], fontsize=9)
+        return fig
+
+    # given -----------------------------------------------------------------------------------------------------
+    def part(self, name: str) -> np.ndarray:
+        return halves(self.shape, name)
+
+    def read(self, text: str) -> np.ndarray:
+        """A puzzle, cell after cell: "53..7...." is the first row of nine. A dot, an underscore or a zero is a blank."""
+        return np.array(self.tokenizer.encode(text, "the puzzle"))
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        return ["·" if gone else self.labels[i] for i, gone in zip(row, self.absent(row))]
+
+    # judged ----------------------------------------------------------------------------------------------------
+    def clashes(self, rows: Any) -> np.ndarray:
+        """(N, L) bool, cells whose symbol stands twice in their row, column or box; all False without such rules."""
+        rows = self.rows(rows)
+        bad = np.zeros(rows.shape, bool)
+        if self.box:
+            y, x = np.divmod(np.arange(rows.shape[1]), self.board[1])
+            for group in (y, x, y // self.box * self.box + x // self.box):
+                same = (group[:, None] == group) & ~np.eye(len(group), dtype=bool)
+                bad |= ((rows[:, :, None] == rows[:, None]) & same).any(-1)
+        return bad & ~self.absent(rows)
+
+    def valid(self, rows: Any) -> np.ndarray:
+        """(N,) bool, whether nothing is missing and no rule is broken."""
+        return np.logical_not((self.clashes(rows) | self.absent(self.rows(rows))).any(-1))
+
+    def verdict(self, row: Any, truth: Any = None) -> str:
+        equal = truth is not None and bool((np.asarray(row) == np.asarray(truth)).all())
+        said = "" if truth is None else ", the solution" if equal else ", not the solution"
+        if not self.box:
+            return said.removeprefix(", ")
+        if self.valid(row)[0]:
+            return "valid" + (", another solution" if truth is not None and not equal else said)
+        return f"not valid: {counted(int(self.clashes(row).sum()), 'cell')} in conflict"

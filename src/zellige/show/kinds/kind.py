@@ -1,0 +1,179 @@
+"""What every kind of data can do."""
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ..numbers import cells
+from ..style import Line, Mark
+
+
+class Kind:
+    """How the rows of one kind show themselves.
+
+    Rows are (N, L) or (L,) integers; one that is no token is still to come. `given` is (N, L) or (L,) bool: what was not
+    drawn but given. `captions` has a word for each row.
+
+    Attributes:
+        name: as the tokenizer has it; many: what to call several.
+        suffixes: endings of the files that `save` writes, the usual one first.
+        keeps: what `given` can keep of a row, the usual one first.
+        colours: nothing of it can be seen without colours.
+        running: rows are running text: a prompt begins them, gaps are typed.
+    """
+
+    name: str = ""
+    many: str = ""
+    suffixes: tuple[str, ...] = (".txt",)
+    keeps: tuple[str, ...] = ()
+    colours: bool = False
+    running: bool = False
+
+    def __init__(self, tokenizer: Any):
+        self.tokenizer = tokenizer
+        self.shape: tuple[int, ...] = tuple(getattr(tokenizer, "shape", ()))
+
+    # as text ---------------------------------------------------------------------------------------------------
+    def text(self, row: Sequence[int]) -> str:
+        """A row as plain text."""
+        return self.tokenizer.decode(row)
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        """What each token shows by itself."""
+        raise NotImplementedError
+
+    def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line] | None:
+        """A row as lines for a terminal, `marks` says of each token what happened to it; None for running text."""
+        return None
+
+    def lines(self, rows: Any, captions: Sequence[str] = (), given: Any = None, width: int = 80) -> list[Line]:
+        """Rows beside one another as far as `width` goes, then below, each under its caption."""
+        out: list[Line] = []
+        blocks = []
+        rows = self.rows(rows)
+        fixed = np.broadcast_to(False if given is None else given, rows.shape)
+        for row, kept, caption in zip(rows, fixed, chain(captions, repeat(""))):
+            blocks.append((caption, self.block(row.tolist(), self.marks(row, kept)) or []))
+        while blocks:
+            taken = [blocks.pop(0)]
+            while blocks and sum(_width(b) + 2 for b in (*taken, blocks[0])) - 2 <= width:
+                taken.append(blocks.pop(0))
+            out += [*([[]] if out else []), *_beside(taken)]
+        return out
+
+    def marks(self, row: np.ndarray, given: np.ndarray) -> list[Mark]:
+        """What a finished row's tokens are: still to come, given, or drawn."""
+        absent = self.absent(row)
+        return ["masked" if gone else "given" if kept else "shown" for gone, kept in zip(absent, given)]
+
+    # as files --------------------------------------------------------------------------------------------------
+    def save(self, path: Path, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+        """Write rows in the format that the path's ending names; the files, of which music needs one for each row."""
+        from ...files import write_file
+
+        if path.suffix == ".png":
+            write_file(path, self.png(rows, given, captions))
+        else:
+            write_file(path, "".join(self.text(row.tolist()) + "\n" for row in self.rows(rows)))
+        return [path]
+
+    def png(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> bytes:
+        """All rows as one picture."""
+        import io
+
+        file = io.BytesIO()
+        self.figure(rows, given, captions).savefig(file, format="png", dpi=120, metadata={"Software": None})
+        return file.getvalue()
+
+    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+        """All rows as a matplotlib Figure."""
+        raise NotImplementedError
+
+    def refuse(self, suffix: str) -> None:
+        """InputError where `save` cannot write such a file."""
+        if suffix not in (*self.suffixes, ".jsonl"):
+            takes = [".jsonl", *self.suffixes]
+            raise InputError(f"{self.many} cannot be written as {suffix}; use {', '.join(takes[:-1])} or {takes[-1]}")
+
+    # what is given ---------------------------------------------------------------------------------------------
+    def given(self, row: Any, keep: str | None = None) -> np.ndarray:
+        """(L,) the row's own tokens where they are kept, -1 where they are to be drawn again.
+
+        Raises InputError: this kind has no such part.
+        """
+        keep = keep or next(iter(self.keeps), "")
+        parts = [part.strip() for part in keep.split(",")]
+        for part in parts:
+            if part not in self.keeps:
+                takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
+                raise InputError(f"unknown keep '{part}'; of {self.many} one can keep {takes}")
+        row = np.asarray(row).reshape(-1)
+        kept = np.zeros(self.shape, bool)
+        for part in parts:
+            kept |= self.part(part)
+        return np.where(kept.reshape(-1), row, -1)
+
+    def part(self, name: str) -> np.ndarray:
+        """(*shape) bool, where a part named in `keeps` lies."""
+        raise NotImplementedError
+
+    def read(self, text: str) -> np.ndarray:
+        """(L,) tokens of what was typed, -1 where something is missing. InputError where nothing can be typed."""
+        raise InputError(
+            f"'{text[:20]}{'…' if len(text) > 20 else ''}' is a text, and this model makes {self.many}; "
+            f"use --example 0 --keep {next(iter(self.keeps), '')}"
+        )
+
+    def verdict(self, row: Any, truth: Any = None) -> str:
+        """What may be said of a row that was filled in; "" where nothing can be wrong."""
+        return ""
+
+    # arrays ----------------------------------------------------------------------------------------------------
+    def rows(self, rows: Any) -> np.ndarray:
+        """(N, L) integers of tensors, arrays or lists (N, L) or (L,)."""
+        array = np.asarray(rows.cpu() if hasattr(rows, "cpu") else rows)
+        return array.reshape(-1, array.shape[-1]) if array.size else array.reshape(0, 0)
+
+    def absent(self, rows: Any) -> np.ndarray:
+        """Where an integer is no token."""
+        rows = np.asarray(rows)
+        return (rows < 0) | (rows >= self.tokenizer.size)
+
+    def values(self, rows: Any) -> Any:
+        """Rows as Python has them: an array (N, *shape)."""
+        return self.rows(rows).reshape(-1, *self.shape)
+
+
+def halves(shape: tuple[int, ...], name: str) -> np.ndarray:
+    """(*shape) bool, the top, bottom, left or right half of something with rows and columns; the odd one is kept."""
+    kept = np.zeros(shape, bool)
+    along = np.moveaxis(kept, 0 if name in ("top", "bottom") else min(1, kept.ndim - 1), 0)  # a view
+    half = (len(along) + 1) // 2
+    along[:half] = name in ("top", "left")
+    along[len(along) - half :] |= name in ("bottom", "right")
+    return kept
+
+
+def _width(block: tuple[str, list[Line]]) -> int:
+    return max((sum(cells(text) for text, _ in line) for line in block[1]), default=0)
+
+
+def _beside(blocks: list[tuple[str, list[Line]]], gap: int = 2) -> list[Line]:
+    """Blocks side by side, their captions above."""
+    height = max(len(lines) for _, lines in blocks)
+    heads: list[list[Line]] = [[[(caption[: _width((caption, lines))], "shown")]] for caption, lines in blocks]
+    columns = [head + lines + [[]] * (height - len(lines)) for head, (_, lines) in zip(heads, blocks)]
+    if not any(caption for caption, _ in blocks):
+        columns = [column[1:] for column in columns]
+    out: list[Line] = []
+    for row in zip(*columns):
+        line: Line = []
+        for block, part in zip(blocks, row):
+            used = sum(cells(text) for text, _ in part)
+            line += [*part, (" " * (_width(block) - used + gap), "shown")]
+        out.append(line[:-1])
+    return out

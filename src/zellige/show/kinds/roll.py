@@ -1,0 +1,178 @@
+"""Music as a piano roll: rows of (steps, voices) pitches, a step is a sixteenth. PNG, MIDI, and note names on a terminal.
+
+A roll says which pitch sounds at each step, not where a note begins: equal pitches in a row are one held note.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.levels import SILENT, VOICES, note
+from ...errors import InputError
+from ..style import Line, Mark
+from .kind import Kind
+
+BAR = 16  # steps
+BEAT = 4  # steps of a quarter note
+COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#0072b2")  # Okabe and Ito's; the voices are named at their lines too
+
+
+class Roll(Kind):
+    name, many = "roll", "music"
+    suffixes = (".png", ".mid", ".txt")
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer)
+        voices = self.shape[1]
+        self.voices = VOICES if voices == len(VOICES) else tuple(f"voice{i + 1}" for i in range(voices))
+        self.keeps = ("first", *self.voices)
+        self.pitch = np.array([*(tokenizer.labels or range(tokenizer.size)), SILENT])  # MIDI's numbers
+
+    def pitches(self, rows: Any) -> np.ndarray:
+        """(N, steps, voices) MIDI numbers, SILENT where nothing sounds or what will is still to come."""
+        return self._pitch(self.rows(rows)).reshape(-1, *self.shape)
+
+    def _pitch(self, tokens: Any) -> np.ndarray:
+        return self.pitch[np.where(self.absent(tokens), len(self.pitch) - 1, tokens)]
+
+    def notes(self, row: Any) -> list[list[tuple[int, int, int]]]:
+        """The notes of each voice as (first step, steps, MIDI number); a run of one pitch is one note."""
+        out = []
+        for voice in self.pitches(row)[0].T:
+            found, step = [], 0
+            for pitch, run in groupby(voice.tolist()):
+                length = len(list(run))
+                found += [(step, length, pitch)] if pitch != SILENT else []
+                step += length
+            out.append(found)
+        return out
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        """The name of each note."""
+        return ["·" if gone else note(p) for p, gone in zip(self._pitch(row).tolist(), self.absent(row))]
+
+    # drawn -----------------------------------------------------------------------------------------------------
+    def text(self, row: Sequence[int]) -> str:
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self.block(row))
+
+    def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line]:
+        """A line a voice and a bar of sixteenths in it: a note's name where it begins, a line while it is held."""
+        steps, voices = self.shape
+        pitch, gone = self.pitches(row)[0], self.absent(row).reshape(self.shape)
+        looks: list[Any] = [*(marks or ["shown"] * (steps * voices))]
+        wide = max(map(len, self.voices)) + 1
+        out: list[Line] = []
+        for first in range(0, steps, BAR):
+            out.append([(f"bar {first // BAR + 1}", "shown")])
+            for voice, name in enumerate(self.voices):
+                line: list[Any] = [(name.ljust(wide), "shown")]
+                for step in range(first, min(first + BAR, steps)):
+                    look, now = looks[step * voices + voice], pitch[step, voice]
+                    held = step > first and now == pitch[step - 1, voice] and not gone[step - 1, voice]
+                    masked = gone[step, voice] or look in ("masked", "again")
+                    cell = " ·" if masked else " -" if now == SILENT else "────" if held else note(now)
+                    line.append((cell.ljust(4), look))
+                out.append(line)
+        return out
+
+    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+        """A piano roll for each row, the voices in colours, the time in bars; what was given is pale."""
+        from matplotlib.figure import Figure
+
+        rows = self.rows(rows)
+        steps = self.shape[0]
+        fixed = np.zeros(rows.shape, bool) if given is None else np.broadcast_to(given, rows.shape)
+        sounding = self.pitches(rows)
+        sounding = sounding[sounding != SILENT]
+        low, high = (sounding.min(), sounding.max()) if sounding.size else (60, 72)
+        fig = Figure(figsize=(9.0, 2.5 * len(rows) + 0.3), layout="constrained")
+        for i, (ax, row, kept) in enumerate(zip(fig.subplots(len(rows), 1, squeeze=False)[:, 0], rows, fixed)):
+            kept, last = kept.reshape(self.shape), []
+            for voice, notes in enumerate(self.notes(row)):
+                colour = COLOURS[voice % len(COLOURS)]
+                for step, length, pitch in notes:
+                    for pale, run in groupby(range(step, step + length), key=lambda s, v=voice: bool(kept[s, v])):
+                        where = list(run)
+                        ax.broken_barh([(where[0] / BAR, len(where) / BAR)], (pitch - 0.42, 0.84), color=colour,
+                                       alpha=0.45 if pale else 1.0, lw=0)  # fmt: skip
+                    ax.plot([step / BAR] * 2, [pitch - 0.42, pitch + 0.42], color="white", lw=0.7)
+                if notes:
+                    last.append((notes[-1][2], voice))
+            place = -math.inf
+            for pitch, voice in sorted(last):  # no name covers another
+                place = max(pitch, place + 0.08 * (high - low + 4))
+                ax.annotate(self.voices[voice], (steps / BAR, place), xytext=(4, 0), fontsize=8, va="center",
+                            color=COLOURS[voice % len(COLOURS)], textcoords="offset points")  # fmt: skip
+            tones = [p for p in range(int(low) - 2, int(high) + 3) if p % 12 in (0, 5)]
+            ax.set(xlim=(0, steps / BAR), ylim=(low - 2, high + 2), yticks=tones, xticks=range(-(-steps // BAR)))
+            ax.set_xticks(ax.get_xticks(), [str(int(bar) + 1) for bar in ax.get_xticks()], fontsize=8)
+            ax.set_yticklabels([note(p) for p in tones], fontsize=8)
+            ax.grid(axis="x", color="#d5dae0", lw=0.8)
+            ax.grid(axis="y", color="#eceef1", lw=0.6)
+            ax.set_axisbelow(True)
+            ax.spines[["top", "right"]].set_visible(False)
+            if i < len(captions):
+                ax.set_title(captions[i], fontsize=9, loc="left")
+            if i == len(rows) - 1:
+                ax.set_xlabel("bar", fontsize=9)
+        return fig
+
+    # files -----------------------------------------------------------------------------------------------------
+    def refuse(self, suffix: str) -> None:
+        super().refuse(suffix)
+        if suffix == ".mid":
+            _mido()
+
+    def save(self, path: Path, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+        """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
+        if path.suffix != ".mid":
+            return super().save(path, rows, given, captions)
+        from ...files import write_file
+
+        rows = self.rows(rows)
+        files = [path.with_name(f"{path.stem}-{i + 1}.mid") for i in range(len(rows))] if len(rows) > 1 else [path]
+        for file, row in zip(files, rows):
+            track = io.BytesIO()
+            self.midi(row).save(file=track)
+            write_file(file, track.getvalue())
+        return files
+
+    def midi(self, row: Any) -> Any:
+        """A `mido.MidiFile`, a track for each voice, 100 quarter notes a minute, on an organ."""
+        mido = _mido()
+        file = mido.MidiFile(ticks_per_beat=480)
+        head = mido.MidiTrack([mido.MetaMessage("set_tempo", tempo=mido.bpm2tempo(100)),
+                               mido.MetaMessage("time_signature", numerator=4, denominator=4)])  # fmt: skip
+        file.tracks.append(head)
+        tick = file.ticks_per_beat // BEAT
+        for channel, (name, notes) in enumerate(zip(self.voices, self.notes(row))):
+            track = mido.MidiTrack([mido.MetaMessage("track_name", name=name),
+                                    mido.Message("program_change", channel=channel, program=19)])  # fmt: skip
+            now = 0
+            for step, length, pitch in notes:
+                on = mido.Message("note_on", channel=channel, note=pitch, velocity=80, time=(step - now) * tick)
+                off = mido.Message("note_off", channel=channel, note=pitch, velocity=0, time=length * tick)
+                track += [on, off]
+                now = step + length
+            file.tracks.append(track)
+        return file
+
+    # given -----------------------------------------------------------------------------------------------------
+    def part(self, name: str) -> np.ndarray:
+        """The first half of the steps, or a voice."""
+        kept = np.zeros(self.shape, bool)
+        kept[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True
+        return kept
+
+
+def _mido() -> Any:
+    try:
+        import mido
+    except ImportError:
+        raise InputError("--out x.mid needs 'mido'; pip install mido") from None
+    return mido

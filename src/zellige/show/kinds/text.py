@@ -1,0 +1,64 @@
+"""Text: running text on a terminal, and molecules, one a line."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from ...errors import InputError
+from .kind import Kind
+
+
+class Text(Kind):
+    name, many = "text", "texts"
+    running = True
+
+    def values(self, rows: Any) -> list[str]:
+        """The texts; lists of tokens may differ in length."""
+        return [self.text(row) for row in (rows if isinstance(rows, list) else self.rows(rows).tolist())]
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        """The text of each token, as it stands in running text."""
+        return pieces(self.tokenizer, row)
+
+    def given(self, row: Any, keep: str | None = None) -> Any:
+        raise InputError('--example and --keep are for images, music and grids; give a text: "the ____ of the"')
+
+
+class Smiles(Text):
+    """Molecules, a line of SMILES each; what a row is filled up with is left off."""
+
+    name, many = "smiles", "molecules"
+
+    def text(self, row: Sequence[int]) -> str:
+        return super().text(row).strip()
+
+    def pieces(self, row: Sequence[int]) -> list[str]:
+        return [piece.replace("\n", " ") for piece in super().pieces(row)]
+
+
+def pieces(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+    """The text of each token by itself, as it stands in running text; of a character of several tokens the last has it."""
+    piece = _piece(tokenizer)
+    out = [piece(token) for token in tokens]
+    i = 0
+    while i < len(out):
+        end = i
+        while end < len(out) and "\ufffd" in out[end] and 0 <= tokens[end] < tokenizer.size:
+            end += 1
+        if end > i + 1:
+            out[i:end] = [""] * (end - i - 1) + [tokenizer.decode(list(tokens[i:end]))]
+        i = max(end, i + 1)
+    return out
+
+
+def added(tokenizer: Any, before: list[int], tokens: list[int]) -> str:
+    """The text that `tokens` add after `before`."""
+    head, whole = tokenizer.decode(before), tokenizer.decode([*before, *tokens])
+    return whole[len(head) :] if whole.startswith(head) else tokenizer.decode(tokens)
+
+
+def _piece(tokenizer: Any) -> Callable[[int], str]:
+    if getattr(tokenizer, "unit", "token") == "char":
+        return cache(lambda token: tokenizer.decode([token]))
+    anchor = next((i for i in range(min(tokenizer.size, 5000)) if tokenizer.decode([i]).strip().isalnum()), None)
+    return cache(lambda token: added(tokenizer, [] if anchor is None else [anchor], [token]))

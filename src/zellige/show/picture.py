@@ -1,0 +1,127 @@
+"""Tokens appearing: frames of a sample, drawn in place."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .numbers import cells, count, escape
+from .progress import gauge
+from .style import _MARKS, Line, Mark, painted
+from .terminal import Terminal
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One frame of a sample: `pieces[i]` is the text of token i, `marks[i]` what happened to it."""
+
+    head: str  # "sample 1 of 2   step 22/64   t = 0.66"
+    pieces: Sequence[str]
+    marks: Sequence[Mark]
+    foot: str  # "22 network calls  11.8k tokens/s"
+    block: Sequence[Line] | None = None  # instead of the pieces one after another: lines that stay as they are
+    brackets: bool = False  # whether they stand round what is not given
+    total: int | None = None  # tokens of a text that grows: these are its beginning, and what came last is to be seen
+
+
+class Watch:
+    """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one stays.
+
+    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text.
+    """
+
+    RATE = 12.0
+
+    def __init__(self, terminal: Terminal, *, indent: str = "  ", hold: float = 0.0, clock=time.monotonic):
+        self.terminal, self.indent, self.clock = terminal, indent, clock
+        self.hold = hold  # seconds that a picture stays at least, so that a fast model can be followed
+        self.picture: Picture | None = None
+        self.drawn = -math.inf
+        self._context: Any = None
+        self._live: Any = None
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def draw(self, picture: Picture, *, last: bool = False) -> None:
+        """Show a picture; between two of them at least 1/12 s pass, those in between are left out, never the last."""
+        self.picture = picture
+        if self.terminal.quiet:
+            return
+        if not self.terminal.motion:
+            self.terminal.say("\n".join(self.lines(picture)), painted=True)
+            return
+        if self._live is None:
+            self._context = self.terminal.live(lambda: "\n".join(self.lines(self.picture)), keep=True, every=0)
+            self._live = self._context.__enter__()
+        now = self.clock()
+        if last or now - self.drawn >= 1 / self.RATE:
+            self._live.refresh()
+            self.drawn = now
+        if self.hold and not last:
+            time.sleep(self.hold)
+
+    def __exit__(self, *failure) -> None:
+        if self._context is not None:
+            self._context.__exit__(*failure)
+            self._context = self._live = None
+
+    def lines(self, picture: Picture | None) -> list[str]:
+        """The picture as lines, with ANSI styles where there are any."""
+        if picture is None:
+            return []
+        width = min(self.terminal.width, 80)
+        high = max(self.terminal.height - 1, 4) if self.terminal.motion else None
+        if picture.block is None:
+            text, most = self._wrap(picture, width - len(self.indent) - 1), min(20, high or 20) - 2
+        else:
+            text = painted(picture.block, self.terminal.styled and self.terminal.unicode, self.terminal.hues)
+            most = len(text) if high is None else high - 2
+        if len(text) > most:
+            left = f"… {len(text) - most + 1} lines"
+            grown = picture.total is not None
+            text = [f"{left} before", *text[1 - most :]] if grown else [*text[: most - 1], f"{left} more"]
+        new = sum(mark == "new" for mark in picture.marks)
+        masked = sum(mark in ("masked", "again") for mark in picture.marks)
+        shown, total = len(picture.marks) - masked, picture.total or max(len(picture.marks), 1)
+        styled = self.terminal.styled and self.terminal.unicode
+        said = f"{count(shown)} of {count(total)} revealed{'' if styled or not new else f', {count(new)} new'}"
+        foot = f"{said}  {picture.foot}".rstrip()
+        room = min(22, width - 2 - len(foot))
+        if room >= 5:
+            dim = (lambda s: self.terminal.paint(s, "dim")) if styled else (lambda s: s)
+            foot = f"{gauge(shown / total, room, not styled, dim)} {foot}"
+        return [picture.head, *(self.indent + line for line in text), foot]
+
+    def _wrap(self, picture: Picture, width: int) -> list[str]:
+        """Cut into lines by cells, not words: a token that appears must not move the others."""
+        styled = self.terminal.styled and self.terminal.unicode
+        lines, used, open_style = [""], 0, ""
+        for text, style in self._runs(picture, styled):
+            for char in text:
+                wide = cells(char)
+                if char == "\n" or used + wide > width:
+                    lines[-1] += "\x1b[0m" if open_style else ""
+                    lines, used, open_style = [*lines, ""], 0, ""
+                    if char == "\n":
+                        continue
+                if style != open_style:
+                    lines[-1] += ("\x1b[0m" if open_style else "") + (f"\x1b[{style}m" if style else "")
+                    open_style = style
+                lines[-1] += char
+                used += wide
+        lines[-1] += "\x1b[0m" if open_style else ""
+        return lines
+
+    def _runs(self, picture: Picture, styled: bool) -> Iterator[tuple[str, str]]:
+        """What stands for each token, with its style, and where they are wanted the brackets round what is not given."""
+        inside = False
+        for piece, mark in zip(picture.pieces, picture.marks):
+            if picture.brackets and inside is (mark == "given"):
+                inside = not inside
+                yield "[" if inside else "]", ""
+            style = _MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
+            yield "·" if mark in ("masked", "again") else escape(piece, keep="\n"), style
+        if inside:
+            yield "]", ""

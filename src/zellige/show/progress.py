@@ -1,0 +1,180 @@
+"""Bars: a moving line on a terminal, now and then a plain one elsewhere."""
+
+import time
+from typing import Any
+
+from .numbers import count, duration, excerpt, rate, size
+from .terminal import Terminal
+
+
+class Pace:
+    """When a plain line may come: once 30 s or 5% of the work have passed since the last one."""
+
+    def __init__(self, total: int, clock=time.monotonic, first: float = 0.0):
+        self.total, self.clock, self.last, self.at = total, clock, 0, clock()
+        self.start, self.first = self.at, first  # `first`: seconds of silence that short work is allowed
+
+    def due(self, done: int) -> bool:
+        now = self.clock()
+        if now - self.start < self.first or done <= self.last:
+            return False
+        if now - self.at >= 30 or done - self.last >= 0.05 * self.total:
+            self.last, self.at = done, now
+            return True
+        return False
+
+
+def gauge(share: float, width: int, ascii: bool = False, dim=lambda text: text) -> str:
+    """A bar of `width` cells: `━━━━━╸━━━`, the rest dim; where no style tells the two apart, the rest is blank."""
+    filled = min(max(share, 0.0), 1.0) * width
+    whole = int(filled)
+    head = "━" * whole + ("╸" if whole < width else "")
+    rest = "━" * (width - len(head))
+    return head + (" " * len(rest) if ascii else dim(rest))
+
+
+def _line(terminal: Terminal, label: str, share: float, must: list[str], may: str, rest: str) -> str:
+    """One moving line. Narrower than its 80 columns it gives up the bar first, then the speed, never the number."""
+    width = min(terminal.width, 80) - 1
+    for fields in ([*must, may, rest], [*must, rest], must):
+        text = "  ".join(f for f in fields if f)
+        room = width - len(label) - 2 - len(text) - 1
+        if fields is not must and may in fields and room >= 5:
+            return f"{label} {gauge(share, room, not terminal.unicode, lambda s: terminal.paint(s, 'dim'))} {text}"
+        if len(label) + 1 + len(text) <= width:
+            return f"{label} {text}"
+    return "  ".join(must)
+
+
+class Bar:
+    """Progress of one piece of work: a moving bar, or now and then a plain line."""
+
+    def __init__(self, terminal: Terminal, label: str, total: int, unit: str = "", clock=time.monotonic, say=count):
+        self.terminal, self.label, self.total, self.unit, self.clock = terminal, label, max(total, 1), unit, clock
+        self.say = say  # how a number of pieces is written
+        self.done, self.detail, self.started = 0, "", clock()
+        self.pace = Pace(self.total, clock, first=2.0)
+        self._context: Any = None
+
+    def __enter__(self) -> "Bar":
+        if self.terminal.motion:
+            self._context = self.terminal.live(self._draw)
+            self._context.__enter__()
+        return self
+
+    def __exit__(self, *failure) -> None:
+        if self._context is not None:
+            self._context.__exit__(*failure)
+            self._context = None
+
+    def update(self, done: int, detail: str = "", total: int | None = None) -> None:
+        """`done` pieces so far; `detail` is a short text beside the count (a speed)."""
+        self.done, self.detail = done, detail
+        if total:
+            self.total = self.pace.total = total
+        if not self.terminal.motion and self.pace.due(done):
+            left = self._left()
+            so_far = f"{done}/{self.total}" if self.say is count else f"{self.say(done)} of {self.say(self.total)}"
+            fields = [self.label, so_far, self.unit, detail, f"left {left}" if left else ""]
+            self.terminal.say(" ".join(f for f in fields if f))
+
+    def _left(self) -> str:
+        passed = self.clock() - self.started
+        return duration(passed / self.done * (self.total - self.done)) if self.done and passed > 1 else ""
+
+    def _draw(self) -> str:
+        left = self._left()
+        between = "/" if self.say is count else " of "
+        must = [f"{self.say(self.done)}{between}{self.say(self.total)}{' ' + self.unit if self.unit else ''}"]
+        return _line(
+            self.terminal, f"  {self.label}", self.done / self.total, must, self.detail, f"{left} left" if left else ""
+        )
+
+
+class Training:
+    """The display of a training run: its bar, its validations, its notices. (What `train.py` calls its Progress.)"""
+
+    def __init__(self, terminal: Terminal, clock=time.monotonic):
+        self.terminal, self.clock = terminal, clock
+        self.total, self.now, self.first, self.started = 1, 0, 0, clock()
+        self.loss: float | None = None
+        self.unit: str | None = None
+        self.speed: float | None = None
+        self._context: Any = None
+        self._reader: Bar | None = None
+        self.pace = Pace(1, clock)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody reads what is noted."""
+        return self.terminal.quiet
+
+    def reading(self, done: int, total: int) -> None:
+        """While the data is being read, before anything else: `done` of `total` bytes."""
+        if self._reader is None:
+            self._reader = Bar(self.terminal, "read", total, clock=self.clock, say=size).__enter__()
+        self._reader.update(done, total=total)
+        if done >= total:
+            self._read()
+
+    def _read(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.__exit__(None, None, None)
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Work of `total` steps begins, `done` of them already behind (on --resume)."""
+        self.total, self.now, self.first, self.started = max(total, 1), done, done, self.clock()
+        self.pace = Pace(self.total, self.clock, first=2.0)
+        self.pace.last = done
+        if self.terminal.motion and self._context is None:
+            self._context = self.terminal.live(self._draw)
+            self._context.__enter__()
+
+    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
+        """After optimizer step `step`: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
+        self.now, self.loss, self.unit, self.speed = step, loss, unit, tokens_per_second
+        if not self.terminal.motion and self.pace.due(step):
+            left = self._left()
+            fields = ["train", f"step {step}/{self.total}", self._loss(word=True), self._speed(), f"left {left}"]
+            self.terminal.say(" ".join(f for f in (fields if left else fields[:-1]) if f))
+
+    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
+        """The validation bound at a step (anything whose `str()` is the number) and the beginning of one sample."""
+        head = f"  step {count(step):>{len(count(self.total))}}   "
+        self.terminal.say(f"{head}validation {result}" + ("   best" if best else ""))
+        if sample:
+            room = max(20, min(42, self.terminal.width - len(head) - 3))
+            self.terminal.say(" " * len(head) + excerpt(sample, room))
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        self.terminal.say(text)
+
+    def close(self) -> None:
+        """The bar goes; what was said stays."""
+        self._read()
+        if self._context is not None:
+            context, self._context = self._context, None
+            context.__exit__(None, None, None)
+
+    def _loss(self, word: bool = False) -> str:
+        if self.loss is None:
+            return ""
+        if self.unit is None or "bound" in self.unit:
+            return f"loss {self.loss:.3f} (not a bound)"
+        return f"{'loss ' if word else ''}{self.loss:.2f} {self.unit}"
+
+    def _speed(self) -> str:
+        return rate(self.speed) if self.speed else ""
+
+    def _left(self) -> str:
+        steps, passed = self.now - self.first, self.clock() - self.started
+        return duration(passed / steps * (self.total - self.now)) if steps and passed > 1 else ""
+
+    def _draw(self) -> str:
+        left = self._left()
+        must = [f"{count(self.now)}/{count(self.total)}"] + ([self._loss()] if self.loss is not None else [])
+        return _line(
+            self.terminal, "  train", self.now / self.total, must, self._speed(), f"{left} left" if left else ""
+        )

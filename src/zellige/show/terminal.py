@@ -1,0 +1,194 @@
+"""Streams, colours, encodings, and what may move: stdout has the result, stderr everything else."""
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .numbers import escape
+from .record import dumps
+
+if TYPE_CHECKING:
+    from .style import Line
+
+_ASCII = {
+    "±": "+/-", "≤": "<=", "≥": ">=", "≈": "~", "·": "_", "━": "-", "╸": "-", "█": "#", "▌": "#", "▀": "", "─": "-",
+    "–": "-", "…": "...", "×": "x", "α": "alpha", "σ": "sigma", "‖": "||", **dict.fromkeys("┌┬┐├┼┤└┴┘", "+"), "│": "|",
+}  # fmt: skip
+_SGR = {"red": "31", "green": "32", "cyan": "36", "dim": "2", "bold": "1"}
+
+
+class Terminal:
+    """Where a command writes, and how.
+
+    `color` is "auto", "always" or "never" (it outranks NO_COLOR); `quiet` leaves results and errors only; `json` is the
+    file for the result as JSON, "-" for JSON alone on stdout.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        quiet: bool = False,
+        color: str = "auto",
+        json: str | None = None,
+        environ: dict[str, str] | None = None,
+    ):
+        self.out, self.err = out or sys.stdout, err or sys.stderr
+        self.quiet, self.json = quiet, json
+        environ = dict(os.environ) if environ is None else environ
+        tty = bool(getattr(self.err, "isatty", lambda: False)())
+        capable = environ.get("TERM") != "dumb"
+        self.motion = tty and capable and not quiet
+        self.styled = color == "always" or (tty and capable)  # bold and dim
+        self.colored = color == "always" or (self.styled and color == "auto" and "NO_COLOR" not in environ)
+        out_tty = bool(getattr(self.out, "isatty", lambda: False)())
+        self.out_styled = color == "always" or (out_tty and capable)
+        self.out_colored = color == "always" or (self.out_styled and color == "auto" and "NO_COLOR" not in environ)
+        self.out_tty = out_tty
+        self.hues = self._hues(environ) if self.colored else 0  # colours there are on stderr, and on stdout
+        self.out_hues = self._hues(environ) if self.out_colored else 0
+        self.unicode = _encodes(self.err)
+        self._live: Any = None
+        for stream in (self.out, self.err):  # a character that a stream cannot encode must not end the run
+            if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+
+    @staticmethod
+    def _hues(environ: dict[str, str]) -> int:
+        return 2**24 if environ.get("COLORTERM") in ("truecolor", "24bit") else 256
+
+    # what is written -------------------------------------------------------------------------------------------
+    # What it prints may come from files and paths: control characters, escape sequences and marks that turn the direction of
+    # writing are drawn as \x1b, \u202e. `painted` is text with styles of our own, whose parts were escaped before.
+    def result(self, text: str = "", *, painted: bool = False, keep: str = "") -> None:
+        """A line of the result, to stdout; nothing if stdout is for JSON alone. `keep`: control characters that stay."""
+        if self.json != "-":
+            text = text if painted else escape(text, keep)
+            print(text if _encodes(self.out) else plain(text), file=self.out, flush=True)
+
+    def data(self, text: str) -> None:
+        """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
+        self.result(text, painted=not self.out_tty, keep="\n\t")
+
+    def document(self, value: Any) -> None:
+        """The result as JSON, alone on stdout (--json -)."""
+        print(dumps(value), file=self.out, flush=True)
+
+    def picture(self, lines: "Sequence[Line]") -> None:
+        """Lines of (text, look) as a result, with the colours that stdout has."""
+        from .style import painted
+
+        unicode = _encodes(self.out)
+        for line in painted(lines, self.out_styled and unicode, self.out_hues if unicode else 0):
+            self.result(line.rstrip(), painted=True)
+
+    def say(self, text: str = "", *, painted: bool = False) -> None:
+        """A line of progress or notice, or several, to stderr; nothing under --quiet."""
+        if not self.quiet:
+            self._stderr(text if painted else escape(text, keep="\n"))
+
+    def note(self, text: str) -> None:
+        self.say(f"note: {text}")
+
+    def fail(self, sentence: str) -> None:
+        """The one line of an error, red where there is colour; --quiet does not hold it back."""
+        self._stderr(self.paint("error:", "red") + " " + escape(sentence))
+
+    def try_next(self, *commands: str) -> None:
+        """How every work ends: what to type next."""
+        self.say("Try next:")
+        for command in commands:
+            self.say(f"  {command}")
+
+    def paint(self, text: str, style: str, *, out: bool = False) -> str:
+        """`text` in a style (red, green, cyan, dim, bold) where stderr (or stdout) shows it."""
+        styled, colored = (self.out_styled, self.out_colored) if out else (self.styled, self.colored)
+        if not text or not styled or (style in ("red", "green", "cyan") and not colored):
+            return text
+        return f"\x1b[{_SGR[style]}m{text}\x1b[0m"
+
+    def fit(self, text: str) -> str:
+        """`text` as stderr can encode it."""
+        return text if self.unicode else plain(text)
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal; 100 where there is none."""
+        if not self.motion:
+            return 100
+        try:
+            return os.get_terminal_size(self.err.fileno()).columns or 80
+        except (OSError, ValueError, AttributeError):
+            return 80
+
+    @property
+    def height(self) -> int:
+        try:
+            return os.get_terminal_size(self.err.fileno()).lines or 24
+        except (OSError, ValueError, AttributeError):
+            return 24
+
+    def _stderr(self, text: str) -> None:
+        text = self.fit(text)
+        if self._live is not None:  # above what is being redrawn
+            from rich.text import Text
+
+            self._live.console.print(Text.from_ansi(text), soft_wrap=True)
+        else:
+            print(text, file=self.err, flush=True)
+
+    # what moves ------------------------------------------------------------------------------------------------
+    @contextmanager
+    def live(self, draw, *, keep: bool = False, every: float = 0.25) -> Iterator[Any]:
+        """Redraw `draw() -> str` (ANSI styles allowed) in place until the block ends; only where there is motion.
+
+        `keep` leaves the last picture on the screen. `every` is the pause between automatic redraws in seconds, 0 for
+        none: the block then calls `.refresh()`.
+        """
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(
+            file=self.err, force_terminal=True, color_system="truecolor", no_color=False, highlight=False, markup=False,
+            emoji=False, legacy_windows=False,
+        )  # fmt: skip
+
+        live = Live(
+            get_renderable=lambda: Text.from_ansi(self.fit(draw()), no_wrap=True, overflow="crop"),
+            console=console, transient=not keep, auto_refresh=every > 0, refresh_per_second=1 / (every or 1),
+            redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
+        )  # fmt: skip
+        with live:
+            outer, self._live = self._live, live
+            try:
+                yield live
+            finally:
+                self._live = outer
+
+    @contextmanager
+    def waiting(self, what: str | list[str]) -> Iterator[None]:
+        """Something moves while there is nothing to count: `loading ...`, gone afterwards; of a list its first entry."""
+        if not self.motion or self._live is not None:
+            yield
+            return
+        dots = itertools.cycle((".", "..", "..."))
+        with self.live(lambda: f"  {what if isinstance(what, str) else what[0]} {next(dots)}"):
+            yield
+
+
+def _encodes(stream: TextIO, text: str = "±≤·━╸█") -> bool:
+    try:
+        text.encode(getattr(stream, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def plain(text: str) -> str:
+    """`text` without the signs an ASCII stream cannot show: `±` as `+/-`, `≤` as `<=`, `·` as `_` ..."""
+    return "".join(_ASCII.get(c, c) for c in text)

@@ -1,0 +1,125 @@
+"""What a training on the CPU will take, said before its first step, and the line that takes half an hour.
+
+A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
+Left out: the optimizer, the reading of the data, and whatever else the machine will do.
+"""
+
+import copy
+import dataclasses
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..core.batch import Batch
+from ..data import Data
+from ..errors import InputError
+from ..methods import build, reference
+from ..methods.method import Method
+from ..models.config import Config
+from ..nn.block import Net
+from ..show.numbers import count, counted, path
+
+HALF_AN_HOUR = 1800.0
+SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
+SMALL = {
+    "layers": 4,
+    "hidden": 128,
+    "heads": 4,
+    "length": 128,
+    "conv": 7,
+}  # the demo's, as docs/tutorials/train.md has it
+SMALL_TRAIN = {"batch": 8, "rate": 4e-3, "ema": 0.99}
+
+
+def seconds_per_row(method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of one row's gradient: the better of two calls, after one that warms up."""
+    device = next(method.parameters()).device
+    rows = max(1, min(8, 1024 // method.shape[0]))
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        trial, generator = copy.deepcopy(method).train(), torch.Generator(device).manual_seed(0)
+        batch = Batch(torch.randint(vocabulary, (rows, *method.shape), generator=generator, device=device))
+        taken = []
+        for _ in range(3):
+            began = clock()
+            trial.loss(batch, generator).mean().backward()
+            taken.append(clock() - began)
+    return min(taken[1:]) / rows
+
+
+def seconds(config: Config, steps: int, per_row: float) -> float:
+    """Seconds of `steps` steps and their validations, of which a row costs a third: there is no backward pass."""
+    t = config.train
+    validations = 1 + (steps // t.validate_every if t.validate_every else 0)
+    return per_row * (steps * t.batch + validations * t.validate_rows * t.validate_draws / 3)
+
+
+def forecast(
+    config: Config, method: Method, tokenizer: Any, step: int = 0, clock: Callable[[], float] = time.perf_counter
+) -> list[str]:
+    """The notes: how long the steps from `step` on will take; over an hour a line that takes half of one."""
+    per_row = seconds_per_row(method, tokenizer.size, clock)
+    left = seconds(config, config.train.steps - step, per_row)
+    if left < SHORT:
+        return []
+    steps, threads = config.train.steps - step, counted(torch.get_num_threads(), "thread")
+    lines = [f"note: {count(steps)} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"]
+    if left > LONG and not step:
+        line = half_an_hour(config, method, tokenizer, per_row, clock)
+        lines += [f"note: half an hour would do for\n  {line}"] if line else []
+    return lines
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds / 3600:.0f} hours" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} minutes"
+
+
+def half_an_hour(
+    config: Config, method: Method, tokenizer: Any, per_row: float, clock: Callable[[], float] = time.perf_counter
+) -> str:
+    """The command line of a training in half an hour: fewer steps where 1,000 fit, else a smaller network too."""
+    smaller = config
+    if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
+        sizes = {
+            k: v for k, v in SMALL.items() if k not in ("length", "conv") or not (config.net.grid or tokenizer.shape)
+        }
+        smaller = replace(config, net=replace(config.net, **sizes), train=replace(config.train, **SMALL_TRAIN))
+        try:
+            with torch.random.fork_rng(devices=[]):
+                trial = build(
+                    type(method), tokenizer.size, smaller.net, config.options, smaller.net.length, method.ordered
+                )
+        except InputError:
+            return ""
+        per_row = seconds_per_row(trial, tokenizer.size, clock)
+    steps = int(HALF_AN_HOUR / (per_row * smaller.train.batch))
+    steps = max(100, steps // 100 * 100)
+    return command(replace(smaller, train=replace(smaller.train, steps=min(steps, config.train.steps))), method)
+
+
+def command(config: Config, method: Method) -> str:
+    """The command line of a config, with a folder beside the run's; "" where no line can name the data or the network."""
+    words = ["zellige train", path(reference(type(method)))]
+    if config.network or hasattr(config.data, "_tokens"):
+        return ""
+    sections = (
+        ("", config.options, type(config.options)()),
+        ("data.", config.data, Data()),
+        ("net.", config.net, Net()),
+    )
+    for prefix, chosen, usual in (*sections, ("train.", config.train, type(config.train)())):
+        for entry in dataclasses.fields(chosen):
+            value = getattr(chosen, entry.name)
+            if value != getattr(usual, entry.name):
+                words.append(_flag(prefix, entry.name.replace("_", "-"), value))
+    return " ".join([*words, "--run", shlex.quote(f"{config.run}-small")])
+
+
+def _flag(prefix: str, name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"--{prefix}{'' if value else 'no-'}{name}"
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return " ".join([f"--{prefix}{name}", *(shlex.quote(f"{v:g}" if isinstance(v, float) else str(v)) for v in values)])

@@ -1,0 +1,201 @@
+"""What a run writes beside its checkpoints: metrics.csv, samples/, TensorBoard events, Weights & Biases, log.txt."""
+
+import contextlib
+import csv
+import io
+import json
+import logging
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..files import make, write_file
+from ..models.checkpoints import METRICS, step_name
+from ..models.checksums import check_sums
+from ..schema import accessible, read_text, sealed
+
+COLUMNS = (
+    "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
+    "validation", "validation_low", "validation_high",
+)  # fmt: skip
+
+
+class Journal:
+    """The rows of metrics.csv, and the same numbers for TensorBoard and Weights & Biases.
+
+    A run that goes on from `step` drops what was written after it, so that the curve is that of an unbroken run.
+    """
+
+    def __init__(
+        self, folder: Path, step: int, say: Callable[[str], Any], *, tensorboard: bool = False, wandb: str = "",
+        config: Any = None,
+    ):  # fmt: skip
+        self.lines = [history(folder, step, say)]
+        with accessible("change its permissions"):
+            self.file = (folder / METRICS).open("a", encoding="utf-8", newline="")
+        self.events = self.run = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.events = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+        if wandb:
+            self.run = _wandb(wandb, folder, config, resume=step > 0)
+
+    def row(self, values: Mapping[str, Any]) -> None:
+        """One row; what is absent or None stays blank."""
+        step = values["step"]
+        self.lines.append(_text([[_cell(values.get(name)) for name in COLUMNS]]))
+        self.file.write(self.lines[-1])
+        self.file.flush()
+        numbers = {n: v for n, v in values.items() if isinstance(v, (int, float)) and n != "step"}
+        if self.events is not None:
+            for name, value in numbers.items():
+                self.events.add_scalar(name, value, step)
+        if self.run is not None:
+            self.run.log(numbers, step=step)
+
+    @property
+    def text(self) -> str:
+        """All of metrics.csv."""
+        return "".join(self.lines)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk, which has been told of
+            self.file.close()
+        with contextlib.suppress(OSError):
+            if self.events is not None:
+                self.events.close()
+        if self.run is not None:
+            self.run.finish()
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else repr(value) if isinstance(value, float) else value
+
+
+def _text(rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def history(folder: Path, step: int, say: Callable[[str], Any]) -> str:
+    """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
+
+    It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
+    name, and is told of, where it is not that with later rows after it.
+
+    Raises:
+        InputError: what the checkpoint holds has changed since it was written.
+    """
+    path, header = folder / METRICS, _text([COLUMNS])
+    with accessible("change its permissions"):
+        there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
+    saved = folder / "checkpoints" / step_name(step) / METRICS
+    check_sums(saved.parent, METRICS)
+    restored = f"restored from the checkpoint of step {step:,}"
+    if step and saved.is_file():
+        text = read_text(saved)
+        damaged = there is not None and not there.startswith(text)
+    else:
+        text, damaged = header + _text(_until(there or "", step)), bool(step and there and _unreadable(there))
+        restored = (
+            f"what it said of the steps up to {step:,} is lost" if there is None else "the rows that can be read stay"
+        )
+    if damaged or (there is not None and not step and there != header):
+        name = "metrics-damaged.csv" if damaged else "metrics-before.csv"
+        write_file(folder / name, path.read_bytes())
+        why = f"metrics.csv was damaged: {restored}" if damaged else "no checkpoint yet, so it begins at step 0"
+        say(f"note: {why}; what was there is in {name}")
+    elif step and there is None:
+        say(f"note: metrics.csv was missing: {restored}")
+    if there != text:
+        write_file(path, text)
+    return text
+
+
+def _until(text: str, step: int) -> list[list[str]]:
+    """The rows up to a step; the last one may have been cut off in writing."""
+    rows = [row for row in csv.reader(text.splitlines()) if len(row) == len(COLUMNS) and _STEP.fullmatch(row[0])]
+    return [row for row in rows if int(row[0]) <= step]
+
+
+def _unreadable(text: str) -> bool:
+    """Whether there are lines that are no rows, but for the last one."""
+    first, *lines = text.split("\n")
+    return first + "\n" != _text([COLUMNS]) or len(_until("\n".join(lines[:-1]), 10**18)) < len(lines) - 1
+
+
+_STEP = re.compile("[0-9]{1,18}")
+
+
+def require_wandb() -> None:
+    """InputError where Weights & Biases is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec("wandb") is None:
+        raise InputError("--train.wandb needs 'wandb'; pip install wandb")
+
+
+def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
+    import importlib
+
+    wandb = importlib.import_module("wandb")
+    kept = folder / "wandb-id.txt"
+    name = kept.read_text(encoding="utf-8").strip() if resume and kept.is_file() else wandb.util.generate_id()
+    write_file(kept, name + "\n")
+    return wandb.init(project=project, id=name, name=folder.name, dir=str(folder), config=config, resume="allow")
+
+
+def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    """samples/step-000500.jsonl: an object a line, each with its checksum."""
+    make(folder / "samples")
+    lines = [json.dumps(sealed(row), ensure_ascii=False) + "\n" for row in rows]
+    write_file(folder / "samples" / f"step-{step:06d}.jsonl", "".join(lines))
+
+
+@contextlib.contextmanager
+def quiet(log: Path | None) -> Iterator[None]:
+    """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
+    handler: logging.Handler = logging.NullHandler()
+    if log:
+        with contextlib.suppress(OSError):
+            handler = logging.FileHandler(log, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    names = ("lightning", "lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero", "torch")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = lambda message, category, *place: handler.handle(
+                logging.makeLogRecord({"name": category.__name__, "msg": str(message)})
+            )
+            yield
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before):
+            logger.handlers, logger.propagate = handlers, propagate
+        handler.close()
+
+
+def log(folder: Path, text: str) -> None:
+    """A line in the run's log.txt; nothing depends on it, so a full disk does not matter here."""
+    with contextlib.suppress(OSError), (folder / "log.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} zellige: {text}\n")
+
+
+def command() -> str | None:
+    """The command line that this is, if it is one of Zellige's."""
+    import shlex
+
+    name = Path(sys.argv[0]).name
+    if name == "zellige" or (name == "__main__.py" and Path(sys.argv[0]).parent.name == "zellige"):
+        return shlex.join(["zellige", *sys.argv[1:]])
+    return None

@@ -1,0 +1,235 @@
+"""The training loop: Lightning's Trainer, with our own averaging, stopping, saving and counting around it.
+
+Lightning moves the data, accumulates, scales the precision and synchronizes devices. Its own loop counters are not
+saved: a run that goes on starts them at 0 again, because order, randomness and rate are functions of our step. A
+checkpoint is taken only between two optimizer steps, and holds what is needed to take the next one:
+
+    model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (checkpoint.py)
+    training.safetensors   the weights themselves and the optimizer's moments
+    training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
+    metrics.csv            the run's, up to here
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from .. import files
+from ..core.batch import Batch
+from ..methods.method import Method
+from ..models import checksums
+from ..models.checkpoints import METRICS, intact, nbytes, read_state, room
+from ..models.config import Config
+from ..models.model import write_model
+from ..models.tensors import load_tensors, pack, save_tensors, unpack
+from .callback import Guard
+from .device import cuda, precision, rate
+from .order import Dice, Stream
+from .signals import worker
+
+
+class Learner(lightning.LightningModule):
+    """A method as Lightning wants it: parts of steps in, a loss out."""
+
+    def __init__(self, method: Method, config: Config, rows: Any, start: int, world: int, sharded: bool):
+        super().__init__()
+        self.method, self.train_config, self.rows = method, config.train, rows
+        self.start, self.world, self.sharded = start, world, sharded
+        self.parts = config.train.accumulate * world
+        self.per_row = rows.tokens_total / len(rows)  # tokens that count, so that padding scales no gradient
+        self.nats: list[Tensor] = []  # of the parts of this step: (nats, tokens) each
+        self.norm: Tensor = torch.tensor(0.0)
+
+    def configure_model(self) -> None:
+        if self.sharded:
+            shard(self.method, self.device_mesh["data_parallel"])  # pyright: ignore[reportOptionalSubscript, reportArgumentType]
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        trained = [p for p in self.method.parameters() if p.requires_grad]
+        matrices, rest = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim < 2]
+        groups = [
+            {"params": matrices, "weight_decay": self.train_config.weight_decay},
+            {"params": rest, "weight_decay": 0.0},
+        ]
+        groups = [g for g in groups if g["params"]]
+        return torch.optim.AdamW(groups, lr=self.train_config.rate, betas=self.train_config.betas, fused=True)
+
+    def train_dataloader(self) -> DataLoader:
+        t = self.train_config
+        end = max(t.steps, self.start + 1)  # a run that is only to settle its last step takes no other: see `settle`
+        rank = self.trainer.global_rank
+        stream = Stream(len(self.rows), t.seed, t.batch, self.start, end, t.accumulate, rank, self.world)
+        return DataLoader(
+            self.rows,
+            batch_sampler=stream,
+            collate_fn=type(self.rows).collate,
+            num_workers=t.workers,
+            worker_init_fn=worker,
+            generator=torch.Generator().manual_seed(t.seed),  # else it would draw from the global one
+        )
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        return batch.to(device)
+
+    def on_train_start(self) -> None:
+        self.dice = Dice(self.train_config.seed, self.parts, self.device)
+
+    def training_step(self, batch: Batch, index: int) -> Tensor:
+        step, micro = divmod(index, self.train_config.accumulate)
+        randomness = self.dice.throw(self.start + step, micro * self.world + self.trainer.global_rank)
+        nats = self.method.loss(batch, randomness).sum()
+        tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
+        self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))
+        return nats / (len(batch) * self.per_row)
+
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
+        step = self.start + batch_idx // self.train_config.accumulate
+        for group in optimizer.param_groups:
+            group["lr"] = rate(self.train_config, step)
+        optimizer.step(closure=optimizer_closure)
+
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
+        limit = self.train_config.clip or math.inf
+        norm = torch.nn.utils.clip_grad_norm_([p for p in self.method.parameters() if p.grad is not None], limit)
+        self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
+
+
+class Writer(CheckpointIO):
+    """Lightning's checkpoint as a folder of safetensors and JSON, complete or absent."""
+
+    def __init__(self, tokenizer: Any, config: Config, about: dict[str, Any]):
+        self.tokenizer, self.config, self.about = tokenizer, config, about
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        weights = {name.removeprefix("method."): t for name, t in checkpoint["state_dict"].items()}
+        average = checkpoint["average"]
+        rest = {
+            "weights": {name: weights[name] for name in average},
+            "optimizer_states": checkpoint["optimizer_states"],
+        }
+        rest |= {key: checkpoint[key] for key in ("run", "global_step", "epoch", "pytorch-lightning_version")}
+        tensors: dict[str, Tensor] = {}
+        plain = pack(rest, tensors)
+        model = {**weights, **average}
+        step = checkpoint["run"]["step"]
+
+        metrics = checkpoint["metrics"]
+
+        def write(folder: Path) -> None:
+            write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
+            save_tensors(folder / "training.safetensors", tensors)
+            (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
+            if metrics:
+                (folder / METRICS).write_text(metrics, encoding="utf-8")
+            checksums.write_checksums(folder)
+
+        with room(
+            Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), lambda: intact(Path(path).parent)
+        ):
+            files.write_folder(path, write)
+
+    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
+        model, _ = load_tensors(Path(path) / "model.safetensors")
+        tensors, _ = load_tensors(Path(path) / "training.safetensors")
+        state = unpack(read_state(Path(path)), tensors)
+        weights = state.pop("weights")
+        state["average"] = {name: model[name] for name in weights}
+        state["state_dict"] = {f"method.{name}": t for name, t in {**model, **weights}.items()}
+        return state | {"lr_schedulers": [], "callbacks": {}}
+
+    def remove_checkpoint(self, path: Any) -> None:
+        files.remove(Path(path))
+
+
+def shard(method: Method, mesh: Any) -> None:
+    """Shard a method over the devices, block by block; its entries gather what lies outside the blocks."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+
+    if isinstance(method, FSDPModule):
+        return  # Lightning calls configure_model more than once
+    lists = [name for name, module in method.named_modules() if isinstance(module, torch.nn.ModuleList)]
+    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    for block in [block for name in outermost for block in method.get_submodule(name).children()]:
+        fully_shard(block, mesh=mesh)
+    fully_shard(method, mesh=mesh, reshard_after_forward=False)
+    for entry in ("loss", "terms", "predict"):
+        register_fsdp_forward_method(method, entry)
+
+
+def fit(guard: Guard, learner: Learner, writer: Writer, checkpoint: Path | None, devices: int) -> None:
+    """Run the Trainer from a checkpoint (or the start) to the last step, or until a signal.
+
+    Raises:
+        Diverged, InputError (no space), Quit, or whatever the method or the data raised, after saving the last step.
+    """
+    config = guard.config
+    trainer = lightning.Trainer(
+        accelerator="cuda" if cuda(config) else "cpu",
+        devices=devices,
+        strategy=_strategy(config, devices),
+        precision="bf16-mixed" if precision(config) == "bfloat16" else "32-true",
+        max_steps=max(config.train.steps - learner.start, 1),
+        max_epochs=-1,
+        min_epochs=0,
+        accumulate_grad_batches=config.train.accumulate,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        callbacks=[guard],
+        plugins=[writer],
+    )
+    network = learner.method.network
+    if config.train.compile:
+        network.features = torch.compile(network.features)  # on the instance: no parameter changes its name
+    try:
+        trainer.fit(learner, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
+    except BaseException:
+        launcher = trainer.strategy.launcher
+        if devices > 1 and trainer.is_global_zero and hasattr(launcher, "kill"):
+            launcher.kill(9)  # pyright: ignore  (they may wait for this process for ever)
+        raise
+    finally:
+        if config.train.compile:
+            del network.features
+
+
+def _strategy(config: Config, devices: int) -> Any:
+    if config.train.strategy == "fsdp":
+        return sharded_strategy(devices)
+    if devices == 1:
+        return "auto"
+    from lightning.pytorch.strategies import DDPStrategy
+
+    return DDPStrategy(gradient_as_bucket_view=True)
+
+
+def sharded_strategy(devices: int) -> Any:
+    """FSDP (PyTorch's second version) through Lightning, with whole checkpoints through our own writer."""
+    from lightning.pytorch.strategies import ModelParallelStrategy
+    from torch.distributed.checkpoint import state_dict as dcp
+
+    class Sharded(ModelParallelStrategy):
+        def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
+            state = self.checkpoint_io.load_checkpoint(checkpoint_path)
+            options = dcp.StateDictOptions(full_state_dict=True)
+            dcp.set_model_state_dict(self.model, state["state_dict"], options=options)  # pyright: ignore
+            dcp.set_optimizer_state_dict(self.model, self.optimizers, state["optimizer_states"][0], options=options)  # pyright: ignore
+            return state
+
+        def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+            options = dcp.StateDictOptions(full_state_dict=True, cpu_offload=True)
+            inner = getattr(optimizer, "_optimizer", optimizer)
+            return dcp.get_optimizer_state_dict(self.model, inner, options=options)  # pyright: ignore[reportArgumentType]
+
+    return Sharded(data_parallel_size=devices, tensor_parallel_size=1, save_distributed_checkpoint=False)

@@ -1,0 +1,165 @@
+"""What a training says of itself: its heading, its end, and what config.json says beside the choices."""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data import Corpus
+from ..errors import InputError
+from ..methods.method import Method
+from ..models.config import Config, Train
+from ..models.model import versions
+from ..show.numbers import count, counted, parameters, path
+from . import logger
+from .device import NUMBERS, cuda, precision
+
+WRITING = {
+    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
+    "keep", "log_every", "tensorboard", "wandb", "workers",
+}  # fmt: skip
+
+
+def _lines(config: Config) -> Config:
+    """The same; InputError for documents on a grid, where padding would be part of the picture."""
+    if config.net.grid and config.data.pack != "wrap":
+        raise InputError(f"--data.pack {config.data.pack} needs positions on a line; leave out --net.grid")
+    return config
+
+
+def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
+    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
+    changes: dict[str, list[Any]] = {}
+    for section in ("options", "data", "net", "train"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for entry in dataclasses.fields(before):
+            a, b = getattr(before, entry.name), getattr(now, entry.name, None)
+            if a == b:
+                continue
+            flag = entry.name if section == "options" else f"{section}.{entry.name}"
+            if section != "train" or entry.name not in NUMBERS | WRITING:
+                raise InputError(
+                    f"--resume with --{flag} {_said(b)}, but the run has {_said(a)}; drop the flag, or use a new --run"
+                )
+            changes[flag] = [a, b]
+    if saved.network != config.network:
+        raise InputError(
+            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
+            "hand over the same one, or use a new --run"
+        )
+    return changes
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(_said, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class _Named:
+    name: str
+    size: int
+    fingerprint: str
+
+
+def about_run(
+    about: dict[str, Any], corpus: Corpus, method: Method, changes: dict[str, Any], step: int
+) -> dict[str, Any]:
+    """What config.json says beside the choices."""
+    now = {
+        "parameters": sum(p.numel() for p in method.parameters()),
+        "vocabulary": corpus.tokenizer.size,
+        "data": corpus.about,
+        "versions": versions(),
+        "command": logger.command(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "changes": [],
+    }
+    about = now | {k: v for k, v in about.items() if k not in ("versions", "step")}
+    if changes:
+        about["changes"] = [*about["changes"], {"step": step, **changes}]
+    return about
+
+
+def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
+    """The three lines with which a run begins: the model, the data, the folder."""
+    t, n = config.train, config.net
+    kind = "GPU" if cuda(config) else "CPU"
+    where = counted(devices, kind, f"{kind}s") if kind == "GPU" or devices > 1 else kind
+    what = f"an own network ({config.network})" if config.network else f"{counted(n.layers, 'layer')}"
+    ema = "EMA" if t.ema else "no EMA"
+    tokenizer, train, validation = corpus.tokenizer, corpus.train, corpus.validation
+    if tokenizer.shape:
+        rows = f"{tokenizer.describe()}; train {count(len(train))}   validation {count(len(validation))}"
+    else:
+        rows = (
+            f"{tokenizer.name}, {count(tokenizer.size)} + mask; "
+            f"train {count(train.tokens_total)}   validation {count(validation.tokens_total)}"
+        )
+    wide = max(len(config.method), len(config.data.name), 3) + 2
+    model = [
+        method.discrete_time, parameters(about["parameters"]), what, f"length {n.length}", precision(config), where, ema,
+        f"seed {t.seed}",
+    ]  # fmt: skip
+    lines = [
+        (config.method, ", ".join(filter(None, model))),
+        (config.data.name, rows),
+        *(("", line) for line in left_out(corpus)),
+        ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
+    ]  # fmt: skip
+    return "\n".join(f"{name:<{wide}}{text}" for name, text in lines)
+
+
+def left_out(corpus: Corpus) -> list[str]:
+    """Which splits are one's own, what no row holds, which documents were cut to fit: a line each, none where there is none."""
+    lines = [corpus.about["taken"]] if "taken" in corpus.about else []
+    lines += [f"left out: {what}" for what in corpus.about.get("left_out", [])]
+    for entry, text in (
+        ("left_out", "left out: {} that fill no row"),
+        ("cut", "cut into pieces: {} longer than a row"),
+    ):
+        numbers = {name: split[entry] for name, split in corpus.about["splits"].items() if split.get(entry)}
+        if numbers:
+            noun = counted(sum(numbers.values()), "token" if entry == "left_out" else "document")
+            lines.append(f"{text.format(noun)} ({', '.join(f'{name} {count(n)}' for name, n in numbers.items())})")
+    return lines
+
+
+def _every(steps: int) -> str:
+    return f"every {counted(steps, 'step')}" if steps > 1 else "every step" if steps else "at the end"
+
+
+def _saves(t: Train) -> str:
+    minutes = f"every {t.save_minutes:g} minutes" if t.save_minutes else ""
+    steps = _every(t.save_every) if t.save_every else ""
+    return " and ".join(x for x in (steps, minutes) if x) or "at validations"
+
+
+def ending(config: Config, block: int) -> str:
+    """What to say of a model in whose training no document ends within a block; "" where it learns to."""
+    if (
+        config.data.pack == "wrap"
+        or config.data.fill >= config.net.length
+        or max(config.data.fill, 1) % (block or 1) == 0
+    ):
+        return ""
+    return (
+        f"note: documents end with a shorter block, so that texts rarely end within one; --data.fill {block} teaches it"
+    )
+
+
+def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]]) -> str:
+    """Where a run goes on, and with what it does so."""
+    t = config.train
+    epoch, position = divmod(step * t.batch, rows)
+    lines = [
+        f"resumed at step {count(step)} of {count(t.steps)} "
+        f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
+    ]
+    for flag, (before, now) in changes.items():
+        lines.append(f"  changed: --{flag} {_said(now)} (was {_said(before)})")
+    if not {f.removeprefix("train.") for f in changes} & NUMBERS:
+        lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
+    return "\n".join(lines)

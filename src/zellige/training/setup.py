@@ -1,0 +1,153 @@
+"""What a run will be: its choices, checked against the run that is there, the machine and the data; and how they are said."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..arguments import of_kind
+from ..data import DATASETS, Corpus, Data, require_same
+from ..data import load as load_tokenizer
+from ..data.prepare import prepare
+from ..data.tokenizer_base import OutsideVocabulary
+from ..errors import InputError
+from ..methods.method import Method
+from ..models import checkpoints, model, published
+from ..models.checksums import check_sums
+from ..models.config import Config, Train, from_json
+from ..models.locate import locate
+from ..models.tensors import load_tensors
+from ..nn.block import Net
+from ..schema import shown
+from .notes import _lines, _Named, _said
+
+
+def choose(
+    saved: Config | None, name, method, data, net, train, options, folder, start: "Start | None" = None
+) -> Config:
+    """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
+    own = type(net).__name__ if isinstance(net, nn.Module) else ""
+    if own and not (hasattr(net, "features") and hasattr(net, "head")):
+        raise InputError(f"net is {of_kind(net)}; it must be a Net, or a network with `features` and `head`")
+    if isinstance(net, nn.Module):
+        net = Net(length=int(getattr(net, "length", Net().length)))
+    if saved is None:
+        theirs = start.choices(name) if start else (None, None)
+        net, options = net or theirs[0], theirs[1] if options is None else options
+        options = method.Config() if options is None else options
+        return _lines(Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own))
+    if saved.network and not own:
+        raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
+    return replace(
+        saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
+        train=train or saved.train, run=str(folder), network=own,
+    )  # fmt: skip
+
+
+def length(config: Config) -> int | None:
+    """The tokens of a row; None where the data has its own and nothing else is asked for."""
+    own = config.data.name in DATASETS and DATASETS[config.data.name].shaped
+    return None if own and config.net.length == Net().length else config.net.length
+
+
+def shaped(config: Config, shape: Sequence[int] | None) -> Config:
+    """The config with a network for rows of this shape, unless it asks for another: then whoever reads it says so."""
+    net, length = config.net, math.prod(shape or ())
+    if not shape or net.length not in (Net().length, length):
+        return config
+    grid = tuple(shape) if len(shape) > 1 else ()
+    if net.grid not in ((), grid):
+        asked, rows = (" x ".join(map(str, g)) for g in (net.grid, shape))
+        raise InputError(f"--net.grid is {asked}, the rows of {config.data.name} are {rows}; leave it out")
+    return replace(config, net=replace(net, length=length, grid=grid))
+
+
+def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
+    """On --resume: the data must be what it was."""
+    before = about.get("data") or {}
+    if not before:
+        return
+    tokenizer = before.get("tokenizer") or {}
+    if not corpus.tokenizer.shape and tokenizer.get("fingerprint") not in (None, corpus.tokenizer.fingerprint):
+        if (tokenizer["name"], tokenizer["size"]) == (corpus.tokenizer.name, corpus.tokenizer.size):
+            raise InputError(
+                f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
+                "give the data that the run began with, or use a new --run"
+            )
+        require_same(_Named(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+    rows = [(of.get("splits") or {}).get("train", {}).get("rows") for of in (before, corpus.about)]
+    if rows[0] not in (None, rows[1]) and before.get("sha256") == corpus.about.get("sha256"):
+        raise InputError(
+            f"the data gives {rows[1]:,} training rows now, and {rows[0]:,} when the run began; use a new --run"
+        )
+    now = corpus.about.get("sha256")
+    if before.get("sha256") not in (None, now):
+        raise InputError(
+            f"the data has changed since the run began (sha256 {str(before['sha256'])[:8]}, now {str(now)[:8]}); "
+            "give the same data, or use a new --run"
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """The model that a run begins with, `train.start`: what it was trained as, its tokenizer, its tensors."""
+
+    name: str
+    config: Config
+    tokenizer: Any
+    tensors: dict[str, torch.Tensor]
+
+    def choices(self, method: str) -> tuple[Net, Any]:
+        """The network's sizes, and the method's options where it is a model of the same method (else None)."""
+        return self.config.net, self.config.options if self.config.method == method else None
+
+
+def start(name: str, method: type[Method], of: str) -> Start:
+    """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
+    folder = locate(name)
+    if published.is_published(folder):
+        theirs = published.read(folder, name)
+        return Start(name, theirs.config, theirs.tokenizer, theirs.method.state_dict())
+    check_sums(folder, checkpoints.WEIGHTS, *checkpoints.TOKENIZER)
+    plain = model.read_config(folder)
+    config = from_json(
+        plain, method=method if plain.get("method") == of else None, source=shown(folder / "config.json")
+    )
+    return Start(name, config, load_tokenizer(folder), load_tensors(folder / checkpoints.WEIGHTS)[0])
+
+
+def read(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
+    """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
+    tokenizer = start.tokenizer if start else tokenizer
+    named = bool(config.data.tokenizer)
+    try:
+        corpus = prepare(config.data, length(config), tokenizer=None if named else tokenizer, progress=progress)
+    except OutsideVocabulary as problem:
+        raise InputError(f"{problem}; take it out of the text, or train without --train.start") from None
+    if start and named and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
+        raise InputError(
+            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and --data.tokenizer "
+            f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
+        )
+    return corpus
+
+
+def begin(method: Method, config: Config, start: Start) -> None:
+    """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
+    if not config.network:
+        for entry in dataclasses.fields(Net):
+            theirs, ours = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
+            if theirs != ours and entry.name not in ("length", "dropout", "checkpoint"):
+                raise InputError(
+                    f"--net.{entry.name} is {_said(ours)}, and '{start.name}' has {_said(theirs)}; leave it out"
+                )
+    weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
+    rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
+    model.fit(method, weights | rest, config)
+
+
+# ---------------------------------------------------------------------------------------------------- what is said
