@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from test_padding import V as LETTERS
-from test_padding import make
+from small import V as LETTERS
+from small import make
 from worlds import data_law, table
 from zellige import METHODS, Batch, InputError, exact
 from zellige.core.prediction import kernel

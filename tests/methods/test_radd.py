@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import zellige
-from test_evaluate import Rows
+from small import Rows
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact
 from zellige.cli.evaluate_print import describe

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from small import LENGTH, V, make
 from worlds import numbers
 from zellige import InputError, Net, exact
 from zellige.core.batch import Batch
@@ -20,7 +21,7 @@ from zellige.samplers import Ancestral
 from zellige.samplers.pairing import of_length
 
 close = torch.testing.assert_close
-V, LENGTH, SHORT = 3, 8, 5
+SHORT = 5
 VARIANTS = [(name, choices) for name, cls in METHODS.items() for choices in cls.variants]
 BLOCKS: list[tuple[str, dict[str, Any]]] = [
     ("bd3lm", {"block": block, "time": time, "prediction": prediction})
@@ -31,20 +32,6 @@ BLOCKS: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 MADE = [*VARIANTS, *BLOCKS, ("md4", {"time": False}), ("bd3lm", {"block": 2, "clip": (0.2, 0.7)})]
 NAMES = [" ".join([name, *map(str, choices.values())]) for name, choices in MADE]
-
-
-def make(
-    name: str, choices: dict[str, Any] | None = None, conv: int = 3, length: int = LENGTH, vocabulary: int = V, **net
-) -> Any:
-    """A small transformer with random weights, float64."""
-    torch.manual_seed(0)
-    config = METHODS[name].Config(**(choices or {}))
-    sizes = {"layers": 2, "hidden": 8, "heads": 2, "condition": 8} | net
-    method = build(name, V, Net(length=length, conv=conv, **sizes), config, ordered=True).double().eval()
-    with torch.no_grad():
-        for p in method.network.parameters():
-            p.normal_(std=0.4)
-    return method
 
 
 class Draws:

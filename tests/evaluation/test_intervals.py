@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from test_evaluate import Times, method
 
 import zellige
-from test_evaluate import Rows, Times, method
+from small import Rows
 from zellige import exact
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch
@@ -316,7 +318,7 @@ def _stop(done, total):
 
 RANK = """
 import json, sys, torch
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 from test_evaluate import method
 from test_intervals import texts
 from zellige.evaluation.evaluate import evaluate_rows
@@ -327,7 +329,7 @@ print(json.dumps([r.value, r.low, r.draws_low]))
 
 def test_ranks_of_torchrun_share_the_groups():
     one = evaluate_rows(method(), texts(100), seed=3)
-    code = RANK.format(tests=os.path.dirname(__file__))
+    code = RANK.format(folders=[str(folder) for folder in Path(__file__).resolve().parents[:2]])
     environment = os.environ | {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import zellige
+from small import Rows
 from zellige.core.batch import Batch
 from zellige.core.random import stratified
 from zellige.evaluation.evaluate import evaluate_rows
@@ -16,24 +17,6 @@ from zellige.evaluation.result import Result, difference, summarize
 from zellige.exact.enumeration import states
 from zellige.methods import build
 from zellige.nn.table import Table
-
-
-class Rows:
-    """Texts in memory: (N, L) tokens, and a mask where some are padded."""
-
-    def __init__(self, tokens, mask=None):
-        self.tokens, self.mask = tokens, mask
-        self.tokens_total = int(tokens.numel() if mask is None else mask.sum())
-
-    def __len__(self):
-        return len(self.tokens)
-
-    def __getitem__(self, i):
-        return i
-
-    def collate(self, rows):
-        return Batch(self.tokens[rows], None if self.mask is None else self.mask[rows])
-
 
 V, L = 3, 2
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-
 from test_d3pm import X_0, D, close, d3pm
+
 from worlds import L, V, numbers
 from zellige import exact, methods
 from zellige.core.batch import Batch

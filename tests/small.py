@@ -1,0 +1,42 @@
+"""Small things that the tests of several packages are about: texts in memory, methods with a small transformer."""
+
+from typing import Any
+
+import torch
+
+from zellige import Net
+from zellige.core.batch import Batch
+from zellige.methods import METHODS, build
+
+V, LENGTH = 3, 8  # tokens and length of the transformers that `make` makes
+
+
+class Rows:
+    """Texts in memory: (N, L) tokens, and a mask where some are padded."""
+
+    def __init__(self, tokens, mask=None):
+        self.tokens, self.mask = tokens, mask
+        self.tokens_total = int(tokens.numel() if mask is None else mask.sum())
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __getitem__(self, i):
+        return i
+
+    def collate(self, rows):
+        return Batch(self.tokens[rows], None if self.mask is None else self.mask[rows])
+
+
+def make(
+    name: str, choices: dict[str, Any] | None = None, conv: int = 3, length: int = LENGTH, vocabulary: int = V, **net
+) -> Any:
+    """A small transformer with random weights, float64."""
+    torch.manual_seed(0)
+    config = METHODS[name].Config(**(choices or {}))
+    sizes = {"layers": 2, "hidden": 8, "heads": 2, "condition": 8} | net
+    method = build(name, V, Net(length=length, conv=conv, **sizes), config, ordered=True).double().eval()
+    with torch.no_grad():
+        for p in method.network.parameters():
+            p.normal_(std=0.4)
+    return method
