@@ -146,7 +146,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             )
         terminal.result(help.TRAIN, keep="\n")
         return 0
-    if first == "list" and not {"--help", "-h"} & set(rest):
+    if first == "list":
         _check_list(rest)
     name = PLACES.get(first, "commands")
     place = importlib.import_module(f".{name}", __package__)
@@ -155,7 +155,7 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
 
 
 def _check_list(rest: Sequence[str]) -> None:
-    if rest and not rest[0].startswith("--") and rest[0] not in help.LISTS:
+    if rest and not rest[0].startswith("-") and rest[0] not in help.LISTS:
         near = nearest(rest[0], help.LISTS)
         raise InputError(
             f"unknown list '{rest[0]}'; "
