@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,7 +147,7 @@ def _check(data: Data) -> None:
         if isinstance(value, str):
             if data.name != "text":
                 raise InputError(f"--data.{name} is '{value}'; for {data.name} it must be a share or a whole number")
-        elif value is not None and (value < 0 or (value > 1 and value != int(value))):
+        elif value is not None and not (0 <= value <= 1 or (1 < value < math.inf and value == int(value))):
             raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")
 
 
