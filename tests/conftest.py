@@ -1,19 +1,26 @@
-"""Where the shared files are, if they are: a folder `shared` beside the checkout, or ZELLIGE_SHARED."""
+"""What tests of several packages use: the files beside the checkout, a machine without a network."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-SHARED = Path(os.environ.get("ZELLIGE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+from places import GOLDEN, SHARED
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with golden numbers and small real data sets; the test is skipped where it is absent."""
+    """The folder with small real data sets; the test is skipped where it is absent."""
     if not SHARED.is_dir():
         pytest.skip(f"no shared files at {SHARED}: set ZELLIGE_SHARED")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def golden_folder() -> Path:
+    """The folder with the numbers recorded from published code; the test is skipped where it is absent."""
+    if not GOLDEN.is_dir():
+        pytest.skip(f"no recorded numbers at {GOLDEN}: set ZELLIGE_GOLDEN")
+    return GOLDEN
 
 
 @pytest.fixture(autouse=True)

@@ -4,23 +4,35 @@ Conversions live here and in the tests, never in the product.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from places import GOLDEN
 from zellige.models.published.names import BUFFERS, ours, theirs
 from zellige.nn import DiT, Net
 
+if not GOLDEN.is_dir():
+    pytest.skip(f"no recorded numbers at {GOLDEN}: set ZELLIGE_GOLDEN", allow_module_level=True)
+
 
 class Recorded:
-    """One folder of recorded cases with its index."""
+    """One folder of recorded cases with its index; `sizes` are those of the recorded networks and batches, where it has them."""
 
     def __init__(self, folder: Path):
+        whole = json.loads((folder / "index.json").read_text())
         self.folder = folder
-        self.index: dict[str, Any] = {c["name"]: c for c in json.loads((folder / "index.json").read_text())["cases"]}
+        self.index: dict[str, Any] = {c["name"]: c for c in whole["cases"]}
+        self.sizes: dict[str, int] = whole.get("dims", {})
+
+    def cases(self, pattern: str) -> list[str]:
+        """The names that the regular expression matches in full, as the index has them."""
+        return [name for name in self.index if re.fullmatch(pattern, name)]
 
     def __getitem__(self, name: str) -> dict[str, Tensor]:
         return load_file(self.folder / f"{name}.safetensors")
@@ -39,6 +51,11 @@ class Recorded:
             single = case["precision"] == "f32"
             tolerance = {"rtol": case["suggested_rtol"], "atol": (1e-6 if single else 1e-12) * max(scale, 1.0)}
         torch.testing.assert_close(ours.double(), theirs.double(), equal_nan=True, **tolerance)
+
+
+TORCH, JAX = Recorded(GOLDEN / "torch"), Recorded(GOLDEN / "jax")
+V, L = TORCH.sizes["vocab"], TORCH.sizes["length"]  # of the torch cases: tokens without the mask, positions
+K, MASK = V + 1, V
 
 
 class Given:
@@ -92,7 +109,11 @@ def published_network(weights: dict[str, Tensor], block: int = 0, time: bool = T
     states, bias = len(weights["vocab_embed.embedding"]), "blocks.0.norm1.bias" in weights
     time = time and not bias
     classes = len(weights.get("cond_map.embedding_table.weight", [0])) - 1
-    net = Net(layers=2, hidden=64, heads=4, length=24, condition=32, classes=classes)
+    size = TORCH.sizes
+    net = Net(
+        layers=size["n_blocks"], hidden=size["hidden_size"], heads=size["n_heads"], length=L, condition=size["cond_dim"],
+        classes=classes,
+    )  # fmt: skip
     network = DiT(net, states, time, bias, block=block)
     given = weights if time else {theirs(name): weights[theirs(name)] for name in network.state_dict()}
     network.load_state_dict({ours(name): tensor for name, tensor in given.items() if name not in BUFFERS})

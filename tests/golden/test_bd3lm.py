@@ -20,25 +20,24 @@ from zellige.methods.masked import spread
 from zellige.nn import DiT, Net
 from zellige.samplers import FirstHitting, State
 
-from .recorded import Given, Recorded, Said, Told, published_network, race
+from .recorded import MASK, TORCH, Given, K, L, Said, Told, published_network, race
 
-MASK, L = 53, 24
-BLOCKS = (1, 4, 8, 24)
-MASKS = [f"bd3lm__mask_bs{b}" for b in BLOCKS]
-UNTIMED = [f"bd3lm__forward_loss_bs{b}_tc_false" for b in BLOCKS]
-TIMED = [f"bd3lm__forward_loss_bs{b}_tc_true" for b in BLOCKS]
-WHOLE = [f"bd3lm__loss_{algo}_mls_{scale}" for algo in ("mdlm", "sedd") for scale in ("false", "true")]
-CACHES = [f"bd3lm__kv_cache_bs{b}" for b in (1, 4, 8)]
-TIMES = [f"bd3lm__sample_t_bs{b}" for b in BLOCKS]
-HITTING = ["bd3lm__semi_ar_fh_bs4_kv0", "bd3lm__semi_ar_fh_bs4_kv1", "bd3lm__semi_ar_fh_bs8_nucleus"]
-ANCESTRAL = ["bd3lm__semi_ar_ddpm_bs8", "bd3lm__semi_ar_ddpm_bs8_few_steps"]
+MASKS = TORCH.cases("bd3lm__mask_bs.*")
+UNTIMED = TORCH.cases("bd3lm__forward_loss_.*_tc_false")
+TIMED = TORCH.cases("bd3lm__forward_loss_.*_tc_true")
+WHOLE = TORCH.cases("bd3lm__loss_(mdlm|sedd)_.*")
+CACHES = TORCH.cases("bd3lm__kv_cache_.*")
+TIMES = TORCH.cases("bd3lm__sample_t_.*")
+HITTING = TORCH.cases("bd3lm__semi_ar_fh_.*")
+ANCESTRAL = TORCH.cases("bd3lm__semi_ar_ddpm_.*")
 TESTED = {
     "bd3lm__weights", "bd3lm__nll_bs1", "bd3lm__ar", "bd3lm__noise_schedules", "bd3lm__q_xt", "bd3lm__clip_search_grid",
     "bd3lm__nucleus", *MASKS, *UNTIMED, *TIMED, *WHOLE, *CACHES, *TIMES, *HITTING, *ANCESTRAL,
 }  # fmt: skip
 DIFFERS = {
     **dict.fromkeys(
-        TIMED[:3], "told the time of the first token for the whole row, clean tokens too; ours each block's, CLEAN"
+        [name for name in TIMED if f"_bs{L}_" not in name],
+        "told the time of the first token for the whole row, clean tokens too; ours each block's, CLEAN",
     ),
     **dict.fromkeys(TIMES, "times of a batch spread row by row; ours evenly over the blocks of each row too"),
     "bd3lm__ar": "a text begins with a token of the data, which is not counted; ours with a token of its own",
@@ -46,14 +45,19 @@ DIFFERS = {
     "bd3lm__q_xt": "clipped, it redraws blocks whose share of masks is not in the interval; ours draws once",
     "bd3lm__clip_search_grid": "its first interval of each width begins at 0.001, ours at 0",
     "bd3lm__nucleus": "drops the token that crosses the threshold; ours keeps it",
-    "bd3lm__semi_ar_fh_bs8_nucleus": "drops the token that crosses the threshold; ours keeps it",
-    "bd3lm__semi_ar_ddpm_bs8_few_steps": "divides by zero where t reaches 0; our last step ends with clean tokens",
+    **dict.fromkeys(
+        TORCH.cases("bd3lm__semi_ar_fh_.*_nucleus"), "drops the token that crosses the threshold; ours keeps it"
+    ),
+    **dict.fromkeys(
+        TORCH.cases("bd3lm__semi_ar_ddpm_.*_few_steps"),
+        "divides by zero where t reaches 0; our last step ends with clean tokens",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +204,7 @@ def test_times(golden, case):
     """Difference: with a uniform for each block, they are spread over the batch row by row. Ours: one uniform for all."""
     c, u = golden[case], golden[case]["u"].double()
     (rows, blocks), size = u.shape, L // u.shape[1]
-    for low, high in ((0.001, 1.0), (0.3, 0.8), (0.45, 0.95)):
+    for low, high in (map(float, key.split("_")[2:]) for key in c if key.startswith("t_anti0_")):
         wide = lambda t: t if blocks == 1 else t.repeat_interleave(size, 1)  # noqa: E731
         plain, strata = (c[f"t_anti{kind}_{low}_{high}"] for kind in (0, 1))
         golden.near(case, wide(low + (high - low) * u), plain)
@@ -219,7 +223,7 @@ def test_noise_and_its_redrawing(golden):
     move = c["p"].double()
     for name in [name for name in c if name.startswith("xt_")]:
         block, low, high = int(name.split("_")[1][2:]), *map(float, name.split("_")[2:])
-        method = BD3LM(Said(torch.zeros(2, L, 54)), MASK, (L,), BD3LM.Config(block=block))
+        method = BD3LM(Said(torch.zeros(*c["x0"].shape, K)), MASK, (L,), BD3LM.Config(block=block))
         method.process.schedule = Linear(0.0)
         draws = [method.corrupt(Batch(c["x0"]), move, Given(u)) for u in c[name.replace("xt_", "u_")]]
         x, again = draws[0], torch.zeros(0)
@@ -265,7 +269,7 @@ def dropping(p: Tensor, most: float) -> Tensor:
 def test_nucleus(golden):
     case = "bd3lm__nucleus"
     c = golden[case]
-    for most in (0.5, 0.8, 0.95, 1.0):
+    for most in (float(key.removeprefix("nucleus_")) for key in c if key.startswith("nucleus_")):
         theirs, ours = c[f"nucleus_{most}"], guide.top_p(c["p"], most)
         torch.testing.assert_close(dropping(c["p"], most) if most < 1 else c["p"], theirs, atol=1e-12, rtol=0)
         more = (ours > 0).sum(-1) - (theirs > 0).sum(-1)  # one more, unless the first alone crosses it

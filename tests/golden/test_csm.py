@@ -14,7 +14,7 @@ from zellige.methods import CSM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS
 from zellige.nn import Table
 
-from .recorded import Recorded
+from .recorded import JAX
 
 S = 7  # states of one position
 TESTED = {"csm_thirdparty.cycle", "csm_thirdparty.grid"}
@@ -26,8 +26,8 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def true_scores(name, law):

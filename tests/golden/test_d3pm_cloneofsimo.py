@@ -13,7 +13,7 @@ from zellige.core.schedule import CLEAN, Tabulated
 from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm
-from .recorded import Recorded
+from .recorded import JAX
 
 Q = [f"d3pm_cloneofsimo.Q.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
 LOSS = [f"d3pm_cloneofsimo.loss.T{n}.S{S}" for n, S in ((16, 5), (1000, 3))]
@@ -22,8 +22,8 @@ DIFFERS = dict.fromkeys(LOSS, "it adds 1e-6 to the factors of eq. 4 and to x_0; 
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

@@ -18,7 +18,7 @@ from zellige.methods import d3pm_transitions
 from zellige.nn.logistic import logistic
 
 from .d3pm import D, d3pm, product
-from .recorded import Recorded
+from .recorded import JAX
 
 K = 8
 KINDS = ("uniform.cosine", "uniform.linear_0.02_1", "absorbing.jsd", "uniform_band2.cosine", "gaussian.linear_0.05_1",
@@ -39,8 +39,8 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

@@ -17,7 +17,7 @@ from zellige.methods import d3pm_transitions
 from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm, product
-from .recorded import Recorded
+from .recorded import JAX
 
 T, K = 10, 8
 Q = {f"d3pm_google.text.Q.{kind}.{schedule}": (kind, schedule) for kind in ("beta_diagonal", "mask")
@@ -49,8 +49,8 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

@@ -9,12 +9,10 @@ from zellige.core.schedule import CLEAN, Cosine, Linear
 from zellige.methods import MDLM, UDLM
 from zellige.samplers import Remasking, State
 
-from .recorded import Recorded, Said, Told, published_network, race
+from .recorded import TORCH, K, L, Said, Told, V, published_network, race
 
-LOSSES = ["duo__loss_duo_base_log-linear", "duo__loss_duo_base_cosine"]
-STEPS = [
-    f"duo__step_{step}_{algo}" for step in ("ancestral", "ancestral_final", "psi") for algo in ("duo_base", "mdlm")
-]
+LOSSES = TORCH.cases("duo__loss_.*")
+STEPS = TORCH.cases("duo__step_.*")
 EXCLUDED = {
     "duo__gamma_to_alpha": "the alpha of an argmax of Gaussian noise: for Duo's curriculum and distillation",
 }
@@ -27,8 +25,8 @@ TESTED = {"duo__noise", *LOSSES, "duo__nelbo_closed_form", "duo__posterior_unifo
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +35,7 @@ def network(golden):
 
 
 def duo(network) -> UDLM:
-    return UDLM(network, 54, (24,))
+    return UDLM(network, K, (L,))
 
 
 def test_every_case_is_accounted_for(golden):
@@ -73,13 +71,13 @@ def test_loss(golden, network, case):
     each = method.cost(logits, x_0, x_t, t[:, None].expand(c["xt"].shape).flatten())
     golden.near(case, units[:, None] * each.reshape(c["xt"].shape), c["loss_per_token"])
     if "linear" in case:
-        assert torch.allclose(units, torch.ones(2).double(), rtol=1e-5)
+        assert torch.allclose(units, torch.ones_like(units), rtol=1e-5)
 
 
 def test_nelbo(golden):
     case = "duo__nelbo_closed_form"
     c, method = golden[case], duo(None)
-    for t in ("0.05", "0.3", "0.7", "0.95"):
+    for t in (key.removeprefix("nll64_t") for key in c if key.startswith("nll64_t")):
         time = torch.full((c["xt"].numel(),), float(t), dtype=torch.float64)
         logits, x_0, x_t = c["log_p_x0"].flatten(0, 1), c["x0"].flatten(), c["xt"].flatten()
         exact = method.cost(logits.double(), x_0, x_t, time).reshape(c["xt"].shape)
@@ -92,7 +90,7 @@ def test_posterior(golden):
     case = "duo__posterior_uniform"
     c = golden[case]
     method = duo(Said(c["p_x0"].double().log()))
-    for s, t in (("0.2", "0.3"), ("0.5", "0.9")):
+    for s, t in (key.removeprefix("posterior_s").split("_t") for key in c if key.startswith("posterior_s")):
         golden.near(case, kernel(method.predict(c["xt"], float(t)), float(s)), c[f"posterior_s{s}_t{t}"])
         golden.near(case, method.process.push(c["p_x0"].double(), CLEAN, float(s)), c[f"forward_process_s{s}"])
 
@@ -101,7 +99,7 @@ def test_posterior(golden):
 def test_step(golden, network, case):
     c, scalars = golden[case], golden.scalars(case)
     masking = scalars["algo"] == "mdlm"
-    method = MDLM(Told(network, 0.0), 53, (24,), MDLM.Config()) if masking else duo(network)
+    method = MDLM(Told(network, 0.0), V, (L,), MDLM.Config()) if masking else duo(network)
     pred, t = method.predict(c["x"], scalars["t"]), scalars["t"]
     s = CLEAN if "final" in case else t - scalars["dt"]
     p = kernel(pred, s)
@@ -118,7 +116,7 @@ def test_psi_kappas(golden):
     case = "duo__psi_kappas"
     c = golden[case]
     t = c["timesteps"].double()[:-1]  # their last kappa is set to 1
-    alpha_t, alpha_s = (Linear(1e-3).alpha(u)[:, 0] for u in (t, t - (1 - 1e-5) / 16))
+    alpha_t, alpha_s = (Linear(1e-3).alpha(u)[:, 0] for u in (t, t - (1 - 1e-5) / len(t)))
     state = State(torch.zeros(len(t), dtype=torch.long), torch.zeros(len(t), dtype=torch.bool), torch.zeros(len(t)))
     for name, sampler in (("max-capped", Remasking("cap", 0.1)), ("constant-remdm", Remasking("cap", 0.1))):
         sigma = sampler.sigma(state, state.fixed, alpha_t, alpha_s)

@@ -20,7 +20,7 @@ from zellige.methods import MDLM
 from zellige.samplers.euler import stepped
 from zellige.samplers.grid import spaced
 
-from .recorded import Given, Recorded
+from .recorded import JAX, Given
 
 SOURCES = ("mask", "uniform")
 SCHEDULERS = ("poly1", "poly2", "poly0.5", "poly3", "condot")
@@ -77,8 +77,8 @@ def process(case: str) -> Mixture:
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

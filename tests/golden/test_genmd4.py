@@ -11,7 +11,7 @@ from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN, Polynomial
 from zellige.methods import GenMD4
 
-from .recorded import Given, Recorded, Said
+from .recorded import JAX, Given, Said
 
 V, EPS, T1 = 7, 1e-4, 1e-3
 PRECISION = ("f32", "f64")
@@ -28,8 +28,8 @@ TESTED = {*SCHEDULE, *DIFFERS}
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

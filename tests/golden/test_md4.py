@@ -17,7 +17,7 @@ from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Sche
 from zellige.methods import MD4
 from zellige.samplers import Ancestral
 
-from .recorded import Given, Recorded, Said
+from .recorded import JAX, Given, Said
 
 V, EPS = 7, 1e-4
 PRECISION = ("f32", "f64")
@@ -49,8 +49,8 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def test_every_case_is_accounted_for(golden):

@@ -20,9 +20,7 @@ from zellige.methods import D3PM, MDLM
 from zellige.models.published.names import ours
 from zellige.samplers import Ancestral
 
-from .recorded import Given, Recorded, Said, Told, published_network, race
-
-MASK = 53
+from .recorded import MASK, TORCH, Given, K, L, Said, Told, V, published_network, race
 
 NETWORK = "the network itself: tests/nn/test_transformer.py"
 EXCLUDED = {
@@ -31,34 +29,35 @@ EXCLUDED = {
     "mdlm__hidden_states": NETWORK,
     "mdlm__ema": "an average of parameters with a warm-up of its own: the trainer's EMA is tested with the trainer",
 }
-D3PM_LOSS = [f"mdlm__loss_d3pm_T{T}{subs}" for T in (16, 1000) for subs in ("", "_subsmask")]
-D3PM_FORWARD = ["mdlm__forward_d3pm_subsmask_false", "mdlm__forward_d3pm_subsmask_true"]
-CONTINUOUS = ["mdlm__loss_subs_ct_tc_false", "mdlm__loss_subs_ct_tc_true", "mdlm__loss_subs_mask_middle"]
-DISCRETE = ["mdlm__loss_subs_T16", "mdlm__loss_subs_T1000"]
-DDPM = [f"mdlm__step_{kind}_tc_{tc}" for kind in ("ddpm", "ddpm_cache") for tc in ("false", "true")]
-ANALYTIC = ["mdlm__step_analytic_subs_tc_false", "mdlm__step_analytic_subs_tc_true"]
-DENOISER = ["mdlm__step_denoiser_subs_tc_false", "mdlm__step_denoiser_subs_tc_true"]
-TRAJECTORIES = ["mdlm__traj_ddpm_cache", "mdlm__traj_ddpm_tc_true", "mdlm__traj_analytic_subs"]
-FORWARD = ["mdlm__forward_subs_tc_false", "mdlm__forward_subs_tc_true", "mdlm__forward_subs_mask_middle"]
+D3PM_LOSS = TORCH.cases(r"mdlm__loss_d3pm_T\d+(_subsmask)?")
+D3PM_FORWARD = TORCH.cases("mdlm__forward_d3pm_.*")
+CONTINUOUS = TORCH.cases("mdlm__loss_subs_(ct_.*|mask_.*)")
+DISCRETE = TORCH.cases(r"mdlm__loss_subs_T\d+")
+DDPM = TORCH.cases("mdlm__step_ddpm(_cache)?_tc_.*")
+ANALYTIC = TORCH.cases("mdlm__step_analytic_subs_.*")
+DENOISER = TORCH.cases("mdlm__step_denoiser_subs_.*")
+TRAJECTORIES = TORCH.cases("mdlm__traj_(ddpm|analytic_subs).*")
+FORWARD = TORCH.cases("mdlm__forward_subs_.*")
+FIRST, D3PM_FIRST = (TORCH.cases(rf"mdlm__loss_{kind}_T\d+_first_step_quirk") for kind in ("subs", "d3pm"))
 TESTED = {
     "mdlm__weights", "mdlm__noise_schedules", "mdlm__sample_t", "mdlm__q_xt", "mdlm__sample_categorical",
-    "mdlm__loss_subs_importance", "mdlm__loss_subs_change_of_variables", "mdlm__loss_subs_T16_first_step_quirk",
+    "mdlm__loss_subs_importance", "mdlm__loss_subs_change_of_variables", *FIRST,
     "mdlm__score_entropy", "mdlm__score_entropy_mask_middle", "mdlm__grads_subs_ct",
-    "mdlm__loss_d3pm_T16_first_step_quirk", "mdlm__step_ddpm_d3pm", *D3PM_LOSS, *D3PM_FORWARD,
+    *D3PM_FIRST, "mdlm__step_ddpm_d3pm", *D3PM_LOSS, *D3PM_FORWARD,
     *CONTINUOUS, *DISCRETE, *DDPM, *ANALYTIC, *DENOISER, *TRAJECTORIES, *FORWARD,
 }  # fmt: skip
 DIFFERS = {
     **dict.fromkeys(
-        ["mdlm__forward_d3pm_subsmask_false", "mdlm__loss_d3pm_T16", "mdlm__loss_d3pm_T1000", "mdlm__step_ddpm_d3pm"],
+        [*TORCH.cases(r"mdlm__(forward_d3pm_subsmask_false|loss_d3pm_T\d+)"), "mdlm__step_ddpm_d3pm"],
         "its p(x_0 | x_t) may have mass on the mask; ours has none",
     ),
-    "mdlm__loss_d3pm_T16_first_step_quirk": "nan at t = 1/T; ours is the limit",
+    **dict.fromkeys([*FIRST, *D3PM_FIRST], "nan at t = 1/T; ours is the limit"),
 }
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def network(golden):
 def mdlm(network, conditioned: bool, mask: int = MASK) -> MDLM:
     """The published network as ours. Not conditioned on time, upstream still embeds sigma = 0; ours has no time input."""
     network = network if conditioned else Told(network, 0.0)
-    return MDLM(network, 53, (24,), MDLM.Config(time=conditioned), mask=mask)
+    return MDLM(network, V, (L,), MDLM.Config(time=conditioned), mask=mask)
 
 
 def test_every_case_is_accounted_for(golden):
@@ -117,7 +116,7 @@ def test_importance_times_invert_the_masked_fraction(golden):
 
 def test_stratified_times(golden):
     """Difference: one uniform serves all rows of ours; theirs draws one for each stratum. Both put one time in each."""
-    c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", 16, 1e-3
+    c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", len(golden["mdlm__sample_t"]["u"]), 1e-3
     each = torch.stack([random.stratified(n, Given(c["u"][b : b + 1] / n))[b] for b in range(n)])
     golden.near(case, (1 - eps) * each + eps, c["t_antithetic"])
     golden.near(case, (1 - eps) * c["u"] + eps, c["t_plain"])
@@ -130,7 +129,7 @@ def test_stratified_times(golden):
 
 def test_q_xt(golden):
     c = golden["mdlm__q_xt"]
-    process = absorbing(54, Linear(1e-3))
+    process = absorbing(K, Linear(1e-3))
     t = process.schedule.inverse(1 - c["move_chance"].double()).expand(c["x0"].shape)
     assert torch.equal(process.sample(c["x0"], t, Given(c["u"])), c["xt"])
 
@@ -140,10 +139,10 @@ def test_their_race_and_our_inverse_cdf_draw_from_one_law(golden):
     trajectories below are replayed with."""
     c = golden["mdlm__sample_categorical"]
     assert torch.equal(race(c["probs"], c["u"]), c["index"])
-    p = c["probs"].double().reshape(-1, 54)
+    p = c["probs"].double().reshape(-1, K)
     edges = (p / p.sum(-1, keepdim=True)).cumsum(-1)  # every index exactly on its interval
     middle = edges - 0.5 * p / p.sum(-1, keepdim=True)
-    for k in range(54):
+    for k in range(K):
         drawn = random.categorical(p, Given(middle[:, k]))
         assert (drawn == k)[p[:, k] > 0].all()
 
@@ -164,7 +163,7 @@ def test_subs(golden, network, case):
 
 def test_subs_of_recorded_logits_alone(golden):
     c = golden["mdlm__forward_subs_mask_middle"]
-    method = mdlm(Said(c["logits"]), False, 18)
+    method = mdlm(Said(c["logits"]), False, golden.scalars("mdlm__forward_subs_mask_middle")["mask_id"])
     log_p = posterior(method.predict(c["xt"], 0.5)).log()
     golden.near("mdlm__forward_subs_mask_middle", log_p.clamp_min(-1e6), c["log_p_x0"].clamp_min(-1e6))
 
@@ -196,7 +195,7 @@ def test_padding_is_never_noised(golden):
     c = golden["mdlm__loss_subs_ct_tc_true"]
     padded = c["attention_mask"] == 0
     assert ((c["xt"] == MASK) & padded).any()
-    x_t = mdlm(Said(torch.zeros(4, 24, 54)), False).corrupt(Batch(c["x0"], ~padded), 1.0)
+    x_t = mdlm(Said(torch.zeros(*c["xt"].shape, K)), False).corrupt(Batch(c["x0"], ~padded), 1.0)
     assert torch.equal(x_t[padded], c["x0"][padded])
 
 
@@ -251,17 +250,19 @@ def test_loss_of_T_steps(golden, network, case):
     assert float(method.reveal(PRIOR, 1 - 1 / T)) == pytest.approx(1 - (1 - 1e-3) * (1 - 1 / T), rel=1e-6)
 
 
-def test_first_step_is_finite(golden, network):
+@pytest.mark.parametrize("case", FIRST)
+def test_first_step_is_finite(golden, network, case):
     """Difference: upstream is nan at t = 1/T (0/0 at s = 0, and nan * 0 where nothing is masked); the limit is -T log mu."""
-    case = "mdlm__loss_subs_T16_first_step_quirk"
     c, config = golden[case], golden.index[case]["config"]
+    T = config["T"]
     assert c["loss_per_token"].isnan().all()
     method, t = mdlm(network, config.get("time_conditioning", False)), c["t_discrete"].double()
-    assert (t == 1 / 16).all()
+    torch.testing.assert_close(t, torch.full_like(t, 1 / T), rtol=1e-7, atol=0)  # float32 there
+    t = torch.full_like(t, 1 / T)
     clean = torch.full_like(t, CLEAN)
-    each = 16 * _token(method, c, t, clean)
-    torch.testing.assert_close(each, 16 * _bare_cross_entropy(method, c, t), atol=1e-9, rtol=1e-6)
-    torch.testing.assert_close(16 * method.step(Batch(c["x0"]), c["xt"], t, clean), each.sum(-1), atol=1e-4, rtol=1e-5)
+    each = T * _token(method, c, t, clean)
+    torch.testing.assert_close(each, T * _bare_cross_entropy(method, c, t), atol=1e-9, rtol=1e-6)
+    torch.testing.assert_close(T * method.step(Batch(c["x0"]), c["xt"], t, clean), each.sum(-1), atol=1e-4, rtol=1e-5)
     assert ((each > 0) == (c["xt"] == MASK)).all()
 
 
@@ -270,7 +271,7 @@ def test_score_entropy(golden, case):
     """The continuous bound of a Score, for the same rate: at a mask upstream's entropy is the bound over beta."""
     c = golden[case]
     mask = golden.scalars(case)["mask_id"] if "middle" in case else MASK
-    process = absorbing(54, Linear(1e-3), mask)
+    process = absorbing(K, Linear(1e-3), mask)
     t = process.schedule.inverse(torch.exp(-c["sigma"].double())).expand(c["xt"].shape)
     v = c["log_score"].double().exp().scatter(-1, c["xt"][..., None], 1.0)
     value = bound.continuous(truth(process, c["x0"], c["xt"], t), Score(process, v, c["xt"], t))
@@ -396,7 +397,7 @@ def test_remdm_nucleus_step(golden):
 # ---------------------------------------------------------------------------------- parameterization d3pm: D3PM, absorbing
 def d3pm(network, T: int, sigma: Tensor | float) -> D3PM:
     """The published network as a D3PM with alpha_i = 1 - i/T, which is what upstream's loss has (the eps left out)."""
-    return D3PM(Told(network, torch.as_tensor(sigma).flatten()), 53, (24,), D3PM.Config(diffusion_steps=T))
+    return D3PM(Told(network, torch.as_tensor(sigma).flatten()), V, (L,), D3PM.Config(diffusion_steps=T))
 
 
 def _with_the_mask(method: D3PM, x_t: Tensor) -> Tensor:
@@ -447,14 +448,15 @@ def test_d3pm_loss(golden, network, case):
     assert not clean._jumps(0.0, 1.0)
 
 
-def test_d3pm_first_step_is_finite(golden, network):
+@pytest.mark.parametrize("case", D3PM_FIRST)
+def test_d3pm_first_step_is_finite(golden, network, case):
     """Difference: upstream is nan at t = 1/T, where alpha_s = 1; ours is -T log p(x_0 | x_1) at the masks."""
-    case = "mdlm__loss_d3pm_T16_first_step_quirk"
-    c = golden[case]
+    c, T = golden[case], golden.index[case]["config"]["T"]
     assert c["d3pm_loss"].isnan().all()
     t = c["t_discrete"].double()
-    assert (t == 1 / 16).all()
-    method = d3pm(network, 16, c["unet_conditioning"])
+    torch.testing.assert_close(t, torch.full_like(t, 1 / T), rtol=1e-7, atol=0)  # float32 there
+    t = torch.full_like(t, 1 / T)
+    method = d3pm(network, T, c["unet_conditioning"])
     ours = method.step(Batch(c["x0"]), c["xt"], t, torch.full_like(t, CLEAN))
     law = method.predict(c["xt"], t[:, None]).mu.gather(-1, c["x0"][..., None])[..., 0]
     torch.testing.assert_close(ours.float(), (-law.log() * (c["xt"] == MASK)).sum(-1).float(), rtol=1e-5, atol=1e-5)

@@ -15,12 +15,11 @@ from zellige.methods import RADD
 from zellige.samplers import FixedOrder
 from zellige.samplers.euler import stepped
 
-from .recorded import Given, Recorded, published_network, race
+from .recorded import MASK, TORCH, Given, L, V, published_network, race
 
-V, L, MASK = 53, 24, 53
-LOSSES = ["radd__loss_t_DSE", "radd__loss_t_DCE", "radd__loss_lambda_DCE", "radd__loss_k_DCE"]
-ORDERS = [f"radd__loss_ar_{order}" for order in ("forward", "backward", "random")]
-DIRECT = ["radd__traj_tweedie_direct", "radd__traj_tweedie_direct_fp16", "radd__traj_euler_direct"]
+LOSSES = TORCH.cases("radd__loss_.*_D[SC]E")
+ORDERS = TORCH.cases("radd__loss_ar_.*")
+DIRECT = TORCH.cases("radd__traj_(tweedie|euler)_direct.*")
 GRID = "replayed on its own times, 1 to 1e-5; our last step goes to CLEAN, theirs reveals with probability 1.001"
 DIFFERS = {
     "radd__loss_t_DCE": "it is taken of the log score and so carries a constant for each mask; its gradient agrees",
@@ -30,7 +29,7 @@ DIFFERS = {
     "radd__traj_tweedie_top_p": "its top-p is of a law with the mask in it, so a mask may be drawn as a token; ours never is",
 }
 TOP_K = "top-k is no choice here: top-p and temperature are"
-EXCLUDED = {"radd__traj_tweedie_top_k": TOP_K, "radd__traj_ordered_top_k": TOP_K}
+EXCLUDED = dict.fromkeys(TORCH.cases("radd__traj_.*_top_k"), TOP_K)
 TESTED = {
     "radd__weights", "radd__forward", "radd__add_noise", "radd__update_rate", "radd__traj_ordered_direct",
     *LOSSES, *ORDERS, *DIFFERS,
@@ -38,8 +37,8 @@ TESTED = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
@@ -102,20 +101,21 @@ def test_likelihood_in_an_order(golden, radd, case):
 def test_batch_uniform_sampler(golden):
     case = "radd__batch_uniform_sampler"
     c = golden[case]
-    golden.near(case, random.stratified(8, Given(c["vdm_u"])), c["vdm_t"])
+    golden.near(case, random.stratified(len(c["vdm_t"]), Given(c["vdm_u"])), c["vdm_t"])
     assert torch.equal(c["naive_u"], c["naive_t"])
-    decoupled = (c["decoupled_u"] + torch.arange(8)) / 8
+    n = len(c["decoupled_u"])
+    decoupled = (c["decoupled_u"] + torch.arange(n)) / n
     golden.near(case, decoupled, c["decoupled_t"])
-    # both put one draw into each eighth of [0, 1]
+    # both put one draw into each n-th of [0, 1]
     for t in (c["vdm_t"], c["decoupled_t"]):
-        assert sorted((t * 8).long().tolist()) == list(range(8))
+        assert sorted((t * n).long().tolist()) == list(range(n))
 
 
 def test_add_noise(golden, radd):
     c = golden["radd__add_noise"]
     t = radd.process.schedule.inverse((-c["sigma"].double()).exp())
     assert torch.equal(radd.corrupt(Batch(c["x0"]), t, Given(c["t_u"])), c["t_xt"])
-    lost = random.bernoulli(c["Lambda"].double()[:, None].expand(4, L), Given(c["lambda_u"]))
+    lost = random.bernoulli(c["Lambda"].double()[:, None].expand(c["x0"].shape), Given(c["lambda_u"]))
     assert torch.equal(torch.where(lost, MASK, c["x0"]), c["lambda_xt"])
     for b, k in enumerate(c["k"].tolist()):  # row by row: here the k of a batch are spread evenly
         order, u = (c["perm"][b : b + 1] + 0.5) / L, torch.tensor([(k - 0.5) / L])
@@ -132,7 +132,7 @@ def times(steps: int) -> Tensor:
 def test_update_rate(golden, radd):
     case = "radd__update_rate"
     c = golden[case]
-    for steps in (5, 16, 128):
+    for steps in (int(key.removeprefix("tweedie_")) for key in c if key.startswith("tweedie_")):
         grid = times(steps)
         golden.near(case, radd.reveal(grid[:-1], grid[1:]), c[f"tweedie_{steps}"])
         golden.near(case, -grid.diff() * radd.process.schedule.weight(grid[:-1])[:, 0], c[f"euler_{steps}"])
@@ -151,7 +151,7 @@ def test_strategies(golden):
 @torch.no_grad()
 def test_direct_trajectories(golden, radd, case):
     c, steps = golden[case], golden.scalars(case)["steps"]
-    x, grid = torch.full((2, L), MASK), times(steps)
+    x, grid = torch.full_like(c["final"], MASK), times(steps)
     for i, (t, s) in enumerate(pairwise(grid)):
         masked, last = x == MASK, i == steps - 1
         pred = radd.predict(x, t, at=masked)
@@ -173,12 +173,12 @@ def test_top_p_trajectory(golden, radd):
     """Their law at each step, from our network: with the mask in it, which ours has not."""
     case = "radd__traj_tweedie_top_p"
     c, said = golden[case], golden.scalars(case)
-    steps, x, u, masks = said["steps"], torch.full((2, L), MASK), 0, 0.0
+    steps, x, u, masks = said["steps"], torch.full_like(c["final"], MASK), 0, 0.0
     grid = times(steps)
     for i in range(steps):
         at = x == MASK
         if i < steps - 1:
-            at &= random.bernoulli(radd.reveal(grid[i], grid[i + 1]).expand(2, L), Given(c[f"u{u}"]))
+            at &= random.bernoulli(radd.reveal(grid[i], grid[i + 1]).expand(x.shape), Given(c[f"u{u}"]))
             u += 1
         logits = radd.network(x)[at].double()
         theirs = logits.softmax(-1)
@@ -198,9 +198,9 @@ def test_ordered_trajectory(golden, radd):
     case = "radd__traj_ordered_direct"
     c = golden[case]
     sampler = FixedOrder(c["order"].tolist())
-    state = sampler.init(radd, (2, L))
+    state = sampler.init(radd, c["final"].shape)
     for i, position in enumerate(c["order"].tolist()):
-        at = torch.zeros(2, L, dtype=torch.bool)
+        at = torch.zeros_like(c["final"], dtype=torch.bool)
         at[:, position] = True
         p = posterior(radd.predict(state.x, 0.5, at=at))
         torch.testing.assert_close(p[:, :V].double(), c[f"probs{i}"].double(), rtol=0, atol=2e-5)

@@ -16,27 +16,16 @@ from zellige.methods import MDLM
 from zellige.samplers import Remasking, State
 from zellige.samplers.remasking import reveal
 
-from .recorded import Recorded, Said, Told, published_network, race
-from .test_mdlm import MASK
+from .recorded import MASK, TORCH, K, L, Said, Told, V, published_network, race
 
 NUCLEUS = (
     "upstream's nucleus drops the token that crosses the threshold; ours keeps it (with their set the step is ours)"
 )
 ENDS = "upstream steps from t = 1 (alpha = 0 there) to t = 1e-5 and fills in by an argmax; our grid runs from PRIOR to CLEAN"
-KINDS = {
-    "remdm__step_cap_eta0.02": "cap",
-    "remdm__step_cap_eta0.4": "cap",
-    "remdm__step_cap_t1": "cap",
-    "remdm__step_rescale_eta0.02": "rescale",
-    "remdm__step_rescale_eta0.4": "rescale",
-    "remdm__step_rescale_t1": "rescale",
-    "remdm__step_conf": "conf",
-    "remdm__step_conf_t1": "conf",
-    "remdm__step_loop_inside": "loop",
-}
-LOOP = ["remdm__step_loop_before", "remdm__step_loop_after"]
-FLOW = ["remdm__step_dfm_t1.0", "remdm__step_dfm_t0.6", "remdm__step_dfm_t0.2"]
-TRAJECTORIES = ["remdm__traj_remdm_cap", "remdm__traj_remdm_conf"]
+KINDS = {name: name.split("_")[3] for name in TORCH.cases("remdm__step_(cap|rescale|conf|loop_inside).*")}
+LOOP = TORCH.cases("remdm__step_loop_(before|after)")
+FLOW = TORCH.cases("remdm__step_dfm_.*")
+TRAJECTORIES = TORCH.cases("remdm__traj_.*")
 ELSEWHERE = {"remdm__step_mdlm", "remdm__step_mdlm_nucleus"}  # of these the tests stand with MDLM's, in test_mdlm.py
 TESTED = {"remdm__step_forward_backward", *KINDS, *LOOP, *FLOW, *TRAJECTORIES, *ELSEWHERE}
 EXCLUDED: dict[str, str] = {}
@@ -48,15 +37,15 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
 def method(golden):
     """The published network; upstream's alpha is 1 - t, which is ours without its eps."""
     network = published_network(golden["mdlm__weights"])
-    return MDLM(Told(network, 0.0), 53, (24,), MDLM.Config(schedule="loglinear"))
+    return MDLM(Told(network, 0.0), V, (L,), MDLM.Config(schedule="loglinear"))
 
 
 def test_every_case_is_accounted_for(golden):
@@ -114,9 +103,9 @@ def test_sampler_draws_from_the_same_step(golden, method):
     n = 4000
     x, sampler = c["x"][:1].expand(n, -1), Remasking("cap", eta=scalars["eta"])
     state = State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros(n), memory=torch.zeros(x.shape).double())
-    said = MDLM(Said(torch.zeros(n, 24, 54)), 53, (24,), MDLM.Config())
+    said = MDLM(Said(torch.zeros(n, L, K)), V, (L,), MDLM.Config())
     t, s = (torch.tensor((1 - a) / (1 - 1e-3), dtype=torch.float64) for a in (0.4, 0.5))
-    said.network.features = lambda rows, time=None, **_: torch.zeros(len(rows), 24, 54)  # pyright: ignore[reportAttributeAccessIssue]
+    said.network.features = lambda rows, time=None, **_: torch.zeros(len(rows), L, K)  # pyright: ignore[reportAttributeAccessIssue]
     new = sampler.step(said, state, t, s, torch.Generator().manual_seed(0))
     share, expected = (new.x == MASK).double().mean(0), c["probs"][0, :, MASK].double()
     assert ((share - expected).abs() <= 5.5 * (expected * (1 - expected) / n).sqrt()).all()
@@ -152,7 +141,7 @@ def test_forward_backward(golden, method):
     c = golden[case]
     a, b = alphas(golden.scalars(case))
     sigma = ((b - a) / a).expand(c["x"].shape)
-    ours = stepped(law_of(method, c["x"], 0.6), c["x"], a, b, sigma, sigma)
+    ours = stepped(law_of(method, c["x"], golden.scalars(case)["t"]), c["x"], a, b, sigma, sigma)
     golden.near(case, ours, c["probs"])
     assert torch.equal(race(ours, c["u"]), c["x_next"])
 
@@ -165,7 +154,7 @@ def test_discrete_flow_matching(golden, method, case):
     t, masked = scalars["t"], c["x"] == MASK
     sigma = 10 * (t * (1 - t)) ** 0.25 * (b - a) / (1 - t) if t < 1 else torch.zeros(1, dtype=torch.float64)
     p = law_of(method, c["x"], t)
-    kept = torch.where((c["probs"] > 0) & (torch.arange(54) < MASK), p, 0.0)
+    kept = torch.where((c["probs"] > 0) & (torch.arange(K) < MASK), p, 0.0)
     ordered = p[masked].sort(-1, descending=True).values
     crossing = (ordered.cumsum(-1) <= scalars["nucleus_p"]).sum(-1).clamp_min(1)
     assert torch.equal((kept[masked] > 0).sum(-1), crossing)  # without the one that crosses

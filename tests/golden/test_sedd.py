@@ -14,18 +14,14 @@ from zellige.methods import SEDD
 from zellige.samplers import Ancestral, Euler
 from zellige.samplers.euler import stepped
 
-from .recorded import Given, Recorded, Said, published_network, race
+from .recorded import MASK, TORCH, Given, K, L, Said, V, published_network, race
 
-KINDS = [f"{process}_{noise}" for process in ("absorb", "uniform") for noise in ("loglinear", "geometric")]
-STEPS = [f"sedd__step_{step}_{kind}" for step in ("euler", "analytic", "denoiser") for kind in KINDS]
-GRAPHS = ["sedd__graph_absorb", "sedd__graph_uniform"]
-SMALL = ["sedd__graph_small_absorb", "sedd__graph_small_uniform"]
-TRAJECTORIES = [
-    "sedd__traj_absorb_loglinear_analytic",
-    "sedd__traj_absorb_loglinear_euler",
-    "sedd__traj_uniform_geometric_analytic",
-]
-MDLM_STEPS = ["mdlm__step_analytic_sedd", "mdlm__step_denoiser_sedd"]
+KINDS = [name.removeprefix("sedd__forward_") for name in TORCH.cases("sedd__forward_.*")]
+STEPS = TORCH.cases("sedd__step_.*")
+GRAPHS = TORCH.cases("sedd__graph_(absorb|uniform)")
+SMALL = TORCH.cases("sedd__graph_small_.*")
+TRAJECTORIES = TORCH.cases("sedd__traj_.*")
+MDLM_STEPS = TORCH.cases("mdlm__step_.*_sedd")
 MDLM = {"mdlm__forward_sedd", "mdlm__loss_sedd", *MDLM_STEPS, "mdlm__traj_analytic_sedd"}
 EXCLUDED: dict[str, str] = {}
 GRID = "replayed on its own times, 1 to eps; our grid runs from PRIOR, where all is masked (uniform: t = 1), to CLEAN"
@@ -41,8 +37,8 @@ TESTED = {
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden():
+    return TORCH
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +49,7 @@ def networks(golden):
 
 def sedd(network, kind: str) -> SEDD:
     process, schedule = kind.split("_")
-    return SEDD(network, 53, (24,), SEDD.Config({"absorb": "absorbing"}.get(process, process), schedule))
+    return SEDD(network, V, (L,), SEDD.Config({"absorb": "absorbing"}.get(process, process), schedule))
 
 
 def of(networks, kind: str) -> SEDD:
@@ -76,17 +72,17 @@ def test_noise(golden):
 
 
 # ---------------------------------------------------------------------------------- the processes: "graphs"
-def at_unit_rate(kind: str, sigma: Tensor, K: int = 0) -> tuple[Mixture, Tensor]:
+def at_unit_rate(kind: str, sigma: Tensor, states: int = 0) -> tuple[Mixture, Tensor]:
     """Their process with sigma as the time: d sigma / dt is 7, and the time at which the total noise is sigma."""
     schedule = LinearSigma(0.0, 7.0)
-    process = absorbing(K or 54, schedule) if kind == "absorb" else uniform(K or 53, schedule)
+    process = absorbing(states or K, schedule) if kind == "absorb" else uniform(states or V, schedule)
     return process, sigma.double() / 7
 
 
 @pytest.mark.parametrize("case", SMALL)
 def test_small_graph(golden, case):
     c = golden[case]
-    process, t = at_unit_rate(case.split("_")[-1], torch.tensor(0.7), 5)
+    process, t = at_unit_rate(case.split("_")[-1], torch.tensor(0.7), len(c["Q_columns"]))  # the index: sigma = 0.7
     golden.near(case, process.rate(t) / 7, c["Q_columns"])
     golden.near(case, process.rate(t).T / 7, c["transp_rate_rows"])
     golden.near(case, process.matrix(CLEAN, t), c["expm_sigmaQT"])
@@ -147,7 +143,7 @@ def test_score_entropy_over_sigma(golden, case, scaled):
     t, x, x_0 = t.expand(c["se_xt"].shape).flatten(), c["se_xt"].flatten(), c["se_x0"].flatten()
     logits = c["se_log_score"].flatten(0, 1)
     if scaled:
-        logits = logits.double() + (process.schedule.sigma(t).expm1() * 53).log()
+        logits = logits.double() + (process.schedule.sigma(t).expm1() * V).log()
     theirs = c["se_values64"].flatten()
     golden.near(case, method.cost(logits.double(), x_0, x, t) / 7, theirs)
     ours = method.cost(logits.float(), x_0, x, t) / 7
@@ -243,13 +239,13 @@ def test_step(golden, networks, case):
 @pytest.mark.parametrize("case", MDLM_STEPS)
 def test_mdlm_step(golden, networks, case):
     c, scalars = golden[case], golden.scalars(case)
-    method, masked = sedd(networks["mdlm"], "absorb_loglinear"), c["x"] == 53
+    method, masked = sedd(networks["mdlm"], "absorb_loglinear"), c["x"] == MASK
     pred = method.predict(c["x"], scalars["t"])
     if "score" in c:
         golden.near(case, score(pred)[masked], c["score"][masked])
     p = reverse(pred, CLEAN if "denoiser" in case else scalars["t"] - scalars["dt"])
     if "denoiser" in case:  # theirs sets the mask's column to zero and does not normalise
-        p = p.scatter(-1, torch.full_like(c["x"], 53)[..., None], 0.0)
+        p = p.scatter(-1, torch.full_like(c["x"], MASK)[..., None], 0.0)
     golden.near(case, p[masked], c["probs"][masked])
     assert torch.equal(torch.where(masked, race(p, c["u"]), c["x"]), c["x_next"])
 
@@ -272,7 +268,7 @@ def test_trajectories_replayed(golden, networks, case):
     p = laws(method, "denoiser", x, torch.full(x.shape, eps, dtype=torch.float64), t)
     u = c[f"u{n}"] if draws is None else draws[n]
     if method.process.mask is not None:
-        p, u = p[..., :53], u[..., :53]
+        p, u = p[..., :MASK], u[..., :MASK]
     x = torch.where(method.process.movable(x), race(p, u), x)
     assert torch.equal(x, c["final"])
     for sampler in (Ancestral(), Euler()):
@@ -282,4 +278,4 @@ def test_trajectories_replayed(golden, networks, case):
 
 def test_scale_by_sigma_is_refused_for_uniform_noise():
     with pytest.raises(InputError, match="needs --process absorbing"):
-        SEDD(None, 53, (24,), SEDD.Config("uniform", scale_by_sigma=True))
+        SEDD(None, V, (L,), SEDD.Config("uniform", scale_by_sigma=True))

@@ -18,7 +18,7 @@ from zellige.core.schedule import CLEAN, LinearSigma
 from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
 from zellige.samplers.tau_leaping import corrector_rate, landing
 
-from .recorded import Recorded
+from .recorded import JAX
 
 NAMES = {"UniformRate": "uniform", "GaussianTargetRate": "gaussian", "BirthDeathForwardBase": "birth-death"}
 RATES = [f"tauldr.rate.{name}.{n}" for name, cases in zip(NAMES, (2, 3, 3)) for n in range(cases)]
@@ -45,8 +45,8 @@ close = torch.testing.assert_close
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "jax")
+def golden():
+    return JAX
 
 
 def config(case: dict, **more) -> TauLDR.Config:

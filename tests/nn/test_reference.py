@@ -19,8 +19,8 @@ def reference():
     return module
 
 
-def test_reference_gives_the_published_log_probabilities(shared, reference):
-    folder = shared / "golden" / "torch"
+def test_reference_gives_the_published_log_probabilities(golden_folder, reference):
+    folder = golden_folder / "torch"
     network = reference.Network(states=54, hidden=64, layers=2, heads=4, condition=32).eval()
     names = {"vocab_embed.": "", "sigma_map.mlp": "sigma_map", "output_layer.": "", "norm_final": "norm"}
     names |= {"adaLN_modulation": "adaln", "rotary_emb.inv_freq": "rotary.frequency"}

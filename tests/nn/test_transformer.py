@@ -34,8 +34,8 @@ class Golden:
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Golden(shared / "golden" / "torch")
+def golden(golden_folder):
+    return Golden(golden_folder / "torch")
 
 
 @pytest.fixture(scope="module")

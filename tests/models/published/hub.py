@@ -50,8 +50,8 @@ RADD = {
 }  # fmt: skip
 
 
-def weights(shared: Path, name: str) -> dict[str, Tensor]:
-    return load_file(shared / "golden" / "torch" / f"{name}.safetensors")
+def weights(golden_folder: Path, name: str) -> dict[str, Tensor]:
+    return load_file(golden_folder / "torch" / f"{name}.safetensors")
 
 
 def folder(
@@ -72,16 +72,16 @@ def folder(
     return path
 
 
-def of(shared: Path, path: Path, kind: str, **more: Any) -> Path:
+def of(golden_folder: Path, path: Path, kind: str, **more: Any) -> Path:
     """One of the recorded models as the hub would hold it."""
     tokens = 54 if kind in ("udlm", "duo") else 53
     if kind.startswith("sedd_"):
         _, process, schedule = kind.split("_")
-        return folder(path, weights(shared, f"sedd__weights_{process}"), sedd(process, schedule) | more)
+        return folder(path, weights(golden_folder, f"sedd__weights_{process}"), sedd(process, schedule) | more)
     if kind == "radd":
-        return folder(path, weights(shared, "radd__weights"), RADD | more)
+        return folder(path, weights(golden_folder, "radd__weights"), RADD | more)
     name = {"bd3lm": "bd3lm__weights", "ar": "bd3lm__weights", "udlm": "udlm__weights"}.get(kind, "mdlm__weights")
-    tensors = weights(shared, name)
+    tensors = weights(golden_folder, name)
     if kind == "ar":  # it has neither the embedding of the time nor adaptive norms
         tensors = {n: t for n, t in tensors.items() if "sigma_map" not in n and "adaLN" not in n}
     made = folder(path, tensors, FLAT | CONFIGS[kind] | more, "backbone.", tokens)

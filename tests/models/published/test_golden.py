@@ -21,16 +21,16 @@ KINDS = [*SEDD, "radd", "mdlm", "mdlm-timed", "sedd-noeos", "bd3lm", "ar", "udlm
 
 
 @pytest.fixture(scope="module")
-def golden(shared):
-    return Recorded(shared / "golden" / "torch")
+def golden(golden_folder):
+    return Recorded(golden_folder / "torch")
 
 
 @pytest.fixture
-def read(shared, tmp_path):
+def read(golden_folder, tmp_path):
     """The model of a recorded kind, and its folder."""
 
     def load(kind, choices=None, **more):
-        source = hub.of(shared, tmp_path / kind, kind, **more)
+        source = hub.of(golden_folder, tmp_path / kind, kind, **more)
         return zellige.load(source, **(choices or {})), source
 
     return load
@@ -149,8 +149,8 @@ def test_duo(golden, read):
 
 
 @torch.no_grad()
-def test_classifier(golden, shared, tmp_path):
-    found = hub.folder(tmp_path / "c", hub.weights(shared, "udlm__classifier_weights"), {"n_blocks": 1})
+def test_classifier(golden, golden_folder, tmp_path):
+    found = hub.folder(tmp_path / "c", hub.weights(golden_folder, "udlm__classifier_weights"), {"n_blocks": 1})
     c = golden["udlm__classifier_forward"]
     near(published.classifier(found, length=24)(c["x"], c["sigma"]).log_softmax(-1), c["log_probs"])
     with pytest.raises(zellige.InputError, match="is a classifier, not a model of text"):

@@ -23,8 +23,8 @@ X = torch.randint(0, 54, (2, 24), generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
-def mdlm(shared):
-    return hub.weights(shared, "mdlm__weights")
+def mdlm(golden_folder):
+    return hub.weights(golden_folder, "mdlm__weights")
 
 
 CONFIG = hub.FLAT | hub.CONFIGS["mdlm"]
@@ -42,9 +42,9 @@ def fails(source, **choices) -> str:
 
 
 # ---------------------------------------------------------------------------------- the same weights, found in many ways
-def test_names_have_one_table(shared):
+def test_names_have_one_table(golden_folder):
     """Each way back, for every recorded model; the order is the published one, which the index of the recordings has kept."""
-    index = json.loads((shared / "golden" / "torch" / "index.json").read_text())["cases"]
+    index = json.loads((golden_folder / "torch" / "index.json").read_text())["cases"]
     for case in index:
         if (
             case["name"].endswith(("_weights", "weights_absorb", "weights_uniform"))
@@ -179,14 +179,14 @@ def test_average_by_name_and_seds_own_checkpoint(mdlm, tmp_path):
     assert not torch.equal(found[0], logits(zellige.load(tmp_path / "0.pth", weights="raw", **said)))
 
 
-def test_bare_weights_take_their_sizes_from_the_tensors(shared, tmp_path):
+def test_bare_weights_take_their_sizes_from_the_tensors(golden_folder, tmp_path):
     for kind, more in (
         ("sedd_uniform_geometric", {"system": "sedd", "process": "uniform", "schedule": "geometric"}),
         ("radd", {"system": "radd"}),
         ("udlm", {"system": "udlm"}),
         ("bd3lm", {"system": "bd3lm", "block": 4}),
     ):
-        source = hub.of(shared, tmp_path / kind, kind)
+        source = hub.of(golden_folder, tmp_path / kind, kind)
         whole = zellige.load(source)
         (source / "config.json").unlink()
         model = zellige.load(source, length=24, **more)
@@ -196,7 +196,7 @@ def test_bare_weights_take_their_sizes_from_the_tensors(shared, tmp_path):
                                                 constant=whole.config.net.constant, classes=whole.config.net.classes)  # fmt: skip
 
 
-def test_by_hub_id(shared, mdlm, tmp_path, monkeypatch):
+def test_by_hub_id(golden_folder, mdlm, tmp_path, monkeypatch):
     """A known id says its layout, where the config.json does not; weights come as safetensors, or else as a pickle of tensors."""
     import huggingface_hub
 
@@ -220,10 +220,10 @@ def test_by_hub_id(shared, mdlm, tmp_path, monkeypatch):
     ]
 
 
-def test_wrapped_config(shared, tmp_path):
-    plain = hub.of(shared, tmp_path / "plain", "sedd_absorb_loglinear")
+def test_wrapped_config(golden_folder, tmp_path):
+    plain = hub.of(golden_folder, tmp_path / "plain", "sedd_absorb_loglinear")
     config = {"config": json.loads((plain / "config.json").read_text())}
-    wrapped = hub.folder(tmp_path / "w", hub.weights(shared, "sedd__weights_absorb"), config)
+    wrapped = hub.folder(tmp_path / "w", hub.weights(golden_folder, "sedd__weights_absorb"), config)
     model = zellige.load(wrapped)
     assert model.config == zellige.load(plain).config
     model.export(tmp_path / "back")

@@ -145,9 +145,9 @@ def test_classes_go_out_and_in(tmp_path):
 
 
 # ---------------------------------------------------------------------------------- the command line
-def test_import_and_export(shared, tmp_path, monkeypatch, capsys):
+def test_import_and_export(golden_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    hub.of(shared, tmp_path / "hub", "mdlm")
+    hub.of(golden_folder, tmp_path / "hub", "mdlm")
     assert cli.main(["import", "hub", "--out", "mine"]) == 0
     said = capsys.readouterr()
     assert said.out.startswith("mdlm from layout mdlm, 0.15M parameters, 2 layers, length 24, tokenizer integers\n")
@@ -189,9 +189,9 @@ def test_catalogue_names_layouts():
         assert gives == row.gives
 
 
-def test_a_training_begins_with_a_published_network(shared, tmp_path):
+def test_a_training_begins_with_a_published_network(golden_folder, tmp_path):
     """Its weights, as they came; what is trained goes back into its layout; other tokens are refused."""
-    source = hub.of(shared, tmp_path / "hub", "mdlm")
+    source = hub.of(golden_folder, tmp_path / "hub", "mdlm")
     theirs = zellige.load(source)
     model = made("mdlm", theirs.config.net, tokens=53)
     setup.begin(model.method, model.config, setup.start(str(source), METHODS["mdlm"], "mdlm"))
