@@ -19,7 +19,8 @@ from zellige.methods import METHODS, build
 from zellige.models import model as checkpoint
 from zellige.models.frames import collect
 from zellige.models.watch import watch
-from zellige.training.train import Silent, train
+from zellige.training.progress import Silent
+from zellige.training.train import train
 
 close = torch.testing.assert_close
 LENGTH = 8

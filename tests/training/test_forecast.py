@@ -11,7 +11,7 @@ from zellige.methods import build
 from zellige.methods.mdlm import MDLM
 from zellige.show.progress import Training
 from zellige.show.terminal import Terminal
-from zellige.training.forecast import command, forecast, half_an_hour, seconds, seconds_per_row
+from zellige.training.forecast import command_line, forecast, half_an_hour, seconds, seconds_per_row
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -65,8 +65,8 @@ def test_the_line_of_half_an_hour():
 
 def test_what_no_line_can_name_has_none():
     config, method = example()
-    assert command(replace(config, data=Data.of(torch.zeros(9, 8), vocabulary=7)), method) == ""
-    assert command(replace(config, network="Mine"), method) == ""
+    assert command_line(replace(config, data=Data.of(torch.zeros(9, 8), vocabulary=7)), method) == ""
+    assert command_line(replace(config, network="Mine"), method) == ""
 
 
 def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):

@@ -14,7 +14,8 @@ import torch
 
 from zellige import Data, InputError, Net, Train, compare, load
 from zellige.training import lock
-from zellige.training.train import Silent, train
+from zellige.training.progress import Silent
+from zellige.training.train import train
 
 HOLD = """
 import os, sys, time
@@ -139,7 +140,7 @@ def test_nothing_stays_of_what_was_stopped_before_its_first_step(stop, tmp_path,
     def stopped(*_):
         raise stop
 
-    monkeypatch.setattr("zellige.training.setup.read", stopped)
+    monkeypatch.setattr("zellige.training.setup.read_corpus", stopped)
     with pytest.raises(stop):
         go(tmp_path / "runs" / "a")
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,8 @@ from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
 from zellige.models import checkpoints, model, tensors
 from zellige.training import device, loop
-from zellige.training.train import Silent, train
+from zellige.training.progress import Silent
+from zellige.training.train import train
 
 STEPS, ACCUMULATE, VALIDATE, SAVE = 8, 2, 4, 3
 TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)

@@ -24,10 +24,12 @@ from zellige.models.checkpoints import newest, read_metrics
 from zellige.models.hub import card
 from zellige.models.tensors import load_tensors, save_tensors
 from zellige.schema import unchecked
-from zellige.training.device import rate
 from zellige.training.ema import EMA
-from zellige.training.order import Dice, Stream
-from zellige.training.train import Silent, describe, train
+from zellige.training.learning_rate import learning_rate
+from zellige.training.order import BatchSampler, StepSeeds
+from zellige.training.progress import Silent
+from zellige.training.run import summary
+from zellige.training.train import train
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 
@@ -78,22 +80,22 @@ def rows(folder: Path) -> list[dict[str, str]]:
 # ---------------------------------------------------------------------------------------------------- order and randomness
 @pytest.mark.parametrize("n", [3, 8, 13, 100])
 def test_each_epoch_has_each_row_once(n):
-    stream = [i for part in Stream(n, 0, 6, 0, 40, accumulate=2) for i in part]
-    assert len(stream) == 240
+    drawn = [i for part in BatchSampler(n, 0, 6, 0, 40, accumulate=2) for i in part]
+    assert len(drawn) == 240
     for epoch in range(240 // n):
-        assert sorted(stream[epoch * n : (epoch + 1) * n]) == list(range(n))
+        assert sorted(drawn[epoch * n : (epoch + 1) * n]) == list(range(n))
     if n > 8:
-        assert stream[:n] != stream[n : 2 * n]
-        assert stream != [i for part in Stream(n, 1, 6, 0, 40, accumulate=2) for i in part]
+        assert drawn[:n] != drawn[n : 2 * n]
+        assert drawn != [i for part in BatchSampler(n, 1, 6, 0, 40, accumulate=2) for i in part]
 
 
 @pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (2, 1), (1, 2), (3, 2)])
 def test_parts_are_the_step(accumulate, world):
     """However a step is split, it has the same rows in the same order; and it can begin anywhere."""
-    whole = list(Stream(50, 0, 12, 0, 9))
+    whole = list(BatchSampler(50, 0, 12, 0, 9))
     for start in (0, 5):
-        each = [list(Stream(50, 0, 12, start, 9, accumulate, rank, world)) for rank in range(world)]
-        assert all(len(e) == len(Stream(50, 0, 12, start, 9, accumulate)) for e in each)
+        each = [list(BatchSampler(50, 0, 12, start, 9, accumulate, rank, world)) for rank in range(world)]
+        assert all(len(e) == len(BatchSampler(50, 0, 12, start, 9, accumulate)) for e in each)
         for step in range(start, 9):
             first = (step - start) * accumulate
             parts = [each[rank][first + micro] for micro in range(accumulate) for rank in range(world)]
@@ -106,22 +108,22 @@ def test_parts_draw_what_the_whole_draws():
 
     method = build("mdlm", 7, NET)
     batch = tokens(8)
-    whole = method.loss(Batch(batch), Dice(3, 1, torch.device("cpu")).throw(5, 0))
-    dice = Dice(3, 4, torch.device("cpu"))
-    parts = [method.loss(Batch(batch[2 * p : 2 * p + 2]), dice.throw(5, p)) for p in range(4)]
+    whole = method.loss(Batch(batch), StepSeeds(3, 1, torch.device("cpu")).seed_part(5, 0))
+    seeds = StepSeeds(3, 4, torch.device("cpu"))
+    parts = [method.loss(Batch(batch[2 * p : 2 * p + 2]), seeds.seed_part(5, p)) for p in range(4)]
     torch.testing.assert_close(torch.cat(parts), whole, rtol=1e-6, atol=1e-6)
-    other = method.loss(Batch(batch), Dice(3, 1, torch.device("cpu")).throw(6, 0))
+    other = method.loss(Batch(batch), StepSeeds(3, 1, torch.device("cpu")).seed_part(6, 0))
     assert not torch.allclose(other, whole)
 
 
 def test_rate():
     t = Train(steps=110, warmup=10, rate=2.0)
-    assert [rate(t, s) for s in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
-    assert rate(t, 60) == pytest.approx(1.0)  # half of the cosine
-    assert rate(t, 110) == pytest.approx(0.0, abs=1e-12)
-    assert rate(t, 200) == pytest.approx(0.0, abs=1e-12)
+    assert [learning_rate(t, s) for s in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
+    assert learning_rate(t, 60) == pytest.approx(1.0)  # half of the cosine
+    assert learning_rate(t, 110) == pytest.approx(0.0, abs=1e-12)
+    assert learning_rate(t, 200) == pytest.approx(0.0, abs=1e-12)
     constant = replace(t, decay="constant")
-    assert {rate(constant, s) for s in range(10, 300, 7)} == {2.0}
+    assert {learning_rate(constant, s) for s in range(10, 300, 7)} == {2.0}
 
 
 # ---------------------------------------------------------------------------------------------------- averaging
@@ -207,7 +209,7 @@ def test_metrics(finished):
     assert {r["unit"] for r in table} == {"nats/token"}
     assert [bool(r["validation"]) for r in table] == [False, True, False, True]
     assert [int(r["tokens"]) for r in table] == [32, 64, 96, 128]
-    assert [float(r["rate"]) for r in table] == [rate(run.config.train, s) for s in range(4)]
+    assert [float(r["rate"]) for r in table] == [learning_rate(run.config.train, s) for s in range(4)]
     assert float(table[0]["loss"]) == pytest.approx(math.log(7), abs=0.5)
     best = min((r for r in table if r["validation"]), key=lambda r: float(r["validation"]))
     assert (run.best_step, run.validation.value) == (int(best["step"]), float(best["validation"]))
@@ -216,7 +218,7 @@ def test_metrics(finished):
 
 def test_summary(finished):
     run, _ = finished
-    first, second, third = describe(run)
+    first, second, third = summary(run)
     assert first.startswith("trained 4 steps in ")
     assert second == f"  validation {run.validation}   best of 2, at step {run.best_step}"
     assert "checkpoints: last, best" in third
@@ -400,7 +402,7 @@ def test_changes_are_recorded(tmp_path):
     assert plain["train"]["steps"] == 6
     assert "  changed: --train.rate 0.001 (was 0.01)" in notes.notes
     assert not any("same numbers as unbroken" in n for n in notes.notes)
-    assert float(rows(tmp_path / "a")[-1]["rate"]) == rate(more, 5)
+    assert float(rows(tmp_path / "a")[-1]["rate"]) == learning_rate(more, 5)
 
 
 def test_going_on_with_a_finished_run_does_nothing(finished):
@@ -766,9 +768,9 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["row", "write_samples", "write_folder"])
 def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
     """metrics.csv, samples, a checkpoint: the same one line, and what was saved before is whole."""
-    from zellige.training import callback, logger
+    from zellige.training import logger, validation
 
-    place = {"row": logger.Journal, "write_samples": callback, "write_folder": files}[name]
+    place = {"row": logger.MetricLogger, "write_samples": validation, "write_folder": files}[name]
     plain, calls = getattr(place, name), []
 
     def full(*args):

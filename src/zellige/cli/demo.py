@@ -146,8 +146,9 @@ class _Demo:
 
     def train(self) -> bool:
         """3: training; True if Ctrl-C stopped it early."""
+        from ..training.run import summary
         from ..training.signals import Stopped
-        from ..training.train import describe, train
+        from ..training.train import train
 
         self.say(f"3 train     to {path(self.folder)}; Ctrl-C stops early and goes on with step 4")
         progress = _Progress(self.terminal)
@@ -159,7 +160,7 @@ class _Demo:
             return True
         finally:
             progress.close()
-        self.say(f"  {describe(run)[0]}")
+        self.say(f"  {summary(run)[0]}")
         return False
 
     def compare(self) -> "Result":

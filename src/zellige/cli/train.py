@@ -79,7 +79,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
         with terminal.waiting("starting"):
             own = getattr(cls, "name", name)
-            sizes, choices = setup.start(_value(words, "--train.start"), cls, own).choices(own)
+            sizes, choices = setup.load_start(_value(words, "--train.start"), cls, own).choices(own)
         default = dataclasses.replace(Options(), options=choices or cls.Config(), net=sizes)
     chosen: Any = options.parse(
         Options, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
@@ -90,6 +90,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
     with terminal.waiting("starting"):
         from ..training import train as training
+        from ..training.run import summary
     progress = Training(terminal)
     try:
         done = training.train(
@@ -98,7 +99,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     finally:
         progress.close()
-    _trained(terminal, training.describe(done), done.folder, cls)
+    _trained(terminal, summary(done), done.folder, cls)
     arguments = dataclasses.asdict(Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run))
     v = done.validation
     write_json(

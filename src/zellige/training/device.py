@@ -1,25 +1,11 @@
 """On what a training runs: device, precision, and how a batch is split over devices."""
 
-import math
-from typing import Any
-
 import torch
 
 from ..errors import InputError
 from ..evaluation.workers import limit_processes
 from ..models.config import Config, Train
 from ..show.numbers import counted
-
-NUMBERS = {"steps", "rate", "clip", "precision"}  # what --resume may change, beside when and where things are written:
-
-
-def rate(train: Any, step: int) -> float:
-    """The learning rate of step `step` (from 0)."""
-    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
-    if train.decay == "constant":
-        return train.rate * warm
-    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
-    return train.rate * warm * (1 + math.cos(math.pi * share)) / 2
 
 
 def cuda(config: Config) -> bool:

@@ -97,10 +97,10 @@ def half_an_hour(
         per_row = seconds_per_row(trial, tokenizer.size, clock)
     steps = int(HALF_AN_HOUR / (per_row * smaller.train.batch))
     steps = max(100, steps // 100 * 100)
-    return command(replace(smaller, train=replace(smaller.train, steps=min(steps, config.train.steps))), method)
+    return command_line(replace(smaller, train=replace(smaller.train, steps=min(steps, config.train.steps))), method)
 
 
-def command(config: Config, method: Method) -> str:
+def command_line(config: Config, method: Method) -> str:
     """The command line of a config, with a folder beside the run's; "" where no line can name the data or the network."""
     words = ["zellige train", path(reference(type(method)))]
     if config.network or hasattr(config.data, "_tokens"):

@@ -25,7 +25,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class Journal:
+class MetricLogger:
     """The rows of metrics.csv, and the same numbers for TensorBoard and Weights & Biases.
 
     A run that goes on from `step` drops what was written after it, so that the curve is that of an unbroken run.
@@ -35,7 +35,7 @@ class Journal:
         self, folder: Path, step: int, say: Callable[[str], Any], *, tensorboard: bool = False, wandb: str = "",
         config: Any = None,
     ):  # fmt: skip
-        self.lines = [history(folder, step, say)]
+        self.lines = [restore_metrics(folder, step, say)]
         with accessible("change its permissions"):
             self.file = (folder / METRICS).open("a", encoding="utf-8", newline="")
         self.events = self.run = None
@@ -84,7 +84,7 @@ def _text(rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-def history(folder: Path, step: int, say: Callable[[str], Any]) -> str:
+def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     """metrics.csv of a run that begins, or goes on from `step`: put in its place if need be, and returned.
 
     It is what the checkpoint holds; of an older one, which holds none, the rows up to its step. What was there goes to another
@@ -146,9 +146,9 @@ def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
     import importlib
 
     wandb = importlib.import_module("wandb")
-    kept = folder / "wandb-id.txt"
-    name = kept.read_text(encoding="utf-8").strip() if resume and kept.is_file() else wandb.util.generate_id()
-    write_file(kept, name + "\n")
+    file = folder / "wandb-id.txt"
+    name = file.read_text(encoding="utf-8").strip() if resume and file.is_file() else wandb.util.generate_id()
+    write_file(file, name + "\n")
     return wandb.init(project=project, id=name, name=folder.name, dir=str(folder), config=config, resume="allow")
 
 
@@ -160,7 +160,7 @@ def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) ->
 
 
 @contextlib.contextmanager
-def quiet(log: Path | None) -> Iterator[None]:
+def libraries_into(log: Path | None) -> Iterator[None]:
     """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
     handler: logging.Handler = logging.NullHandler()
     if log:
@@ -191,7 +191,7 @@ def log(folder: Path, text: str) -> None:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} zellige: {text}\n")
 
 
-def command() -> str | None:
+def typed_command() -> str | None:
     """The command line that this is, if it is one of Zellige's."""
     import shlex
 

@@ -4,7 +4,7 @@ Lightning moves the data, accumulates, scales the precision and synchronizes dev
 saved: a run that goes on starts them at 0 again, because order, randomness and rate are functions of our step. A
 checkpoint is taken only between two optimizer steps, and holds what is needed to take the next one:
 
-    model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (checkpoint.py)
+    model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (models.model)
     training.safetensors   the weights themselves and the optimizer's moments
     training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
     metrics.csv            the run's, up to here
@@ -29,9 +29,10 @@ from ..models.checkpoints import METRICS, intact, nbytes, read_state, room
 from ..models.config import Config
 from ..models.model import write_model
 from ..models.tensors import load_tensors, pack, save_tensors, unpack
-from .callback import Guard
-from .device import cuda, precision, rate
-from .order import Dice, Stream
+from .callback import TrainingCallback
+from .device import cuda, precision
+from .learning_rate import learning_rate
+from .order import BatchSampler, StepSeeds
 from .signals import worker
 
 
@@ -65,10 +66,10 @@ class Learner(lightning.LightningModule):
         t = self.train_config
         end = max(t.steps, self.start + 1)  # a run that is only to settle its last step takes no other: see `settle`
         rank = self.trainer.global_rank
-        stream = Stream(len(self.rows), t.seed, t.batch, self.start, end, t.accumulate, rank, self.world)
+        batches = BatchSampler(len(self.rows), t.seed, t.batch, self.start, end, t.accumulate, rank, self.world)
         return DataLoader(
             self.rows,
-            batch_sampler=stream,
+            batch_sampler=batches,
             collate_fn=type(self.rows).collate,
             num_workers=t.workers,
             worker_init_fn=worker,
@@ -79,11 +80,11 @@ class Learner(lightning.LightningModule):
         return batch.to(device)
 
     def on_train_start(self) -> None:
-        self.dice = Dice(self.train_config.seed, self.parts, self.device)
+        self.seeds = StepSeeds(self.train_config.seed, self.parts, self.device)
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         step, micro = divmod(index, self.train_config.accumulate)
-        randomness = self.dice.throw(self.start + step, micro * self.world + self.trainer.global_rank)
+        randomness = self.seeds.seed_part(self.start + step, micro * self.world + self.trainer.global_rank)
         nats = self.method.loss(batch, randomness).sum()
         tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
         self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))
@@ -92,7 +93,7 @@ class Learner(lightning.LightningModule):
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         step = self.start + batch_idx // self.train_config.accumulate
         for group in optimizer.param_groups:
-            group["lr"] = rate(self.train_config, step)
+            group["lr"] = learning_rate(self.train_config, step)
         optimizer.step(closure=optimizer_closure)
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
@@ -116,23 +117,20 @@ class Writer(CheckpointIO):
         }
         rest |= {key: checkpoint[key] for key in ("run", "global_step", "epoch", "pytorch-lightning_version")}
         tensors: dict[str, Tensor] = {}
-        plain = pack(rest, tensors)
+        numbers = pack(rest, tensors)
         model = {**weights, **average}
-        step = checkpoint["run"]["step"]
-
-        metrics = checkpoint["metrics"]
+        step, metrics = checkpoint["run"]["step"], checkpoint["metrics"]
 
         def write(folder: Path) -> None:
             write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
             save_tensors(folder / "training.safetensors", tensors)
-            (folder / "training.json").write_text(json.dumps(plain) + "\n", encoding="utf-8")
+            (folder / "training.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
             if metrics:
                 (folder / METRICS).write_text(metrics, encoding="utf-8")
             checksums.write_checksums(folder)
 
-        with room(
-            Path(path), f"saving step {step:,}", nbytes(model) + nbytes(tensors), lambda: intact(Path(path).parent)
-        ):
+        size = nbytes(model) + nbytes(tensors)
+        with room(Path(path), f"saving step {step:,}", size, lambda: intact(Path(path).parent)):
             files.write_folder(path, write)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
@@ -163,13 +161,13 @@ def shard(method: Method, mesh: Any) -> None:
         register_fsdp_forward_method(method, entry)
 
 
-def fit(guard: Guard, learner: Learner, writer: Writer, checkpoint: Path | None, devices: int) -> None:
+def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint: Path | None, devices: int) -> None:
     """Run the Trainer from a checkpoint (or the start) to the last step, or until a signal.
 
     Raises:
         Diverged, InputError (no space), Quit, or whatever the method or the data raised, after saving the last step.
     """
-    config = guard.config
+    config = callback.config
     trainer = lightning.Trainer(
         accelerator="cuda" if cuda(config) else "cpu",
         devices=devices,
@@ -186,7 +184,7 @@ def fit(guard: Guard, learner: Learner, writer: Writer, checkpoint: Path | None,
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        callbacks=[guard],
+        callbacks=[callback],
         plugins=[writer],
     )
     network = learner.method.network

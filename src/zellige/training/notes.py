@@ -1,67 +1,17 @@
 """What a training says of itself: its heading, its end, and what config.json says beside the choices."""
 
-import dataclasses
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..data import Corpus
-from ..errors import InputError
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..models.model import versions
 from ..show.numbers import count, counted, parameters, path
 from . import logger
-from .device import NUMBERS, cuda, precision
-
-WRITING = {
-    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
-    "keep", "log_every", "tensorboard", "wandb", "workers",
-}  # fmt: skip
-
-
-def _lines(config: Config) -> Config:
-    """The same; InputError for documents on a grid, where padding would be part of the picture."""
-    if config.net.grid and config.data.pack != "wrap":
-        raise InputError(f"--data.pack {config.data.pack} needs positions on a line; leave out --net.grid")
-    return config
-
-
-def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
-    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
-    changes: dict[str, list[Any]] = {}
-    for section in ("options", "data", "net", "train"):
-        before, now = getattr(saved, section), getattr(config, section)
-        for entry in dataclasses.fields(before):
-            a, b = getattr(before, entry.name), getattr(now, entry.name, None)
-            if a == b:
-                continue
-            flag = entry.name if section == "options" else f"{section}.{entry.name}"
-            if section != "train" or entry.name not in NUMBERS | WRITING:
-                raise InputError(
-                    f"--resume with --{flag} {_said(b)}, but the run has {_said(a)}; drop the flag, or use a new --run"
-                )
-            changes[flag] = [a, b]
-    if saved.network != config.network:
-        raise InputError(
-            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
-            "hand over the same one, or use a new --run"
-        )
-    return changes
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return " ".join(map(_said, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-@dataclass(frozen=True)
-class _Named:
-    name: str
-    size: int
-    fingerprint: str
+from .device import cuda, precision
+from .setup import NUMBERS, typed
 
 
 def about_run(
@@ -73,7 +23,7 @@ def about_run(
         "vocabulary": corpus.tokenizer.size,
         "data": corpus.about,
         "versions": versions(),
-        "command": logger.command(),
+        "command": logger.typed_command(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S"),
         "changes": [],
     }
@@ -159,7 +109,7 @@ def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]])
         f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
     ]
     for flag, (before, now) in changes.items():
-        lines.append(f"  changed: --{flag} {_said(now)} (was {_said(before)})")
+        lines.append(f"  changed: --{flag} {typed(now)} (was {typed(before)})")
     if not {f.removeprefix("train.") for f in changes} & NUMBERS:
         lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 So there is no state to save, and a run that goes on from a step sees what the unbroken run would have seen. A step is
 computed in parts, `accumulate` of them on each device; part p takes the p-th share of the step's rows, and of the random
-numbers that one process would draw for all of them (`maths.Shard`). Two devices therefore compute the step that one
+numbers that one process would draw for all of them (`core.random.Shard`). Two devices therefore compute the step that one
 device computes in two parts, or at once.
 """
 
@@ -14,8 +14,8 @@ from torch.utils.data import Sampler
 from ..core.random import Randomness, Shard, mix
 
 
-class Stream(Sampler[list[int]]):
-    """The rows of each part of each step, as a batch sampler: an endless pass over the data, shuffled anew each epoch.
+class BatchSampler(Sampler[list[int]]):
+    """The batch sampler: the rows of each part of each step, an endless pass over the data, shuffled anew each epoch.
 
     Args:
         rows: how many rows there are; a batch may span two epochs, so that any number will do.
@@ -60,14 +60,14 @@ class Stream(Sampler[list[int]]):
         return torch.randperm(self.rows, generator=torch.Generator().manual_seed(mix(self.seed, 3, epoch)))
 
 
-class Dice:
+class StepSeeds:
     """The random numbers of the parts of the steps, on one device."""
 
     def __init__(self, seed: int, parts: int, device: torch.device):
         self.seed, self.parts, self.generator = seed, parts, torch.Generator(device)
 
-    def throw(self, step: int, part: int) -> Randomness:
-        """The randomness of one part of a step; dropout's, which is the global one, is set too."""
+    def seed_part(self, step: int, part: int) -> Randomness:
+        """Return the randomness of one part of a step; dropout's, which is the global one, is seeded too."""
         seed = mix(self.seed, 1, step, part)
         torch.default_generator.manual_seed(seed)  # torch.manual_seed formats the stack for each kind of device: 1 ms
         if self.generator.device.type == "cuda":

@@ -1,4 +1,4 @@
-"""What a run will be: its choices, checked against the run that is there, the machine and the data; and how they are said."""
+"""What a run will be: its choices, checked against the run that is there and the data, and the model that it begins with."""
 
 import dataclasses
 import math
@@ -23,10 +23,16 @@ from ..models.locate import locate
 from ..models.tensors import load_tensors
 from ..nn.block import Net
 from ..schema import shown
-from .notes import _lines, _Named, _said
+
+# what --resume may change: of the numbers, and of when and where things are written
+NUMBERS = {"steps", "rate", "clip", "precision"}
+WRITING = {
+    "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
+    "keep", "log_every", "tensorboard", "wandb", "workers",
+}  # fmt: skip
 
 
-def choose(
+def choose_config(
     saved: Config | None, name, method, data, net, train, options, folder, start: "Start | None" = None
 ) -> Config:
     """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
@@ -39,7 +45,10 @@ def choose(
         theirs = start.choices(name) if start else (None, None)
         net, options = net or theirs[0], theirs[1] if options is None else options
         options = method.Config() if options is None else options
-        return _lines(Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own))
+        config = Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
+        if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
+            raise InputError(f"--data.pack {config.data.pack} needs positions on a line; leave out --net.grid")
+        return config
     if saved.network and not own:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
     return replace(
@@ -48,7 +57,7 @@ def choose(
     )  # fmt: skip
 
 
-def length(config: Config) -> int | None:
+def row_length(config: Config) -> int | None:
     """The tokens of a row; None where the data has its own and nothing else is asked for."""
     own = config.data.name in DATASETS and DATASETS[config.data.name].shaped
     return None if own and config.net.length == Net().length else config.net.length
@@ -66,6 +75,45 @@ def shaped(config: Config, shape: Sequence[int] | None) -> Config:
     return replace(config, net=replace(net, length=length, grid=grid))
 
 
+def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
+    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
+    changes: dict[str, list[Any]] = {}
+    for section in ("options", "data", "net", "train"):
+        before, now = getattr(saved, section), getattr(config, section)
+        for entry in dataclasses.fields(before):
+            a, b = getattr(before, entry.name), getattr(now, entry.name, None)
+            if a == b:
+                continue
+            flag = entry.name if section == "options" else f"{section}.{entry.name}"
+            if section != "train" or entry.name not in NUMBERS | WRITING:
+                raise InputError(
+                    f"--resume with --{flag} {typed(b)}, but the run has {typed(a)}; drop the flag, or use a new --run"
+                )
+            changes[flag] = [a, b]
+    if saved.network != config.network:
+        raise InputError(
+            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
+            "hand over the same one, or use a new --run"
+        )
+    return changes
+
+
+def typed(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if isinstance(value, (tuple, list)):
+        return " ".join(map(typed, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    """What a run remembers of its tokenizer."""
+
+    name: str
+    size: int
+    fingerprint: str
+
+
 def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
     """On --resume: the data must be what it was."""
     before = about.get("data") or {}
@@ -78,7 +126,7 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
                 f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
                 "give the data that the run began with, or use a new --run"
             )
-        require_same(_Named(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
+        require_same(_Tokenizer(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
     rows = [(of.get("splits") or {}).get("train", {}).get("rows") for of in (before, corpus.about)]
     if rows[0] not in (None, rows[1]) and before.get("sha256") == corpus.about.get("sha256"):
         raise InputError(
@@ -106,29 +154,28 @@ class Start:
         return self.config.net, self.config.options if self.config.method == method else None
 
 
-def start(name: str, method: type[Method], of: str) -> Start:
+def load_start(name: str, method: type[Method], of: str) -> Start:
     """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
     folder = locate(name)
     if published.is_published(folder):
         theirs = published.read(folder, name)
         return Start(name, theirs.config, theirs.tokenizer, theirs.method.state_dict())
     check_sums(folder, checkpoints.WEIGHTS, *checkpoints.TOKENIZER)
-    plain = model.read_config(folder)
-    config = from_json(
-        plain, method=method if plain.get("method") == of else None, source=shown(folder / "config.json")
-    )
+    entries = model.read_config(folder)
+    cls = method if entries.get("method") == of else None
+    config = from_json(entries, method=cls, source=shown(folder / "config.json"))
     return Start(name, config, load_tokenizer(folder), load_tensors(folder / checkpoints.WEIGHTS)[0])
 
 
-def read(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
+def read_corpus(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
     """The run's corpus, in the tokens of the model it begins (or goes on) with, where it names no tokenizer itself."""
     tokenizer = start.tokenizer if start else tokenizer
-    named = bool(config.data.tokenizer)
+    own = bool(config.data.tokenizer)
     try:
-        corpus = prepare(config.data, length(config), tokenizer=None if named else tokenizer, progress=progress)
+        corpus = prepare(config.data, row_length(config), tokenizer=None if own else tokenizer, progress=progress)
     except OutsideVocabulary as problem:
         raise InputError(f"{problem}; take it out of the text, or train without --train.start") from None
-    if start and named and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
+    if start and own and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
         raise InputError(
             f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and --data.tokenizer "
             f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
@@ -136,18 +183,15 @@ def read(config: Config, tokenizer: Any = None, start: Start | None = None, prog
     return corpus
 
 
-def begin(method: Method, config: Config, start: Start) -> None:
+def copy_weights(method: Method, config: Config, start: Start) -> None:
     """Give a fresh method the network's weights of `start`, whose sizes must be the same."""
     if not config.network:
         for entry in dataclasses.fields(Net):
             theirs, ours = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
             if theirs != ours and entry.name not in ("length", "dropout", "checkpoint"):
                 raise InputError(
-                    f"--net.{entry.name} is {_said(ours)}, and '{start.name}' has {_said(theirs)}; leave it out"
+                    f"--net.{entry.name} is {typed(ours)}, and '{start.name}' has {typed(theirs)}; leave it out"
                 )
     weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
     rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
     model.fit(method, weights | rest, config)
-
-
-# ---------------------------------------------------------------------------------------------------- what is said

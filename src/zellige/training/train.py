@@ -3,17 +3,15 @@
     run = train("mdlm", data=Data("pydocs"), net=Net(layers=4, hidden=128), train=Train(steps=2300), run="runs/first")
     run.validation                          # ≤ 2.190 ± 0.021 bits/char (95%)
 
-A run folder holds config.json (enough to rebuild the model and to run again), metrics.csv, checkpoints/ (step-000500, ...,
-and for people the links last and best), samples/, log.txt and TensorBoard events. This module checks the input, prepares the
-folder and reports; the loop is in `fit`, which imports Lightning and is imported only when training starts.
+This module puts a run together: its choices (`setup`), its folder (`run_folder`), its corpus, its model. The loop is in
+`loop`, which imports Lightning and is imported only when training starts; what happens between two steps is in `callback`.
 """
 
 import contextlib
-import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -21,103 +19,22 @@ from torch import nn
 from .. import files
 from ..arguments import checked
 from ..core.random import mix
-from ..data import Data
+from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..errors import Diverged, InputError, from_environment
 from ..evaluation.result import Result
 from ..methods import build, find, reference
 from ..methods.method import Method
-from ..models import checkpoints, checksums, tensors
-from ..models.config import Config, Train, from_json, to_json
-from ..models.model import Model, fit, load, read_config
+from ..models import checkpoints
+from ..models.config import Config, Train
+from ..models.model import Model
 from ..nn.block import Net
-from ..schema import sealed
-from ..show.numbers import count, counted, duration, path, rate, scaled, size
-from . import device, lock, logger, notes, setup
+from ..show.numbers import count, path
+from . import device, lock, logger, notes, run_folder, setup
 from .forecast import forecast
+from .progress import Progress, Silent
+from .run import Run
 from .signals import Quit, Signals, Stopped
-
-__all__ = ["Progress", "Run", "Silent", "Stopped", "describe", "train"]
-
-OURS = (
-    "config.json", "metrics.csv", "metrics-before.csv", "metrics-damaged.csv", "log.txt", "report.html", "wandb-id.txt",
-    "checkpoints", "samples",
-)  # fmt: skip
-
-
-class Progress(Protocol):
-    """Who is told how it goes (`terminal.Training` draws it)."""
-
-    def start(self, total: int, done: int = 0) -> None:
-        """Work of `total` steps begins, `done` of them already behind."""
-
-    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
-        """After a step: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
-
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
-        """The validation bound at a step, and one of the samples."""
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-
-    def close(self) -> None:
-        """Training is over."""
-
-
-class Silent:
-    """Says nothing."""
-
-    quiet = True  # of a Progress: nobody reads its notes, and none need be made
-
-    def start(self, total: int, done: int = 0) -> None: ...
-    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None: ...
-    def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
-    def note(self, text: str) -> None: ...
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-        folder: where everything is.
-        validation: the best validation bound, at `best_step`, of `validations`.
-        seconds, tokens: of training, over all sessions; `tokens_per_second` of this one, at its end.
-        peak: bytes of GPU memory at most, 0 on the CPU.
-    """
-
-    folder: Path
-    config: Config
-    validation: Result | None
-    best_step: int
-    validations: int
-    steps: int
-    seconds: float
-    tokens: int
-    tokens_per_second: float | None = None
-    peak: int = 0
-    about: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def model(self) -> Model:
-        """The best model of the run."""
-        return load(self.folder)
-
-
-def describe(run: Run) -> list[str]:
-    """The lines with which `zellige train` ends."""
-    speed = f"   {rate(run.tokens_per_second)}" if run.tokens_per_second else ""
-    peak = f"   peak {size(run.peak)}" if run.peak else ""
-    lines = [
-        f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
-    ]
-    if run.validation is not None:
-        lines.append(
-            f"  validation {run.validation}   best of {count(run.validations)}, at step {count(run.best_step)}"
-        )
-    lines.append(f"  {path(run.folder)}   checkpoints: last, best   metrics.csv")
-    return lines
 
 
 @checked
@@ -158,31 +75,51 @@ def train(
     method = find(method)
     folder = Path(run) if run is not None else Path("runs") / name
     data = Data(data) if isinstance(data, str) else data
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
-            held.enter_context(lock.hold(folder, "trained"))
+            stack.enter_context(lock.hold(folder, "trained"))
             if (folder / "checkpoints").is_dir():
                 files.sweep(folder / "checkpoints")
-        return _train(method, name, data, net, train, options, folder, resume, overwrite, progress, rank)
+        prepared = _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank)
+        return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank)
 
 
-def _train(method, name, data, net, train, options, folder, resume, overwrite, progress, rank) -> Run:
-    saved, about = _saved(folder, method, name, resume, overwrite, rank)
-    start = setup.start(train.start, method, name) if saved is None and train is not None and train.start else None
-    config = setup.choose(saved, name, method, data, net, train, options, folder, start)
+@dataclass(frozen=True)
+class _Prepared:
+    """All that a training starts from.
+
+    Attributes:
+        checkpoint: the one it goes on from, taken after `step` steps; None: from the start.
+    """
+
+    folder: Path
+    method: Method
+    corpus: Corpus
+    config: Config
+    about: dict[str, Any]
+    devices: int
+    checkpoint: Path | None
+    step: int
+
+
+def _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank) -> _Prepared | Run:
+    """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
+    saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
+    start = setup.load_start(train.start, method, name) if saved is None and train is not None and train.start else None
+    config = setup.choose_config(saved, name, method, data, net, train, options, folder, start)
     config = setup.shaped(config, (about.get("data") or {}).get("shape"))
-    changes = notes.changed(saved, config) if saved else {}
+    changes = setup.changed(saved, config) if saved else {}
     devices = device.devices(config)
     device.split_batch(config.train, devices)
     if config.train.wandb:
         logger.require_wandb()
-    last = _newest(folder) if resume else None
+    last = run_folder.last_checkpoint(folder) if resume else None
     tokenizer = load_tokenizer(last) if last and config.train.start else None
-    corpus = setup.read(config, tokenizer, start, getattr(progress, "reading", None))
+    corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
     config = setup.shaped(config, corpus.tokenizer.shape)
     setup.same_corpus(about, corpus)
     step = checkpoints.step_of(last) if last else 0
-    if saved and last and step >= config.train.steps and _settled(last):
+    if saved and last and step >= config.train.steps and run_folder.settled(last):
         return _finished(folder, config, last, about, progress)
 
     with torch.random.fork_rng(devices=[]):
@@ -191,60 +128,73 @@ def _train(method, name, data, net, train, options, folder, resume, overwrite, p
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
     if last:  # what does not fit, or is truncated, is said before anything starts
-        _whole(last, fresh, config)
+        run_folder.check_checkpoint(last, fresh, config)
     elif start:
-        setup.begin(fresh, config, start)
+        setup.copy_weights(fresh, config, start)
     about = notes.about_run(about, corpus, fresh, changes, step)
+    prepared = _Prepared(folder, fresh, corpus, config, about, devices, last, step)
     if not rank:
         if overwrite:
-            _clear(folder)
+            run_folder.clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        _write_config(folder, config, about)
-        progress.note(notes.heading(config, fresh, corpus, about, devices, folder))
-        for text in corpus.notes:
-            progress.note(f"note: {text}")
-        if said := notes.ending(config, fresh.block):
-            progress.note(said)
-        if not device.cuda(config) and devices == 1 and not getattr(progress, "quiet", False):
-            for said in forecast(config, fresh, tokens, step):
-                progress.note(said)
-        if resume:
-            progress.note(notes.resumed(step, config, len(corpus.train), changes))
+        run_folder.write_config(folder, config, about)
+        _announce(prepared, progress, changes, resume)
         logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
-    return _run(fresh, corpus, config, about, folder, last, step, devices, rank, progress)
+    return prepared
 
 
-def _run(method, corpus, config, about, folder, last, step, devices, rank, progress) -> Run:
+def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], resume: bool) -> None:
+    """Say what will be trained, on what, for how long, and from where."""
+    config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
+    progress.note(notes.heading(config, method, corpus, prepared.about, prepared.devices, prepared.folder))
+    for text in corpus.notes:
+        progress.note(f"note: {text}")
+    if note := notes.ending(config, method.block):
+        progress.note(note)
+    if not device.cuda(config) and prepared.devices == 1 and not getattr(progress, "quiet", False):
+        for note in forecast(config, method, corpus.tokenizer, step):
+            progress.note(note)
+    if resume:
+        progress.note(notes.resumed(step, config, len(corpus.train), changes))
+
+
+def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
+    """Train to the last step, or until a signal."""
+    folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
     again = f"zellige train {path(reference(type(method)))} --run {path(folder)} --resume"
-    with logger.quiet(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
+    with logger.libraries_into(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
         from . import loop
-        from .callback import Guard
+        from .callback import TrainingCallback
 
-        model = Model(method, corpus.tokenizer, config, about)
-        guard = Guard(folder, method, corpus, config, model, progress, signals, step, again)
-        learner = loop.Learner(method, config, corpus.train, step, devices, config.train.strategy == "fsdp")
+        model = Model(method, corpus.tokenizer, config, prepared.about)
+        callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again)
+        sharded = config.train.strategy == "fsdp"
+        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.devices, sharded)
         method.train()
-        writer = loop.Writer(corpus.tokenizer, config, about)
+        writer = loop.Writer(corpus.tokenizer, config, prepared.about)
         try:
-            loop.fit(guard, learner, writer, last, devices)
+            loop.fit(callback, learner, writer, prepared.checkpoint, prepared.devices)
         except Quit:
             _leave(progress, folder, again, signals, rank)
         except Exception as problem:
-            if signals.asked and guard.saved == guard.step:  # e.g. the same signal has ended a process that reads data
+            if (
+                signals.asked and callback.saved == callback.step
+            ):  # the same signal may have ended a process that reads data
                 _leave(progress, folder, again, signals, rank)
             if not isinstance(problem, (Diverged, InputError)) and checkpoints.newest(folder / "checkpoints"):
-                progress.note(f"saved at step {count(guard.saved)}; go on: {again}")
+                progress.note(f"saved at step {count(callback.saved)}; go on: {again}")
             raise
         finally:
-            guard.close()
-        if signals.asked or guard.step < config.train.steps:
+            callback.close()
+        if signals.asked or callback.step < config.train.steps:
             _leave(progress, folder, again, signals, rank)
     if rank:
         raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
-    return _result(folder, config, about, {
-        "best": guard.best, "validations": guard.validations, "step": guard.step, "seconds": guard.elapsed(),
-        "tokens": guard.tokens,
-    }, guard.speed(), guard.peak)  # fmt: skip
+    meters, validation = callback.meters, callback.validation
+    return _result(folder, config, prepared.about, {
+        "best": validation.best, "validations": validation.count, "step": callback.step, "seconds": meters.elapsed(),
+        "tokens": meters.tokens,
+    }, meters.speed(), meters.peak)  # fmt: skip
 
 
 def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank: int) -> None:
@@ -263,96 +213,10 @@ def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank:
     raise Stopped(signals.asked or 15, step, saved=not signals.quit)
 
 
-# ---------------------------------------------------------------------------------------------------- the folder
-def _saved(folder: Path, method: type, name: str, resume: bool, overwrite: bool, rank: int):
-    """The config of the run that is in the folder, and what is known about it; (None, {}) where a new one begins."""
-    if resume and overwrite:
-        raise InputError("--resume and --overwrite are both given; one continues the run, the other replaces it")
-    there = (folder / "config.json").is_file()
-    if resume:
-        if not there:
-            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop --resume to start one")
-        plain = read_config(folder)
-        if plain["method"] != name:
-            raise InputError(
-                f"--resume with method {name}, but the run has {plain['method']}; name that one, or use a new --run"
-            )
-        return from_json(plain, method=method, source=files.shown(folder / "config.json")), plain.get("about") or {}
-    if rank or not folder.exists():  # the first process has made the folder before it starts the others
-        return None, {}
-    if not folder.is_dir():
-        raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
-    if there and not overwrite:
-        last = checkpoints.newest(folder / "checkpoints")
-        at = f" at step {checkpoints.step_of(last):,}" if last else ""
-        raise InputError(
-            f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
-        )
-    if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
-    return None, {}
-
-
-def _clear(folder: Path) -> None:
-    """Remove what a run has written, and nothing else."""
-    judged = (
-        "evaluate-*.json",
-        "suite-*.json",
-        "steps-*.json",
-        "pairs-*.json",
-        "probe-*.json",
-        "generate-*",
-        "generate.jsonl",
-    )
-    written = [file for pattern in ("events.out.tfevents.*", *judged) for file in folder.glob(pattern)]
-    for there in [*(folder / name for name in OURS), *written]:
-        if there.exists() or there.is_symlink():
-            files.remove(there)
-
-
-def _newest(folder: Path) -> Path | None:
-    """The checkpoint that a run goes on from; None where there is none yet. InputError where there is something else."""
-    points = folder / "checkpoints"
-    last = checkpoints.newest(points)
-    there = sorted(p.name for p in points.iterdir() if not p.name.startswith(".")) if points.is_dir() else []
-    if last is None and there:
-        raise InputError(
-            f"'{files.shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; "
-            "rename the newest so, copy the run again, or replace it with --overwrite"
-        )
-    return last
-
-
-def _whole(last: Path, fresh: Method, config: Config) -> None:
-    """InputError unless a run can go on from a checkpoint: it says from which other one it could."""
-    try:
-        checksums.check_sums(last)
-        fit(fresh, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
-        tensors.header(last / "training.safetensors")
-        checkpoints.read_state(last)
-    except InputError as problem:
-        before = checkpoints.steps(last.parent)[:-1]
-        if not before:
-            raise
-        step = count(checkpoints.step_of(before[-1]))
-        raise InputError(f"{problem}, or remove '{files.shown(last)}' to go on from step {step}") from problem
-
-
-def _settled(last: Path) -> bool:
-    state = checkpoints.read_state(last)["run"]
-    return state["settled"] == state["step"]
-
-
-def _write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
-    text = json.dumps(sealed(to_json(config, about)), indent=1, ensure_ascii=False) + "\n"
-    with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
-        files.write_file(folder / "config.json", text)
-
-
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
     """Nothing is left to do, but perhaps to tidy up."""
     state = checkpoints.read_state(last)["run"]
-    logger.history(folder, state["step"], progress.note)
+    logger.restore_metrics(folder, state["step"], progress.note)
     checkpoints.link(folder / "checkpoints")
     checkpoints.prune(folder / "checkpoints", config.train.keep)
     return _result(folder, config, about, state)

@@ -194,7 +194,7 @@ def test_a_training_begins_with_a_published_network(golden_folder, tmp_path):
     source = hub.of(golden_folder, tmp_path / "hub", "mdlm")
     theirs = zellige.load(source)
     model = made("mdlm", theirs.config.net, tokens=53)
-    setup.begin(model.method, model.config, setup.start(str(source), METHODS["mdlm"], "mdlm"))
+    setup.copy_weights(model.method, model.config, setup.load_start(str(source), METHODS["mdlm"], "mdlm"))
     for name, tensor in theirs.method.state_dict().items():
         assert torch.equal(model.method.state_dict()[name], tensor)
     model.export(tmp_path / "out", "mdlm")

@@ -140,14 +140,14 @@ class _Work:
         """Everything is checked here: names, choices, pairings, data, and the runs that are there."""
         self.several, self.folder, self.how, self.terminal, self.data = several, folder, how, terminal, data
         configs = {
-            each.folder: setup.choose(
+            each.folder: setup.choose_config(
                 None, each.name, each.method, data, net, train, each.options, folder / each.folder
             )
             for each in several
         }
         first = several[0]
-        start = setup.start(train.start, first.method, first.name) if train.start else None
-        self.corpus = setup.read(configs[first.folder], start=start)
+        start = setup.load_start(train.start, first.method, first.name) if train.start else None
+        self.corpus = setup.read_corpus(configs[first.folder], start=start)
         tokens = self.corpus.tokenizer
         self.configs = {name: setup.shaped(config, tokens.shape) for name, config in configs.items()}
         self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}
@@ -219,7 +219,7 @@ class _Work:
                 options=each.options, run=run, resume=there, progress=progress,
             )  # fmt: skip
         except Stopped:
-            again = logger.command() or "the same call"
+            again = logger.typed_command() or "the same call"
             self.terminal.say(f"  go on: {again}")
             raise
         finally:
@@ -246,7 +246,7 @@ class _Work:
             "data": self.corpus.about["name"], "rows": "text" if self.corpus.tokenizer.kind == "text" else "data",
             "unit": self.unit, "steps": self.config.train.steps,
             "partial": partial or None, "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
-            "methods": [found[i] for i in order], "differences": pairs, "command": logger.command(),
+            "methods": [found[i] for i in order], "differences": pairs, "command": logger.typed_command(),
             "protocol": self._protocol(data, found, [b for _, _, b in known]),
         }  # fmt: skip
         seconds = sum(measured[each.folder]["seconds"] for each in self.several)

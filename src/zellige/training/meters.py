@@ -1,0 +1,122 @@
+"""What is measured while a model is trained: loss, gradient norm, tokens, speed, time, memory."""
+
+import math
+import time
+from collections import deque
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data import Rows
+from ..models.config import Train
+from .learning_rate import learning_rate
+
+SMOOTH = 100  # steps that the loss and the speed of the progress bar are averaged over
+NORMS = 21  # gradient norms that are remembered, for the diagnosis of a divergence
+
+
+class Meters:
+    """The loss, gradient norm, tokens, speed, time and GPU memory of a run.
+
+    A step's numbers stay on its device, without waiting for it, until `drain` reads those of several steps at once.
+
+    Args:
+        rows: of the training split.
+        unit: of the loss, such as bits/char; None where it is not a bound: then it is in nats per token.
+
+    Attributes:
+        window: [nats, tokens, norm] of each step since the last row of metrics.csv.
+        norms: gradient norms of the last steps.
+        recent: (nats, tokens, when it was read, in seconds) of the last steps.
+        peak: bytes of GPU memory at most, 0 on the CPU.
+    """
+
+    def __init__(self, train: Train, rows: Rows, unit: str | None):
+        self.train, self.rows, self.unit = train, len(rows), unit
+        self.tokens_per_row = rows.tokens_total / len(rows)
+        characters_per_token = (rows.characters or rows.tokens_total) / max(rows.tokens_total, 1)
+        self.scale = 1 / (characters_per_token * math.log(2)) if (unit or "").startswith("bits") else 1.0
+        self.seconds, self.tokens, self.peak = 0.0, 0, 0
+        self.window: list[list[float]] = []
+        self.undrained: list[Tensor] = []  # [nats, tokens, norm] of each step, still on the device
+        self.norms: deque[float] = deque(maxlen=NORMS)
+        self.recent: deque[tuple[float, float, float]] = deque(maxlen=SMOOTH)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from what a checkpoint holds: its seconds, tokens, window and norms."""
+        self.seconds, self.tokens, self.window = state["seconds"], state["tokens"], state["window"]
+        self.norms.extend(state["norms"])
+
+    def start(self) -> None:
+        """Start the clock."""
+        self.began = time.monotonic()
+
+    def elapsed(self) -> float:
+        """Return the seconds of training, over all sessions."""
+        return self.seconds + (time.monotonic() - self.began)
+
+    def count(self, step: int, parts: list[Tensor], norm: Tensor) -> None:
+        """Take the numbers of step `step` (from 1): (nats, tokens) of each of its parts, and the gradient's norm."""
+        self.tokens = round(step * self.train.batch * self.tokens_per_row)
+        self.undrained.append(torch.cat([torch.stack(parts).sum(0), norm.detach().double()[None]]))
+
+    def drain(self, summed: bool) -> list[list[float]]:
+        """Return [nats, tokens, norm] of each step since the last call; nats and tokens of all devices, if summed."""
+        if not self.undrained:
+            return []
+        numbers = torch.stack(self.undrained)
+        self.undrained = []
+        if summed:
+            sums = numbers[:, :2].contiguous()
+            torch.distributed.all_reduce(sums)
+            numbers = torch.cat([sums, numbers[:, 2:]], 1)
+        return numbers.tolist()
+
+    def add(self, nats: float, tokens: float, norm: float, now: float) -> None:
+        """Take what `drain` has read of one step, at the time `now`."""
+        self.window.append([nats, tokens, norm])
+        self.norms.append(norm)
+        self.recent.append((nats, tokens, now))
+
+    def loss(self) -> float:
+        """Return the mean loss of the last steps, in `unit`."""
+        nats, tokens = (sum(step[i] for step in self.recent) for i in (0, 1))
+        return self.scale * nats / max(tokens, 1.0)
+
+    def last_loss(self) -> float | None:
+        """Return the loss of the last step that was finite, in `unit`; None where there is none in this session."""
+        if not self.recent:
+            return None
+        nats, tokens, _ = self.recent[-1]
+        return self.scale * nats / max(tokens, 1.0)
+
+    def speed(self) -> float | None:
+        """Return the tokens per second over the last steps; None where these are too few to tell."""
+        if len(self.recent) < 2 or self.recent[-1][2] <= self.recent[0][2]:
+            return None
+        first = self.recent[0][2]
+        later = sum(1 for _, _, when in self.recent if when > first)
+        return later * self.train.batch * self.tokens_per_row / (self.recent[-1][2] - first)
+
+    def row(self, step: int) -> dict[str, Any]:
+        """Return a row of metrics.csv, of the steps since the last one, and empty the window."""
+        nats, tokens = (sum(counted[i] for counted in self.window) for i in (0, 1))
+        norm = self.window[-1][2]
+        self.window = []
+        return {
+            "step": step,
+            "epoch": step * self.train.batch // self.rows,
+            "seconds": round(self.elapsed(), 3),
+            "tokens": self.tokens,
+            "loss": self.scale * nats / max(tokens, 1.0),
+            "unit": self.unit,
+            "rate": learning_rate(self.train, step - 1),
+            "gradient_norm": norm,
+            "tokens_per_second": self.speed(),
+        }
+
+    def read_peak(self, device: torch.device) -> None:
+        """Read the GPU memory that was taken at most."""
+        if device.type == "cuda":
+            self.peak = torch.cuda.max_memory_allocated(device)

@@ -1,0 +1,54 @@
+"""A finished run, and what is said of it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..evaluation.result import Result
+from ..models.config import Config
+from ..models.model import Model, load
+from ..show.numbers import count, counted, duration, path, rate, scaled, size
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: where everything is.
+        validation: the best validation bound, at `best_step`, of `validations`.
+        seconds, tokens: of training, over all sessions; `tokens_per_second` of this one, at its end.
+        peak: bytes of GPU memory at most, 0 on the CPU.
+    """
+
+    folder: Path
+    config: Config
+    validation: Result | None
+    best_step: int
+    validations: int
+    steps: int
+    seconds: float
+    tokens: int
+    tokens_per_second: float | None = None
+    peak: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Model:
+        """The best model of the run."""
+        return load(self.folder)
+
+
+def summary(run: Run) -> list[str]:
+    """The lines with which `zellige train` ends."""
+    speed = f"   {rate(run.tokens_per_second)}" if run.tokens_per_second else ""
+    peak = f"   peak {size(run.peak)}" if run.peak else ""
+    lines = [
+        f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
+    ]
+    if run.validation is not None:
+        lines.append(
+            f"  validation {run.validation}   best of {count(run.validations)}, at step {count(run.best_step)}"
+        )
+    lines.append(f"  {path(run.folder)}   checkpoints: last, best   metrics.csv")
+    return lines

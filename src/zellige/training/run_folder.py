@@ -1,0 +1,111 @@
+"""The folder of a run: what may be in it before training starts, and from where the run goes on.
+
+It holds config.json (enough to rebuild the model and to run again), metrics.csv, checkpoints/ (step-000500, ..., and for
+people the links last and best), samples/, log.txt and TensorBoard events.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..errors import InputError
+from ..methods.method import Method
+from ..models import checkpoints, checksums, tensors
+from ..models.config import Config, from_json, to_json
+from ..models.model import fit, read_config
+from ..schema import sealed
+from ..show.numbers import count
+
+OURS = (
+    "config.json", "metrics.csv", "metrics-before.csv", "metrics-damaged.csv", "log.txt", "report.html", "wandb-id.txt",
+    "checkpoints", "samples",
+)  # fmt: skip
+RESULTS = (
+    "events.out.tfevents.*", "evaluate-*.json", "suite-*.json", "steps-*.json", "pairs-*.json", "probe-*.json",
+    "generate-*", "generate.jsonl",
+)  # fmt: skip
+
+
+def saved_config(
+    folder: Path, method: type[Method], name: str, resume: bool, overwrite: bool, rank: int
+) -> tuple[Config | None, dict[str, Any]]:
+    """Return the config of the run that is in the folder, and what is known about it; (None, {}) where a new one begins.
+
+    Raises InputError where the folder is not as --resume or --overwrite, or neither, need it.
+    """
+    if resume and overwrite:
+        raise InputError("--resume and --overwrite are both given; one continues the run, the other replaces it")
+    there = (folder / "config.json").is_file()
+    if resume:
+        if not there:
+            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop --resume to start one")
+        entries = read_config(folder)
+        if entries["method"] != name:
+            raise InputError(
+                f"--resume with method {name}, but the run has {entries['method']}; name that one, or use a new --run"
+            )
+        config = from_json(entries, method=method, source=files.shown(folder / "config.json"))
+        return config, entries.get("about") or {}
+    if rank or not folder.exists():  # the first process has made the folder before it starts the others
+        return None, {}
+    if not folder.is_dir():
+        raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
+    if there and not overwrite:
+        last = checkpoints.newest(folder / "checkpoints")
+        at = f" at step {checkpoints.step_of(last):,}" if last else ""
+        raise InputError(
+            f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
+        )
+    if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
+        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
+    return None, {}
+
+
+def clear(folder: Path) -> None:
+    """Remove what a run has written, and nothing else."""
+    results = [file for pattern in RESULTS for file in folder.glob(pattern)]
+    for file in [*(folder / name for name in OURS), *results]:
+        if file.exists() or file.is_symlink():
+            files.remove(file)
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the checkpoint that a run goes on from; None where there is none yet. InputError where there is something else."""
+    points = folder / "checkpoints"
+    last = checkpoints.newest(points)
+    names = sorted(p.name for p in points.iterdir() if not p.name.startswith(".")) if points.is_dir() else []
+    if last is None and names:
+        raise InputError(
+            f"'{files.shown(points)}' holds no checkpoint such as step-000500, only {', '.join(names)}; "
+            "rename the newest so, copy the run again, or replace it with --overwrite"
+        )
+    return last
+
+
+def check_checkpoint(last: Path, method: Method, config: Config) -> None:
+    """InputError unless a run can go on from a checkpoint, whose weights `method` gets: it says from which other one it could."""
+    try:
+        checksums.check_sums(last)
+        fit(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        tensors.header(last / "training.safetensors")
+        checkpoints.read_state(last)
+    except InputError as problem:
+        before = checkpoints.steps(last.parent)[:-1]
+        if not before:
+            raise
+        step = count(checkpoints.step_of(before[-1]))
+        raise InputError(f"{problem}, or remove '{files.shown(last)}' to go on from step {step}") from problem
+
+
+def settled(last: Path) -> bool:
+    """Whether nothing is left to do after a checkpoint's step: it is recorded and validated."""
+    state = checkpoints.read_state(last)["run"]
+    return state["settled"] == state["step"]
+
+
+def write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
+    """Write config.json; a full disk is one line."""
+    text = json.dumps(sealed(to_json(config, about)), indent=1, ensure_ascii=False) + "\n"
+    with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
+        files.write_file(folder / "config.json", text)
