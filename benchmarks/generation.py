@@ -44,7 +44,7 @@ class Race(Ancestral):
             return state
         alpha_t, alpha_s = (float(method.process.schedule.alpha(x)) for x in (t, s))
         reveal = (alpha_s - alpha_t) / (1 - alpha_t)
-        p = posterior(self._guided(pred)).to(self.dtype) * reveal
+        p = posterior(pred).to(self.dtype) * reveal
         p[:, method.process.mask] = 1 - reveal
         u = torch.rand(p.shape, generator=self.generator, dtype=self.dtype)
         return fill(state, at, (p / (1e-10 - (u + 1e-10).log())).argmax(-1), at.any(-1))

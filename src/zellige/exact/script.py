@@ -85,7 +85,7 @@ def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Ten
     t and s are (B, 1).
     """
     rows, K, L = len(state.x), len(start_law(method)), state.x.shape[1]
-    law = torch.zeros(rows, K**L, dtype=torch.float64)
+    law, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.guided(method)
     for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
         law.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
     return law
@@ -152,7 +152,8 @@ def _followed(
     method = of_length(method, length)
     state = sampler.init(method, (1, length), fixed=None if fixed is None else fixed[None])
     reached, calls = {(): (state, 1.0)}, float(state.calls)
-    for t, s in itertools.pairwise(sampler.times(method, steps)):
+    times, method = sampler.times(method, steps), sampler.guided(method)
+    for t, s in itertools.pairwise(times):
         after: dict[tuple[int, ...], tuple[State, float]] = {}
         for state, before in reached.values():
             step = functools.partial(sampler.step, method, state, t, s)

@@ -5,6 +5,7 @@ for the network, and `read`, which makes a prediction of its logits. Predictions
 paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -75,6 +76,7 @@ class Method(nn.Module):
     ordered: bool = False
 
     process: Process
+    _window: int | None = None  # where `of_length` made it: the length of its network
 
     def __init_subclass__(cls, **more: Any) -> None:
         """What is asked of a method from outside checks what it is given, also where a class has its own."""
@@ -108,8 +110,14 @@ class Method(nn.Module):
 
     @property
     def window(self) -> int:
-        """How many tokens its network was built for: L, also where `shape` is that of other texts (`samplers.of_length`)."""
-        return self.__dict__.get("built_for", self.shape[0])
+        """How many tokens its network was built for: L, also where `shape` is that of other texts (`of_length`)."""
+        return self.shape[0] if self._window is None else self._window
+
+    def of_length(self, length: int) -> "Method":
+        """The same method for texts of `length` tokens. They share the network, whose own length stays the `window`."""
+        other = copy.copy(self)
+        other._window, other.shape = self.window, (length,)
+        return other
 
     # ---------------------------------------------------------------------------------- how it is made
     @classmethod

@@ -49,7 +49,7 @@ def choose(
     if name == "blockwise":
         others = {key: options.pop(key) for key in list(options) if key not in own}
         if inside is None or isinstance(inside, str):
-            options["block_sampler"] = _make(inside or "ancestral", temperature, top_p, others)
+            options["block_sampler"] = _make(inside or "ancestral", 1.0, 1.0, others)
         elif others:
             raise InputError(f"{flag(next(iter(others)))} goes with a sampler's name; this one is made already")
     made = _make(name, temperature, top_p, options)

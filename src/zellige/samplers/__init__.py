@@ -10,6 +10,7 @@ from .confidence import Confidence
 from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
+from .guide import Guided
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import blank, of_length
@@ -49,6 +50,7 @@ __all__ = [
     "Euler",
     "FirstHitting",
     "FixedOrder",
+    "Guided",
     "LeftToRight",
     "Metropolis",
     "Remasking",

@@ -21,15 +21,14 @@ network by about alpha_s / alpha_t, and on a grid even in t that is large in the
 part of the process's own, evenly spaced.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ..core.prediction import Prediction, kernel, posterior
+from ..core.prediction import kernel, posterior
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .pairing import choosable, one_alpha, reverses
@@ -44,7 +43,6 @@ class Ancestral(Sampler):
     Args:
         grid: "uniform", "cosine" or "log-snr".
         argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens) or "every".
-        temperature, top_p: act on the clean posterior (see `guide`).
         choose: choose-then-ask where it is exact; False asks at every position that can move.
     """
 
@@ -58,14 +56,13 @@ class Ancestral(Sampler):
         self,
         grid: str = "uniform",
         argmax: str = "none",
-        temperature: float = 1.0,
-        top_p: float = 1.0,
         choose: bool = True,
+        **guidance: Any,
     ):
+        super().__init__(**guidance)
         if argmax not in ARGMAX:
             raise InputError(f"unknown argmax '{argmax}'; none, last or every")
-        self.grid, self.argmax = known(grid), argmax
-        self.temperature, self.top_p, self.choose = temperature, top_p, choose
+        self.grid, self.argmax, self.choose = known(grid), argmax, choose
 
     @classmethod
     def refuse(cls, method):
@@ -80,10 +77,10 @@ class Ancestral(Sampler):
         if self.choose and choosable(method) and not bool(greedy.any()):
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)
-            return choose_then_ask(method, state, reveal, t, lambda pred: posterior(self._guided(pred)), generator)
+            return choose_then_ask(method, state, reveal, t, posterior, generator)
         at = free(method, state)
         later, greedy = s.expand(at.shape)[at], greedy.expand(at.shape)[at]
-        law = lambda pred: likeliest(kernel(self._guided(pred), later), greedy)  # noqa: E731
+        law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731
         return redraw(method, state, at, t, law, generator)
 
     def expected_calls(self, method, times, free):
@@ -91,9 +88,6 @@ class Ancestral(Sampler):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]
         return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)
-
-    def _guided(self, pred: Prediction) -> Prediction:
-        return guide.guided(pred, self.temperature, self.top_p)
 
 
 # ---------------------------------------------------------------------------------- argmax
@@ -104,7 +98,6 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
 
 def likeliest(law: Tensor, at: Tensor) -> Tensor:
     """The law (N, K), its mass on the largest entry where `at` (N,) is True."""
-    return torch.where(at[:, None], guide.temperature(law, 0.0), law) if bool(at.any()) else law
-
-
-# ---------------------------------------------------------------------------------- grids
+    if not bool(at.any()):
+        return law
+    return torch.where(at[:, None], torch.zeros_like(law).scatter(-1, law.argmax(-1, keepdim=True), 1.0), law)

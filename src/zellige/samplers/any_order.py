@@ -15,7 +15,7 @@ Several tokens in one step are drawn independently given the rest, which has an 
 with one alpha for all tokens, and every prediction.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ask import expected_time, free, redraw
 from .pairing import absorbs
 from .sampler import Sampler
@@ -36,7 +35,6 @@ class AnyOrder(Sampler):
 
     Args:
         per_step: tokens a step; exact with 1.
-        temperature, top_p: act on the clean posterior (see `guide`).
     """
 
     name: ClassVar[str] = "any_order"
@@ -45,10 +43,11 @@ class AnyOrder(Sampler):
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"
 
-    def __init__(self, per_step: int = 1, temperature: float = 1.0, top_p: float = 1.0):
+    def __init__(self, per_step: int = 1, **guidance: Any):
+        super().__init__(**guidance)
         if per_step < 1:
             raise InputError(f"--per-step is {per_step}; it must be 1 or more")
-        self.per_step, self.temperature, self.top_p = per_step, temperature, top_p
+        self.per_step = per_step
 
     @classmethod
     def refuse(cls, method):
@@ -62,8 +61,7 @@ class AnyOrder(Sampler):
 
     def step(self, method, state, t, s, generator=None):
         chosen = self._choose(free(method, state), generator)
-        law = lambda pred: posterior(guide.guided(pred, self.temperature, self.top_p))  # noqa: E731
-        return redraw(method, state, chosen, expected_time(method, state), law, generator)
+        return redraw(method, state, chosen, expected_time(method, state), posterior, generator)
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""

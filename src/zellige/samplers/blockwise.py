@@ -21,7 +21,7 @@ always drawn whole, and cut where the text ends: a shorter text with the same se
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -46,7 +46,6 @@ class Blockwise(Sampler):
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
         redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
-        temperature, top_p: of a sampler inside that is given by name (see `guide`).
     """
 
     name: ClassVar[str] = "blockwise"
@@ -64,11 +63,11 @@ class Blockwise(Sampler):
         end: int | None = None,
         entropy: float | None = None,
         redraw: int = 0,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        **guidance: Any,
     ):
+        super().__init__(**guidance)
         if isinstance(block_sampler, str):
-            block_sampler = find(block_sampler)(temperature=temperature, top_p=top_p)  # pyright: ignore
+            block_sampler = find(block_sampler)()
         if block_sampler.grows:
             raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
         if stride is not None and stride < 1:
@@ -148,7 +147,7 @@ class Blockwise(Sampler):
         memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
         if len(memory.rows):
             inside, streams = of_length(method, memory.inner.x.shape[1]), random.of_rows(generator, memory.rows)
-            state = self._put(state, self.inner.step(inside, memory.inner, t[1], t[2], streams))
+            state = self._put(state, self.inner.step(self.inner.guided(inside), memory.inner, t[1], t[2], streams))
         if not last:
             return state
         state = close(state, self.ending)

@@ -4,7 +4,7 @@ The network is asked at all masks; the k surest are drawn. **Not a sample of the
 average over orders, and here the network chooses the order as the text appears. One token a step is a draw from the law of that
 order: no error with the exact network, whose conditional laws agree in every order; with a trained one, some other law. Several
 at once are drawn independently, which does least harm where they are sure: in few steps the texts often look better. How sure,
-from the clean posterior p before temperature and top-p, each in [0, 1]:
+from the model's own clean posterior p, before any guidance, each in [0, 1]:
 
     probability    max p
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
@@ -14,7 +14,7 @@ For absorbing noise and every prediction. A network that sees the time is told t
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,9 +23,9 @@ from ..core import maths, random
 from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ask import ask, expected_time, fill, free
 from .grid import STEPS
+from .guide import unguided
 from .pairing import absorbs
 from .sampler import Sampler
 
@@ -39,7 +39,6 @@ class Confidence(Sampler):
         confidence: "probability", "margin" or "entropy".
         threshold: in [0, 1]; then each step reveals all masks at least so sure, and at least one. None: the masks left
             are divided equally among the steps left.
-        temperature, top_p: act on what is drawn, not on the confidence (see `guide`).
     """
 
     name: ClassVar[str] = "confidence"
@@ -48,18 +47,13 @@ class Confidence(Sampler):
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "steps"
 
-    def __init__(
-        self,
-        confidence: str = "probability",
-        threshold: float | None = None,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-    ):
+    def __init__(self, confidence: str = "probability", threshold: float | None = None, **guidance: Any):
+        super().__init__(**guidance)
         if confidence not in MEASURES:
             raise InputError(f"unknown confidence '{confidence}'; probability, margin or entropy")
         if threshold is not None and not 0 <= threshold <= 1:
             raise InputError(f"--threshold is {threshold:g}; it must be between 0 and 1")
-        self.confidence, self.threshold, self.temperature, self.top_p = confidence, threshold, temperature, top_p
+        self.confidence, self.threshold = confidence, threshold
 
     @classmethod
     def refuse(cls, method):
@@ -80,16 +74,15 @@ class Confidence(Sampler):
             random.discard(masked.shape, generator)
             return state
         sure = torch.full(masked.shape, -1.0, dtype=torch.float64, device=masked.device)
-        sure[masked] = (
-            self._measure(posterior(pred)).double().round(decimals=5)
-        )  # equal but for the network's rounding: a tie
+        own = self._measure(posterior(unguided(pred))).double()
+        sure[masked] = own.round(decimals=5)  # equal but for the network's rounding: a tie
         if self.threshold is None:
             k = (masked.sum(-1) / t.reshape(-1)).ceil()
         else:
             k = (sure >= self.threshold).sum(-1).clamp_min(1)
         rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
         chosen = masked & (rank < k[:, None])
-        law = posterior(guide.guided(pred, self.temperature, self.top_p))[chosen[masked]]
+        law = posterior(pred)[chosen[masked]]
         return fill(state, chosen, random.categorical(law, generator, chosen), masked.any(-1))
 
     def _measure(self, p: Tensor) -> Tensor:

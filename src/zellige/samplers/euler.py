@@ -11,14 +11,13 @@ reverse kernel. For absorbing noise with one alpha, whether a mask is revealed d
 ask.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..methods.method import Method
-from . import guide
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .pairing import absorbs, choosable, rateless
@@ -30,7 +29,6 @@ class Euler(Sampler):
 
     Args:
         grid: "uniform", "cosine" or "log-snr" (see `ancestral`).
-        temperature, top_p: act on the clean posterior (see `guide`).
     """
 
     name: ClassVar[str] = "euler"
@@ -39,8 +37,9 @@ class Euler(Sampler):
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(self, grid: str = "uniform", temperature: float = 1.0, top_p: float = 1.0):
-        self.grid, self.temperature, self.top_p = known(grid), temperature, top_p
+    def __init__(self, grid: str = "uniform", **guidance: Any):
+        super().__init__(**guidance)
+        self.grid = known(grid)
 
     @classmethod
     def refuse(cls, method):
@@ -52,19 +51,15 @@ class Euler(Sampler):
 
     def step(self, method, state, t, s, generator=None):
         if choosable(method) and absorbs(method, one=True) is None:
-            return choose_then_ask(method, state, _reveal(method, t, s), t, self._posterior, generator)
+            return choose_then_ask(method, state, _reveal(method, t, s), t, posterior, generator)
         at = free(method, state)
         later = s.expand(at.shape)[at]
-        law = lambda pred: stepped(guide.guided(pred, self.temperature, self.top_p), later)  # noqa: E731
-        return redraw(method, state, at, t, law, generator)
+        return redraw(method, state, at, t, lambda pred: stepped(pred, later), generator)
 
     def expected_calls(self, method, times, free):
         if not choosable(method) or absorbs(method, one=True) is not None:
             return None
         return calls_of(_reveal(method, times[:-1], times[1:])[:, 0], free)
-
-    def _posterior(self, pred: Prediction) -> Tensor:
-        return posterior(guide.guided(pred, self.temperature, self.top_p))
 
 
 def stepped(pred: Prediction, s: Tensor) -> Tensor:

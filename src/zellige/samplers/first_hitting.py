@@ -27,7 +27,6 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..core.schedule import Polynomial
 from ..methods.method import Method
-from . import guide
 from .ask import ask, fill, free, redraw
 from .pairing import absorbs, choosable, steps_of
 from .sampler import Sampler, State
@@ -41,9 +40,6 @@ class FirstHitting(Sampler):
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing: not sedd, d3pm"
     calls: ClassVar[str] = "one per token"
-
-    def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
-        self.temperature, self.top_p = temperature, top_p
 
     @classmethod
     def refuse(cls, method):
@@ -71,8 +67,7 @@ class FirstHitting(Sampler):
         if absorbs(method, one=True) is None:
             masked, chosen = self._next(method, state, generator)
             time = method.process.schedule.inverse(1 - masked)[:, None]
-            law = lambda pred: posterior(guide.guided(pred, self.temperature, self.top_p))  # noqa: E731
-            return replace(redraw(method, state, chosen, time, law, generator), memory=masked)
+            return replace(redraw(method, state, chosen, time, posterior, generator), memory=masked)
         rows = free(method, state).any(-1).nonzero()[:, 0]
         while len(rows):  # those whose token is still to come
             some = state.take(rows)
@@ -103,7 +98,7 @@ class FirstHitting(Sampler):
         place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 in the jump from PRIOR
         pred = ask(method, state, chosen, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
-        x = random.categorical(posterior(guide.guided(pred, self.temperature, self.top_p)), generator, chosen)
+        x = random.categorical(posterior(pred), generator, chosen)
         jump = (place > 1) | (place < schedule.begin)
         accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
         kept = chosen & accepted[:, None]

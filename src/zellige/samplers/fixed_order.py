@@ -11,7 +11,7 @@ with one alpha for all tokens, and every prediction.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,20 +24,14 @@ class FixedOrder(AnyOrder):
 
     Args:
         order: "forward", "backward", or the positions 0..L-1 in the order in which they are drawn ("2,0,1" or [2, 0, 1]).
-        per_step, temperature, top_p: as in `AnyOrder`.
+        per_step: as in `AnyOrder`.
     """
 
     name: ClassVar[str] = "fixed_order"
     error: ClassVar[str] = "none for the law of one order"
 
-    def __init__(
-        self,
-        order: str | Sequence[int] = "forward",
-        per_step: int = 1,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-    ):
-        super().__init__(per_step, temperature, top_p)
+    def __init__(self, order: str | Sequence[int] = "forward", per_step: int = 1, **guidance: Any):
+        super().__init__(per_step, **guidance)
         self.positions = order if order in ("forward", "backward") else _permutation(order)
 
     def init(self, method, shape, *, fixed=None, generator=None):

@@ -1,15 +1,75 @@
-"""What changes a model's law while sampling: temperature and top-p, on the clean posterior p(x_0 | x_t).
+"""Guidance: what changes a model's law while sampling. `Guided` wraps a method, and samplers draw from it as from any other.
 
-They act on the posterior whatever the network predicts, so they mean the same for every method; of an autoregressive model on
-the law of the next token, and there is top-k too. Greedy decoding is temperature 0.
+Temperature, top-k and top-p act on the clean posterior p(x_0 | x_t) whatever the network predicts, so they mean the same for
+every method; of an autoregressive model on the law of the next token. Greedy decoding is temperature 0.
+
+Whatever else guides takes the same form, a method around a method whose `predict` changes the clean posterior: classifier-free
+guidance asks the network with its condition and without it, classifier guidance asks a classifier of noisy texts beside it.
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..arguments import checked
 from ..core.prediction import Mean, Prediction, posterior
+from ..errors import InputError
+from ..methods.method import NoBound
+from .pairing import of_length
 
 
+class Guided:
+    """A method whose clean posterior is cooled and cut: p -> top-p of top-k of p^(1/temperature), normalised.
+
+    It answers as the method does, but for its law: it has no bound. When a token is revealed the noise says, not the network,
+    so what a sampler may do with the method, it may do with this.
+
+    Args:
+        method: a Method, or what answers as one.
+        temperature: 0 keeps the likeliest token alone.
+        top_p: the smallest set of tokens whose mass reaches it.
+        top_k: so many tokens are left; None: all.
+    """
+
+    bounded = False
+
+    @checked
+    def __init__(self, method: Any, temperature: float = 1.0, top_p: float = 1.0, top_k: int | None = None):
+        if not temperature >= 0:
+            raise InputError(f"temperature is {temperature:g}; it must be 0 or more")
+        if not 0 < top_p <= 1:
+            raise InputError(f"top_p is {top_p:g}; it must be above 0 and at most 1")
+        if top_k is not None and top_k < 1:
+            raise InputError(f"top_k is {top_k}; it must be 1 or more")
+        self.method, self.temperature, self.top_p, self.top_k = method, temperature, top_p, top_k
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "method" or name.startswith("__"):  # a copy asks before anything is there
+            raise AttributeError(name)
+        return getattr(self.method, name)
+
+    def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction:
+        """The method's prediction, guided; see `Method.predict`."""
+        return guided(self.method.predict(x_t, t, **more), self.temperature, self.top_p, self.top_k)
+
+    def next(self, h: Tensor) -> Tensor:
+        """The law of the next token, guided: (*, V), not normalised; see `AR.next`."""
+        return changed(self.method.next(h), self.temperature, self.top_p, self.top_k)
+
+    def of_length(self, length: int) -> "Guided":
+        """The same for texts of `length` tokens."""
+        return Guided(of_length(self.method, length), self.temperature, self.top_p, self.top_k)
+
+    def terms(self, batch: Any, generator: Any = None) -> Any:
+        """Raises NoBound: the bound is one of the method inside, whose law is another."""
+        raise NoBound(f"guidance changes the law of {self.method.name}, which its bound is of; ask the method inside")
+
+    bound = loss = terms
+
+
+# ---------------------------------------------------------------------------------- a law, changed
 def temperature(p: Tensor, value: float) -> Tensor:
     """p^(1/value), not normalised, (*, K) -> (*, K); value 0 keeps only the largest."""
     if value == 1.0:
@@ -23,25 +83,48 @@ def temperature(p: Tensor, value: float) -> Tensor:
 def top_p(p: Tensor, value: float) -> Tensor:
     """The smallest set of tokens whose mass reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
-    The token that crosses the threshold is kept, and so are ties with it.
+    The token that crosses the threshold stays, and so do ties with it.
     """
     if value >= 1.0:
         return p
     ordered = p.sort(-1, descending=True).values
     before = ordered.cumsum(-1, dtype=torch.float64) - ordered
-    kept = (before < value * p.sum(-1, keepdim=True)).sum(-1, keepdim=True).clamp_min(1)
-    return torch.where(p >= ordered.gather(-1, kept - 1), p, 0.0)
+    size = (before < value * p.sum(-1, keepdim=True)).sum(-1, keepdim=True).clamp_min(1)
+    return torch.where(p >= ordered.gather(-1, size - 1), p, 0.0)
 
 
-def top_k(p: Tensor, value: int) -> Tensor:
+def top_k(p: Tensor, value: int | None) -> Tensor:
     """The `value` likeliest tokens and ties with the last of them, the others at zero; not normalised, (*, K) -> (*, K)."""
+    if value is None:
+        return p
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
-def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0) -> Prediction:
-    """The prediction with temperature `heat` and top-p `nucleus` applied to its clean posterior; itself where both are 1."""
-    if heat == 1.0 and nucleus >= 1.0:
+def changed(p: Tensor, heat: float, nucleus: float, most: int | None) -> Tensor:
+    """A law p at temperature `heat`, then cut to top-k `most`, then to top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
+    return top_p(top_k(temperature(p, heat), most), nucleus)
+
+
+# ---------------------------------------------------------------------------------- a prediction, changed
+@dataclass(frozen=True)
+class GuidedMean(Mean):
+    """A guided clean posterior, and the prediction `own` of the model that it was made of."""
+
+    own: Prediction | None = None
+
+
+def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int | None = None) -> Prediction:
+    """The prediction with temperature `heat`, top-k `most` and top-p `nucleus` applied to its clean posterior.
+
+    Itself where nothing changes.
+    """
+    if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
-    p = top_p(temperature(posterior(pred), heat), nucleus)
+    p = changed(posterior(pred), heat, nucleus, most)
     supported = isinstance(pred, Mean) and pred.supported
-    return Mean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, supported)
+    return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, supported, own=pred)
+
+
+def unguided(pred: Prediction) -> Prediction:
+    """What the model itself said: how sure it is of a token is no matter of guidance."""
+    return pred.own if isinstance(pred, GuidedMean) and pred.own is not None else pred

@@ -17,8 +17,8 @@ from torch.nn.functional import pad
 from ..core import random
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
+from .guide import Guided
 from .sampler import Sampler, State, check
 
 
@@ -26,12 +26,11 @@ class LeftToRight(Sampler):
     """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text.
 
     Args:
-        top_k: only the so many likeliest tokens are drawn.
+        top_k: only the so many likeliest tokens are drawn (see `guide`).
         window: how many tokens the network sees at most; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
         redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
-        temperature, top_p: act on the law of the next token, before and after top_k.
     """
 
     name: ClassVar[str] = "left_to_right"
@@ -48,18 +47,23 @@ class LeftToRight(Sampler):
         end: int | None = None,
         entropy: float | None = None,
         redraw: int = 0,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        **guidance: Any,
     ):
+        super().__init__(**guidance)
         if top_k is not None and top_k < 1:
             raise InputError(f"--top-k is {top_k}; it must be 1 or more")
-        self.top_k, self.window, self.temperature, self.top_p = top_k, window, temperature, top_p
+        self.top_k, self.window = top_k, window
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
         self.redraw = check_redraw(redraw, entropy)
 
     @classmethod
     def refuse(cls, method):
         return None if method.predicts == "next" else "needs a network that says the next token"
+
+    def guided(self, method):
+        return (
+            super().guided(method) if self.top_k is None else Guided(method, self.temperature, self.top_p, self.top_k)
+        )
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` says."""
@@ -85,10 +89,8 @@ class LeftToRight(Sampler):
         drawn = ~state.fixed[memory.rows, memory.begin]
         if drawn.any():
             state, h = self._read(method, state)
-            law = guide.temperature(method.next(h[drawn]), self.temperature)
-            law = guide.top_p(law if self.top_k is None else guide.top_k(law, self.top_k), self.top_p)
             rows, x = memory.rows[drawn], state.x.clone()
-            x[rows, memory.begin] = random.categorical(law, random.of_rows(generator, rows))
+            x[rows, memory.begin] = random.categorical(method.next(h[drawn]), random.of_rows(generator, rows))
             state = replace(state, x=x)
         return begin(close(state, self.ending), 1)
 

@@ -70,14 +70,17 @@ class Metropolis(Sampler):
     calls: ClassVar[str] = "one per proposal"
 
     def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
+        super().__init__(temperature=temperature, top_p=top_p)
         if top_p != 1:
             raise InputError("sampler 'metropolis' takes no --top-p; there is no clean posterior to cut")
-        self.temperature = temperature
 
     @classmethod
     def refuse(cls, method):
         given = method.process is None and method.predicts == "score"
         return None if given else "needs the ratios p(y)/p(x) of the data themselves"
+
+    def guided(self, method):
+        return method  # the temperature is one of the chain: there is no clean posterior to change
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""

@@ -1,6 +1,5 @@
 """Which sampler can draw from which method, and with how many steps."""
 
-import copy
 import math
 
 from ..core.process import Mixture, Process
@@ -24,12 +23,8 @@ def admissible(method: Method, steps: int) -> int:
 
 
 def of_length(method: Method, length: int) -> Method:
-    """The same method for texts of `length` tokens; they share the network, whose own length stays `method.window`."""
-    if method.shape == (length,):
-        return method
-    other = copy.copy(method)
-    other.built_for, other.shape = method.window, (length,)  # pyright: ignore
-    return other
+    """Itself where texts have `length` tokens; else the same method for such texts (`Method.of_length`)."""
+    return method if method.shape == (length,) else method.of_length(length)
 
 
 def blank(method: Method) -> int | None:

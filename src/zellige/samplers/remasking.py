@@ -23,7 +23,7 @@ For absorbing noise with one alpha, and every prediction. sigma does not depend 
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ask import ask, fill, free
 from .grid import STEPS, spaced
+from .guide import unguided
 from .pairing import absorbs, steps_of
 from .sampler import Sampler, State
 
@@ -45,13 +45,13 @@ KINDS = ("cap", "rescale", "conf", "loop")
 class Remasking(Sampler):
     """Ancestral steps in which tokens are masked again.
 
-    `state.memory` is (B, L), the probability that the network gave each token when it was drawn.
+    `state.memory` is (B, L), the probability that the network itself gave each token when it was drawn.
 
     Args:
         remasking: "cap", "rescale", "conf" or "loop".
         eta: how much, in [0, 1]; conf has its own measure.
         t_on, t_off, alpha_on: of the loop.
-        temperature, top_p: act on the clean posterior (see `guide`); the paper uses top_p = 0.9.
+    The paper uses top_p = 0.9.
     """
 
     name: ClassVar[str] = "remasking"
@@ -67,9 +67,9 @@ class Remasking(Sampler):
         t_on: float = 0.55,
         t_off: float = 0.05,
         alpha_on: float = 0.9,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        **guidance: Any,
     ):
+        super().__init__(**guidance)
         if remasking not in KINDS:
             raise InputError(f"unknown remasking '{remasking}'; cap, rescale, conf or loop")
         if not 0 <= eta <= 1:
@@ -78,7 +78,7 @@ class Remasking(Sampler):
             raise InputError(f"the loop runs from --t-on {t_on:g} down to --t-off {t_off:g}; e.g. 0.55 and 0.05")
         if not 0 < alpha_on < 1:
             raise InputError(f"--alpha-on is {alpha_on:g}; it must be above 0 and below 1")
-        self.remasking, self.eta, self.temperature, self.top_p = remasking, eta, temperature, top_p
+        self.remasking, self.eta = remasking, eta
         self.t_on, self.t_off, self.alpha_on = t_on, t_off, alpha_on
 
     @classmethod
@@ -117,10 +117,9 @@ class Remasking(Sampler):
             random.discard(masked.shape, generator)
             memory = state.memory
         else:
-            law = posterior(guide.guided(pred, self.temperature, self.top_p))
-            x = random.categorical(law, generator, chosen)
-            said = posterior(pred).gather(-1, x[:, None])[:, 0]
-            memory = state.memory.masked_scatter(chosen, said.double())
+            x = random.categorical(posterior(pred), generator, chosen)
+            probability = posterior(unguided(pred)).gather(-1, x[:, None])[:, 0]
+            memory = state.memory.masked_scatter(chosen, probability.double())
             state = fill(state, chosen, x, chosen.any(-1))
         return replace(state, x=torch.where(again, process.sample_prior(state.x.shape), state.x), memory=memory)
 

@@ -1,5 +1,6 @@
 """What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
+import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from ..core.batch import tensor
 from ..core.random import Randomness
 from ..errors import InputError, at_least, unknown
 from ..methods.method import Method
+from .guide import Guided
 from .pairing import of_length
 
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
@@ -45,7 +47,11 @@ class State:
 
 
 class Sampler(Protocol):
-    """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options."""
+    """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options.
+
+    Args:
+        temperature, top_p: of the clean posterior, or of the law of the next token; `guided` wraps the method in them.
+    """
 
     name: ClassVar[str]
     error: ClassVar[str]  # how far its law is from the model's with many calls
@@ -54,19 +60,29 @@ class Sampler(Protocol):
     calls: ClassVar[str]
     grows: ClassVar[bool] = False  # whether it writes from left to right, and a text may pass the network's own length
     inner: "Sampler | None" = None  # what draws inside of it
-    redraw: int = (
-        0  # how often a text that repeats itself is drawn again; by who draws texts (`generate.watch`), not in `run`
-    )
+    redraw: int = 0  # how often a text that repeats itself is drawn again; by who draws texts (`watch`), not in `run`
+    temperature: float = 1.0
+    top_p: float = 1.0
 
     def __init_subclass__(cls, **more: Any) -> None:
+        """Check the arguments of its constructor, where `**guidance` stands for those of `Sampler`."""
         super().__init_subclass__(**more)
         if "__init__" in vars(cls):
-            checked(cls)
+            cls.__init__.__signature__ = _spelled_out(cls.__init__)  # pyright: ignore[reportAttributeAccessIssue]
+        checked(cls)
+
+    def __init__(self, *, temperature: float = 1.0, top_p: float = 1.0):
+        self.temperature, self.top_p = temperature, top_p
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
         """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
         return None
+
+    def guided(self, method: Any) -> Any:
+        """The method as this sampler draws from it: with its temperature and top-p. `run` hands it to `step`."""
+        changes = self.temperature != 1.0 or self.top_p < 1.0
+        return Guided(method, self.temperature, self.top_p) if changes else method
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""
@@ -88,8 +104,18 @@ class Sampler(Protocol):
         return start(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
-        """From time t to s <= t; scalars or (B, 1)."""
+        """From time t to s <= t; scalars or (B, 1). `method` is the one to draw from: what `guided` makes of the model's own."""
         ...
+
+
+def _spelled_out(function: Any) -> inspect.Signature:
+    """The signature of a constructor, with the arguments of `Sampler` in the place of `**guidance`."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(own) == len(signature.parameters):
+        return signature
+    every = [p for p in inspect.signature(Sampler.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return signature.replace(parameters=[*own, *(p for p in every if p.name not in signature.parameters)])
 
 
 SAMPLERS: dict[str, type[Sampler]] = {}  # by name; the package fills it
@@ -185,9 +211,7 @@ def run(
     times = times.to(start_law(method))
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     yield state
+    method = sampler.guided(method)
     for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state
-
-
-# ---------------------------------------------------------------------------------- asking the network

@@ -21,7 +21,7 @@ in the step to CLEAN.
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ from ..core.process import Mixture
 from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import known, spaced
@@ -52,7 +51,6 @@ class TauLeaping(Sampler):
         corrector_step: their size, in steps of the grid (1.5 in the paper's code for images).
         corrector_from: the time from which on they are made; the paper has 0.1.
         argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
-        temperature, top_p: act on the clean posterior (see `guide`).
     """
 
     name: ClassVar[str] = "tau_leaping"
@@ -69,9 +67,9 @@ class TauLeaping(Sampler):
         corrector_step: float = 1.0,
         corrector_from: float = 1.0,
         argmax: str = "none",
-        temperature: float = 1.0,
-        top_p: float = 1.0,
+        **guidance: Any,
     ):
+        super().__init__(**guidance)
         if jumps not in JUMPS:
             raise InputError(f"unknown jumps '{jumps}'; auto, one or sum")
         if corrector < 0:
@@ -83,7 +81,7 @@ class TauLeaping(Sampler):
         if argmax not in ("none", "last"):
             raise InputError(f"unknown argmax '{argmax}'; none or last")
         self.argmax = argmax
-        self.grid, self.jumps, self.temperature, self.top_p = known(grid), jumps, temperature, top_p
+        self.grid, self.jumps = known(grid), jumps
         self.corrector, self.corrector_step, self.corrector_from = corrector, corrector_step, corrector_from
 
     @classmethod
@@ -126,12 +124,11 @@ class TauLeaping(Sampler):
         at, end = free(method, state), (t >= 1) | s.isinf()
         h, greedy = torch.where(end, 0.0, t - s), is_greedy(self.argmax, s)
         if _chosen_first(method) and not bool(greedy.any()):
-            return choose_then_ask(method, state, _reveal(method, t, s, h, end), t, self._posterior, generator)
+            return choose_then_ask(method, state, _reveal(method, t, s, h, end), t, posterior, generator)
         if bool(end.any()):  # all of it, but where several times are enumerated together
             end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
             def law(pred: Prediction) -> Tensor:
-                pred = self._guided(pred)
                 mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
                 ends = likeliest(kernel(pred, later), greedy)
                 return torch.where(end[:, None], ends, self._law(method, pred.x_t, mean))
@@ -147,7 +144,7 @@ class TauLeaping(Sampler):
         lost = ~masked & ~state.fixed & random.bernoulli(_single(h * _loss(method, state.x, t)), generator)
         if _chosen_first(method):
             reveal = _single(h[..., None] * method.process.schedule.weight(t))
-            state = choose_then_ask(method, state, reveal, t, self._posterior, generator)
+            state = choose_then_ask(method, state, reveal, t, posterior, generator)
         else:
             state = self._leap(method, state, t, h, corrector_rate, generator)
         return replace(state, x=torch.where(lost, process.mask, state.x))
@@ -157,13 +154,13 @@ class TauLeaping(Sampler):
         at = free(method, state)
         h = h.expand(at.shape)[at][:, None]
         if not self._sums(method) or random.enumerates(generator):
-            law = lambda pred: self._law(method, pred.x_t, h * rate(self._guided(pred)))  # noqa: E731
+            law = lambda pred: self._law(method, pred.x_t, h * rate(pred))  # noqa: E731
             return redraw(method, state, at, t, law, generator)
         pred = ask(method, state, at, t)
         if pred is None:
             random.discard((*at.shape, method.process.K), generator)
             return state
-        count = random.poisson(h * rate(self._guided(pred)), generator, at)
+        count = random.poisson(h * rate(pred), generator, at)
         return fill(state, at, landing(pred.x_t, count), at.any(-1))
 
     def _law(self, method: Method, x: Tensor, mean: Tensor) -> Tensor:
@@ -171,12 +168,6 @@ class TauLeaping(Sampler):
 
     def _sums(self, method: Method) -> bool:
         return self.jumps == "sum" or (self.jumps == "auto" and method.ordered and method.process.mask is None)
-
-    def _guided(self, pred: Prediction) -> Prediction:
-        return guide.guided(pred, self.temperature, self.top_p)
-
-    def _posterior(self, pred: Prediction) -> Tensor:
-        return posterior(self._guided(pred))
 
 
 # ---------------------------------------------------------------------------------- what the jumps come to

@@ -41,7 +41,6 @@ from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.method import Method
-from . import guide
 from .ancestral import Ancestral
 from .ask import ask, fill, free
 from .grid import STEPS
@@ -53,20 +52,13 @@ PARTS = 16
 
 
 class Uniformisation(Sampler):
-    """Candidate jumps at the times of a faster process, each accepted with its share of the rate. One position moves at a time.
-
-    Args:
-        temperature, top_p: act on the clean posterior (see `guide`).
-    """
+    """Candidate jumps of a faster process, each accepted with its share of the rate. One position moves at a time."""
 
     name: ClassVar[str] = "uniformisation"
     error: ClassVar[str] = "none at any number"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "a law, a rate: not sedd"
     calls: ClassVar[str] = "candidate jumps"
-
-    def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
-        self.temperature, self.top_p = temperature, top_p
 
     @classmethod
     def refuse(cls, method):
@@ -99,8 +91,7 @@ class Uniformisation(Sampler):
         jump = (schedule.sigma(t)[:, 0] > _forgotten(method.process, method.shape[0]) * (1 + 1e-9)) | s.isinf()
         if bool(jump.any()):
             others = replace(state, fixed=state.fixed | ~jump[:, None])
-            ends = Ancestral(temperature=self.temperature, top_p=self.top_p)
-            state = replace(ends.step(method, others, t[:, None], s[:, None], generator), fixed=state.fixed)
+            state = replace(Ancestral().step(method, others, t[:, None], s[:, None], generator), fixed=state.fixed)
         todo = (~jump).nonzero()[:, 0]
         if len(todo) == 0:
             return state
@@ -130,7 +121,7 @@ class Uniformisation(Sampler):
         if pred is None:
             random.discard(at.shape, generator)
             return state
-        rate = unit_rate(method.process, pred.x_t) * score(guide.guided(pred, self.temperature, self.top_p))
+        rate = unit_rate(method.process, pred.x_t) * score(pred)
         most, total = bound[pred.x_t], rate.sum(-1)
         if bool((total > most * (1 + 1e-6)).any()):
             raise ArithmeticError(f"a rate of {float(total.max()):g} is above its bound; the process has no such law")
