@@ -1,17 +1,23 @@
 """Temperature and top-p: by their definitions, and on the clean posterior whatever the network predicts."""
 
+import inspect
 import itertools
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairs import generators, mdlm
 
 from worlds import L, all_processes, data_law, numbers
-from zellige import exact, guide
+from zellige import exact, guide, samplers
 from zellige.core import maths
+from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN
+from zellige.errors import InputError
+from zellige.methods.method import NoBound
+from zellige.samplers import Ancestral, Blockwise, Confidence, Guided, Remasking, run
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -92,3 +98,55 @@ def test_guidance_changes_what_a_mask_becomes_not_when():
     for heat, nucleus in ((0.0, 1.0), (0.3, 0.5), (5.0, 1.0)):
         stay = kernel(guide.guided(pred, heat, nucleus), 0.3)[masked][:, P.mask]
         close(stay, kernel(pred, 0.3)[masked][:, P.mask])
+
+
+# ---------------------------------------------------------------------------------- a method around a method
+@torch.no_grad()
+def test_a_guided_method_and_a_sampler_with_guidance_draw_alike():
+    how = {"temperature": 0.6, "top_p": 0.8}
+    for make in (Ancestral, Confidence, Remasking, lambda **g: Blockwise("ancestral", **g)):
+        states = [
+            [state.x for state in run(sampler, method, (5, 2), 4, generator=generators(*range(5)))]
+            for sampler, method in ((make(**how), mdlm()), (make(), Guided(mdlm(), **how)))
+        ]
+        assert all(torch.equal(a, b) for a, b in zip(*states))
+    inside = exact.run_law(Blockwise(Ancestral(**how)), mdlm(), 2, 2)
+    close(inside, exact.run_law(Blockwise(Ancestral(), **how), mdlm(), 2, 2))
+
+
+@torch.no_grad()
+def test_guidance_of_guidance():
+    """Half the temperature twice is a quarter; a copy for another length stays guided."""
+    method, X = mdlm(), exact.states(4, 2)
+    twice, once = Guided(Guided(method, 0.5), 0.5), Guided(method, 0.25)
+    close(posterior(twice.predict(X, 0.5)), posterior(once.predict(X, 0.5)))
+    shorter = once.of_length(1)
+    assert (shorter.shape, shorter.window, shorter.temperature) == ((1,), 2, 0.25)
+    assert method.shape == once.shape == (2,)
+
+
+def test_a_guided_method_has_no_bound():
+    guided = Guided(mdlm(), 0.5)
+    for ask in (guided.bound, guided.loss, guided.terms):
+        with pytest.raises(NoBound, match="guidance changes the law of mdlm"):
+            ask(Batch(torch.zeros(1, 2, dtype=torch.long)))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"temperature": -0.5}, "temperature is -0.5; it must be 0 or more"),
+        ({"top_p": 0.0}, "top_p is 0; it must be above 0 and at most 1"),
+        ({"top_k": 0}, "top_k is 0; it must be 1 or more"),
+    ],
+)
+def test_what_cannot_guide(how, message):
+    with pytest.raises(InputError, match=message):
+        Guided(mdlm(), **how)
+
+
+def test_samplers_take_guidance_by_one_constructor():
+    for cls in samplers.SAMPLERS.values():
+        parameters = inspect.signature(cls).parameters
+        assert [parameters[name].default for name in ("temperature", "top_p")] == [1.0, 1.0]
+        assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())

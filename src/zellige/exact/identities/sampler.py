@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...core import maths
 from ...core.batch import Batch
+from ...core.prediction import posterior
 from ...core.schedule import CLEAN, PRIOR, LinearSigma, Tabulated
 from ...methods.method import Method
 from ...samplers import (
@@ -19,6 +21,7 @@ from ...samplers import (
     Confidence,
     FirstHitting,
     FixedOrder,
+    Guided,
     LeftToRight,
     Remasking,
     Sampler,
@@ -269,6 +272,53 @@ def _(method: Method):
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
     worst.see(script.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
     yield worst.row(SAMPLER, "left_to_right = p(x)")
+
+
+# ---------------------------------------------------------------------------------- guidance
+COLD = {"temperature": 0.6, "top_p": 0.8, "top_k": 2}
+
+
+def by_definition(p: Tensor) -> Tensor:
+    """Laws (*, K) at the temperature, cut to a token that fewer than top_k are likelier than, and those likelier below top_p."""
+    likelier = p[..., None, :] > p[..., :, None]
+    p = torch.where(likelier.sum(-1) < COLD["top_k"], p ** (1 / COLD["temperature"]), 0.0)
+    before = (likelier * p[..., None, :]).sum(-1)
+    return maths.normalise(torch.where(before < COLD["top_p"] * p.sum(-1, keepdim=True), p, 0.0))
+
+
+@own("sampler.guided")
+@torch.no_grad()
+def guidance_changes_the_clean_posterior_alone(method: Method):
+    """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
+    if Ancestral.refuse(method) is not None:
+        return
+    law, worst, guided = Largest(), Largest(), Guided(method, **COLD)
+    X = enumeration.states(method.process.K, L)
+    for t in (0.25, 0.75):
+        time, context = torch.full(X.shape, t, dtype=torch.float64), method.clean(Batch(X))
+        ours, p = (posterior(m.predict(X, time, context=context)).double() for m in (guided, method))
+        law.see(ours, by_definition(p), f"t = {t}")
+    yield law.row(SAMPLER, "guided p(x_0 | x_t) = cooled, top-k, top-p")
+    clean = method.process.clean[X].all(-1)
+    for steps in (1, 2):
+        p = bounds.log_likelihood(guided, grid(method, steps)).exp()
+        for choose in (True, False):
+            drawn = script.sample_law(Ancestral(choose=choose), guided, steps)
+            worst.see(drawn[clean], p, f"T = {steps}, choose {choose}")
+    yield worst.row(SAMPLER, "ancestral, guided = p(x) of the guided model")
+
+
+@own("sampler.guided-next", lambda method: method.predicts == "next")
+@torch.no_grad()
+def guidance_changes_the_law_of_the_next_token(method: Any):
+    """Token by token, without a cache."""
+    worst, X = Largest(), enumeration.states(method.vocabulary, L)
+    x, p = method.inputs(Batch(X)), torch.ones(len(X), dtype=torch.float64)
+    for i in range(L):
+        law = by_definition(method.next(method.network.features(x[:, : i + 1])[:, -1]))
+        p = p * law.gather(-1, X[:, i : i + 1])[:, 0]
+    worst.see(script.run_law(LeftToRight(**COLD), method, L), p, "all x")
+    yield worst.row(SAMPLER, "left_to_right, guided = guided next tokens")
 
 
 # ---------------------------------------------------------------------------------- given positions
