@@ -50,7 +50,7 @@ def lengths(method: Method) -> tuple[int, ...]:
 
 @own("blocks.streams", by_blocks)
 @torch.no_grad()
-def _(method: Method):
+def two_streams_are_block_by_block(method: Method):
     """All blocks in one pass beside the clean tokens, against a pass for each block behind the clean ones before."""
     if method.process is None:
         return
@@ -70,7 +70,7 @@ def _(method: Method):
 
 @own("blocks.cache", by_blocks)
 @torch.no_grad()
-def _(method: Method):
+def a_cache_changes_nothing(method: Method):
     """A block behind remembered keys and values, read at once or block by block, against a pass over all before it."""
     worst = Largest()
     for block in lengths(method):
@@ -101,7 +101,7 @@ def next_laws(method: Method, x: Tensor) -> Tensor:
 
 @own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
 @torch.no_grad()
-def _(method: Method):
+def blocks_of_one_are_autoregression(method: Method):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
     drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
     nll = -next_laws(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
@@ -119,7 +119,7 @@ def _(method: Method):
     "blocks.whole",
     lambda m: isinstance(m, BD3LM) and m.predicts == "mean" and m.clean(Batch(enumeration.states(V, L))) is None,
 )
-def _(method: Method):
+def one_block_is_mdlm(method: Method):
     """L' = L is MDLM: the same weights and random numbers, value and gradient."""
     value, gradient, batch = Largest(), Largest(), Batch(enumeration.states(V, LONG)[::50])
     for time in (False, True):
@@ -139,7 +139,7 @@ def _(method: Method):
 
 @own("blocks.ar", lambda m: isinstance(m, AR))
 @torch.no_grad()
-def _(method: Method):
+def the_bound_of_ar_is_its_likelihood(method: Method):
     """Its likelihood, against the laws of the next tokens by growing inputs."""
     same, one, X = Largest(), Largest(), enumeration.states(V, L)
     begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)

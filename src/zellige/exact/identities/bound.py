@@ -59,7 +59,7 @@ def total(method: Method, x_0: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------- two forms of one bound
 @own("bound.closed-form")
-def _(method: Method):
+def closed_form_is_the_generic_bound(method: Method):
     if all(getattr(type(method), name) is getattr(Method, name) for name in ("cost", "diffusion", "step")):
         return
     value, gradient, parameters = Largest(), Largest(), list(method.parameters())
@@ -92,7 +92,7 @@ def _(method: Method):
 
 @own("bound.convert")
 @torch.no_grad()
-def _(method: Method):
+def every_parameterization_has_one_bound(method: Method):
     worst = Largest()
     for t, s in [(0.90625, 0.1875), (0.5625, 0.25), (0.25, CLEAN)]:
         x_0, x_t, time, _ = pairs(method.process, t)
@@ -114,7 +114,7 @@ def _(method: Method):
 
 
 @shared("bound.implicit")
-def _():
+def implicit_is_denoising_score_entropy():
     """SEDD, proposition 3.3 and theorem 3.4: the score entropy that asks for no true score, and the denoising one."""
     worst = Largest()
     for (name, P), t in itertools.product(processes().items(), INSIDE):
@@ -145,7 +145,7 @@ def _():
 # ---------------------------------------------------------------------------------- integrals over time
 @own("bound.log-snr")
 @torch.no_grad()
-def _(method: Method):
+def log_snr_integrates_to_the_bound(method: Method):
     if discrete(method) or not one_alpha(method):
         return
     schedule, x_0, worst = method.process.schedule, enumeration.states(V, L), Largest()
@@ -178,7 +178,7 @@ def free_of_time(method: Method, schedule: Schedule) -> Masked | None:
 
 @own("bound.schedule")
 @torch.no_grad()
-def _(method: Method):
+def time_free_the_schedule_does_not_matter(method: Method):
     worst, first = Largest(), None
     ends = (1e-2, 0.99)
     for schedule in (Linear(*ends), Cosine(*ends), Polynomial(3.0, *ends)):
@@ -193,7 +193,7 @@ def _(method: Method):
 
 @own("bound.any-order")
 @torch.no_grad()
-def _(method: Method):
+def time_free_the_bound_is_any_order(method: Method):
     free = free_of_time(method, Linear(0.0))
     if free is None:
         return
@@ -205,7 +205,7 @@ def _(method: Method):
 # ---------------------------------------------------------------------------------- steps, and their limit
 @own("bound.steps")
 @torch.no_grad()
-def _(method: Method):
+def steps_bound_the_likelihood(method: Method):
     x_0, gap, where, method = enumeration.states(V, L), math.inf, "", mild(method)
     for steps in (2, 4, 8):
         above, log_p = (
@@ -224,14 +224,14 @@ def _positive(identity: str, gap: float, where: str) -> Row:
 
 @own("bound.sum")
 @torch.no_grad()
-def _(method: Method):
+def the_bound_leaves_mass(method: Method):
     x_0 = enumeration.states(V, L)
     yield _positive("1 - sum over x of exp(-bound)", 1 - float((-total(method, x_0)).exp().sum()), "all x")
 
 
 @own("bound.normalised")
 @torch.no_grad()
-def _(method: Method):
+def the_likelihood_is_normalised(method: Method):
     worst = Largest()
     for steps in (1, 4):
         worst.see(bounds.log_likelihood(method, grid(method, steps)).exp().sum(), 1.0, f"T = {steps}")
@@ -240,7 +240,7 @@ def _(method: Method):
 
 @own("bound.limit")
 @torch.no_grad()
-def _(method: Method):
+def steps_approach_continuous_time(method: Method):
     if discrete(method):
         return
     x_0, worst, method = enumeration.states(V, L), Largest(), mild(method)
@@ -258,7 +258,7 @@ def _(method: Method):
 # ---------------------------------------------------------------------------------- the exact network
 @own("bound.one-position")
 @torch.no_grad()
-def _(method: Method):
+def one_position_loses_nothing(method: Method):
     """Position by position the exact reverse kernel is the truth: with one of them nothing is lost, in few steps either."""
     law, worst = data_law(1), Largest()
     denoiser, prior = truth_of(method, length=1), method.process.prior
@@ -282,7 +282,7 @@ def _entropy_gap(method: Method, jump: bool = True) -> float:
 
 @own("bound.entropy")
 @torch.no_grad()
-def _(method: Method):
+def the_exact_network_reaches_the_entropy(method: Method):
     if discrete(method):
         return
     worst, moved = Largest(), ends(method, 1e-5)
@@ -292,7 +292,7 @@ def _(method: Method):
 
 @own("bound.entropy-order")
 @torch.no_grad()
-def _(method: Method):
+def the_entropy_gap_is_of_second_order(method: Method):
     if discrete(method) or method.process.mask is None:
         return
     gaps = [_entropy_gap(method) for a in (0.02, 0.01) if ends(method, a)]
@@ -301,7 +301,7 @@ def _(method: Method):
 
 @own("bound.no-jump")
 @torch.no_grad()
-def _(method: Method):
+def without_the_jump_it_is_no_bound(method: Method):
     if discrete(method) or method.process.mask is None:
         return
     gap = _entropy_gap(method, jump=False)

@@ -21,7 +21,7 @@ def nodes(method: Method) -> tuple[Tensor, Tensor]:
 
 
 @own("bound.draws")
-def _(method: Method):
+def draws_have_the_bound_as_expectation(method: Method):
     """Draws are enumerated: times by quadrature, tokens one by one."""
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     if method.process.mask is None:
@@ -39,7 +39,7 @@ def _(method: Method):
 
 @own("bound.losses")
 @torch.no_grad()
-def _(method: Method):
+def losses_are_any_order_likelihoods(method: Method):
     """RADD's four losses have one expectation when alpha runs from 1 to 0; so has the loss of every time-free method."""
     free = free_of_time(method, Linear(0.0))
     if free is None or not free.loss_is_bound or method.time_conditioned:
@@ -51,7 +51,7 @@ def _(method: Method):
 
 @own("bound.estimators")
 @torch.no_grad()
-def _(method: Method):
+def estimators_are_likelihoods_or_bounds(method: Method):
     x_0 = enumeration.states(V, L)
     for name, estimator in method.estimators().items():
         p = (-bounds.expectation(estimator, x_0)).exp().sum()

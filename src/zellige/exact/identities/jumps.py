@@ -22,7 +22,7 @@ from .draw import nodes
 
 # ---------------------------------------------------------------------------------- x~, the sequence after a jump
 @own("bound.jumps")
-def _(method: Method):
+def tauldr_losses_have_the_bound_as_expectation(method: Method):
     """tauLDR, proposition 2: what is drawn at x_t and at x~, against the generic bound at x_t."""
     if not isinstance(method, TauLDR):
         return
@@ -41,7 +41,7 @@ def _(method: Method):
 
 @own("bound.published-pass")
 @torch.no_grad()
-def _(method: Method):
+def the_published_pass_is_biased(method: Method):
     if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
         return
 
@@ -112,7 +112,7 @@ def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
 
 @own("bound.path")
 @torch.no_grad()
-def _(method: Method):
+def the_bound_is_a_divergence_of_paths(method: Method):
     """The diffusion term is the KL of two path measures (Girsanov), the limit of that of ever finer skeletons."""
     if discrete(method):
         return

@@ -35,7 +35,7 @@ def _marginal(method: Method, t: float) -> Tensor:
 
 @own("sampler.tau_leaping-step")
 @torch.no_grad()
-def _(method: Method):
+def leaps_are_of_first_order(method: Method):
     """From p_t to p_s within (0, 1), where rates are smooth: nothing of the ends."""
     for jumps in _kinds(method):
         truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
@@ -58,7 +58,7 @@ def _(method: Method):
 
 @own("sampler.tau_leaping-one")
 @torch.no_grad()
-def _(method: Method):
+def single_jumps_are_of_first_order(method: Method):
     """Where the states have an order, `auto` is `sum`."""
     if "sum" in _kinds(method) and starts(method):
         a, b = (distance(method, TauLeaping(grid="log-snr", jumps="one"), steps) for steps in (64, 128))
@@ -68,7 +68,7 @@ def _(method: Method):
 
 @own("sampler.tau_leaping-generator")
 @torch.no_grad()
-def _(method: Method):
+def corrector_rates_keep_the_marginal(method: Method):
     """p_t (R + Rhat) = 0 on K^L."""
     worst, K = Largest(), method.process.K
     if not list(_kinds(method)):
@@ -87,7 +87,7 @@ def _(method: Method):
 
 @own("sampler.tau_leaping-corrector")
 @torch.no_grad()
-def _(method: Method):
+def corrector_leaps_keep_the_marginal(method: Method):
     """One leap of it, from p_t."""
     for jumps in _kinds(method):
         truth, t, sampler = truth_of(mild(method)), INSIDE[1], TauLeaping(jumps=jumps)
@@ -115,6 +115,6 @@ def corrected(sampler: TauLeaping, method: Method, state: State, t: Tensor | flo
 
 @own("sampler.uniformisation-drawn")
 @torch.no_grad()
-def _(method: Method) -> Iterator[Row]:
+def uniformisation_draws_the_data_law(method: Method) -> Iterator[Row]:
     if Uniformisation.refuse(method) is None and starts(method):
         yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

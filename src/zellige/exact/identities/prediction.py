@@ -32,7 +32,7 @@ def _same(worst: Largest, of: Callable[[Any], Tensor], convert: bool = False) ->
 
 
 @shared("prediction.bayes")
-def _():
+def reverse_kernel_is_bayes_rule():
     worst = Largest()
     for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.0625]):
         X, time, p_t = reachable(P, t)
@@ -45,7 +45,7 @@ def _():
 
 
 @shared("prediction.kernel")
-def _():
+def parameterizations_have_one_kernel():
     worst = Largest()
     for s in (CLEAN, 0.0, 0.0625):
         _same(worst, lambda pred, s=s: reverse(pred, s))
@@ -53,14 +53,14 @@ def _():
 
 
 @shared("prediction.rate")
-def _():
+def parameterizations_have_one_rate():
     worst = Largest()
     _same(worst, reverse_rate)
     yield worst.row(PREDICTION, "same reverse rate")
 
 
 @shared("prediction.convert")
-def _():
+def parameterizations_convert():
     worst = Largest()
     _same(worst, lambda pred: reverse(pred, 0.0625), convert=True)
     _same(worst, reverse_rate, convert=True)
@@ -68,7 +68,7 @@ def _():
 
 
 @shared("prediction.mask")
-def _():
+def score_at_a_mask_sums_to_the_odds():
     worst = Largest()
     for name in ("absorbing, linear", "absorbing, cosine"):
         P = processes()[name]

@@ -16,7 +16,7 @@ PROCESS = "process: absorbing (also alpha per token), uniform, chains of any rat
 
 
 @shared("process.semigroup")
-def _():
+def steps_compose():
     worst = Largest()
     for (name, P), (s, t, u) in itertools.product(processes().items(), itertools.combinations(TIMES, 3)):
         worst.see(P.matrix(s, u), P.matrix(s, t) @ P.matrix(t, u), f"{name}, times {s}, {t}, {u}")
@@ -25,7 +25,7 @@ def _():
 
 
 @shared("process.law")
-def _():
+def q_is_a_law_that_keeps_the_prior():
     least, kept, balance, where = 1.0, Largest(), Largest(), ""
     for (name, P), (s, t) in itertools.product(processes().items(), itertools.combinations(TIMES, 2)):
         Q = P.matrix(s, t)
@@ -45,7 +45,7 @@ def _derivative(f: Callable[[Tensor], Tensor], t: float) -> Tensor:
 
 
 @shared("process.forward")
-def _():
+def kolmogorov_forward():
     worst = Largest()
     for (name, P), s, t in itertools.product(processes().items(), [CLEAN, 0.0625], INSIDE):
         slope = _derivative(lambda t, P=P, s=s: P.matrix(s, t), t)
@@ -54,7 +54,7 @@ def _():
 
 
 @shared("process.backward")
-def _():
+def kolmogorov_backward():
     worst = Largest()
     for (name, P), s, t in itertools.product(processes().items(), INSIDE, [0.95, PRIOR]):
         slope = _derivative(lambda s, P=P, t=t: P.matrix(s, t), s)
@@ -63,7 +63,7 @@ def _():
 
 
 @shared("process.fast")
-def _():
+def closed_forms_are_the_dense_ones():
     worst = Largest()
     for name, P in processes().items():
         v, x = 1.1 + numbers(P.K, P.K), torch.arange(P.K)
@@ -90,7 +90,7 @@ def _joint_rate(P: Process, t: float) -> Tensor:
 
 
 @shared("process.factorised")
-def _():
+def rates_factorise_over_positions():
     worst = Largest()
     for (name, P), t in itertools.product(processes().items(), INSIDE):
         R = _joint_rate(P, t)

@@ -133,7 +133,7 @@ def _order(method: Method, sampler: Any, identity: str) -> Iterator[Row]:
 def _converges(name: str) -> None:
     @own(f"sampler.{name}")
     @torch.no_grad()
-    def _(method: Method):
+    def converges(method: Method):
         if SAMPLERS[name].refuse(method) is None:
             yield from _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
 
@@ -145,14 +145,14 @@ for _name, _sampler in SAMPLERS.items():
 
 @own("sampler.ancestral-grids")
 @torch.no_grad()
-def _(method: Method):
+def the_cosine_grid_converges(method: Method):
     if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
         yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
 @own("sampler.ancestral-choose")
 @torch.no_grad()
-def _(method: Method):
+def choosing_first_is_the_kernel(method: Method):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
     if Ancestral.refuse(method) is not None:
         return
@@ -168,7 +168,7 @@ def _(method: Method):
 
 @own("sampler.ancestral-argmax")
 @torch.no_grad()
-def _(method: Method):
+def argmax_is_the_mode_of_the_kernel(method: Method):
     """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint law."""
     if Ancestral.refuse(method) is not None:
         return
@@ -189,7 +189,7 @@ def _(method: Method):
 def _exact(key: str, identity: str, *samplers: Any) -> None:
     @own(key)
     @torch.no_grad()
-    def _(method: Method):
+    def draws_the_data_law(method: Method):
         worst = Largest()
         for sampler in samplers:
             if sampler.refuse(method) is not None or not one_alpha(method):
@@ -206,7 +206,7 @@ _exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Co
 
 @own("sampler.any_order-law")
 @torch.no_grad()
-def _(method: Method):
+def one_at_a_time_is_the_mean_over_orders(method: Method):
     """Of a network that is not exact, with a jump of 0.1 at each end of time: whose law one token at a time has."""
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
@@ -231,7 +231,7 @@ def _(method: Method):
 
 @own("sampler.first_hitting-drawn")
 @torch.no_grad()
-def _(method: Method):
+def first_hitting_draws_the_data_law(method: Method):
     sampler = FirstHitting()
     if sampler.refuse(method) is None and drawn(sampler, method):
         yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
@@ -239,7 +239,7 @@ def _(method: Method):
 
 @own("sampler.remasking")
 @torch.no_grad()
-def _(method: Method):
+def remasking_keeps_the_marginals(method: Method):
     """Given x_0, which the network knows, each step has the law q(x_s | x_0)."""
     worst = Largest()
     if Remasking.refuse(method) is not None:
@@ -256,7 +256,7 @@ def _(method: Method):
 # ---------------------------------------------------------------------------------- from left to right
 @own("sampler.blockwise")
 @torch.no_grad()
-def _(method: Method):
+def blockwise_draws_the_model(method: Method):
     """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
     if Blockwise.refuse(method) is not None:
         return
@@ -268,7 +268,7 @@ def _(method: Method):
 
 @own("sampler.left_to_right", lambda method: method.predicts == "next")
 @torch.no_grad()
-def _(method: Method):
+def left_to_right_draws_the_model(method: Method):
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
     worst.see(script.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
     yield worst.row(SAMPLER, "left_to_right = p(x)")
@@ -324,7 +324,7 @@ def guidance_changes_the_law_of_the_next_token(method: Any):
 # ---------------------------------------------------------------------------------- given positions
 @own("sampler.infill")
 @torch.no_grad()
-def _(method: Method):
+def infilling_is_the_conditional_law(method: Method):
     if Ancestral.refuse(method) is not None or not starts(method):
         return
     worst, plain = Largest(), Ancestral()

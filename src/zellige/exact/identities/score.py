@@ -48,7 +48,7 @@ def _gap(neighbourhood: Any, size: int) -> float:
 
 @own("score.gradient", concrete)
 @torch.no_grad()
-def _(method: Method):
+def score_is_the_gradient_of_a_density(method: Method):
     """Where the tokens are the cells of a discretised density."""
     arrows: Any = method.neighbourhood
     if not bool(arrows.of(torch.tensor(0))[1]):
@@ -85,7 +85,7 @@ def noised(law: Tensor, noise: float) -> Tensor:
 
 
 @own("score.objective", concrete)
-def _(method: Method):
+def losses_are_the_explicit_ones(method: Method):
     value, gradient, law, X = Largest(), Largest(), data_law(), enumeration.states(V, L)
     drawn = (law * bounds.expectation(method.loss, X, ONCE)).sum()
     if method.config.objective == "denoising":
@@ -108,7 +108,7 @@ def _(method: Method):
 # ---------------------------------------------------------------------------------- along a path
 @own("score.path", concrete)
 @torch.no_grad()
-def _(method: Method):
+def ratios_multiply_along_any_path(method: Method):
     """p(x) / p(x') from the ratios of neighbours, from each text to each, and with the positions in either order."""
     worst, law, X, truth = Largest(), data_law(), enumeration.states(V, L), true_scores(method)
     x, y = X.repeat_interleave(len(X), 0), X.repeat(len(X), 1)
@@ -138,7 +138,7 @@ def true_scores(method: Method) -> Method:
 
 @own("score.invariant", concrete)
 @torch.no_grad()
-def _(method: Method):
+def scores_keep_their_law(method: Method):
     """The matrix that `invariant` makes of the scores at once, and the one of the sampler's code."""
     worst, zero = Largest(), Largest()
     x, y, chance = metropolis.transitions(method)
@@ -161,7 +161,7 @@ class _NoFactor(Metropolis):
 
 @own("sampler.metropolis", concrete)
 @torch.no_grad()
-def _(method: Method):
+def metropolis_keeps_the_data_law(method: Method):
     law, truth = data_law(), true_scores(method)
     P, kept, balance = matrix(Metropolis(), truth), Largest(), Largest()
     kept.see(law @ P, law, "the data's law")
@@ -178,7 +178,7 @@ def _(method: Method):
 
 @own("sampler.metropolis-hastings", concrete)
 @torch.no_grad()
-def _(method: Method):
+def without_the_hastings_factor_it_is_wrong(method: Method):
     arrows: Any = method.neighbourhood
     degree = arrows.degree
     if bool((degree == degree[0]).all()):
