@@ -68,7 +68,7 @@ def step_bound(method: Method, x_0: Tensor, times: Tensor) -> Tensor:
     """The T-step bound on -log p(x_0) of the model that steps through `times`, expectations enumerated: (M,) nats."""
     total = bound.prior(method.process, x_0, times[0]).sum(-1)
     for t, s in zip(times[:-1].split(64), times[1:].split(64)):
-        total = total + expected(method, x_0, t, s).sum(0)
+        total = total + expected(method, x_0, t, s).sum(0)  # D3PM eq. 1
     return total
 
 

@@ -125,10 +125,10 @@ def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> l
 def _checked(key: str, cls: type[Method]) -> Iterable[Row]:
     """The rows of a check, each of the variant of the method for which it is hardest."""
     rows: dict[str, Row] = {}
-    for said, method in identities.variants(cls, kinds=key.startswith("sampler.")):
+    for variant, method in identities.variants(cls, kinds=key.startswith("sampler.")):
         for row in OWN[key](method):
             if row.identity not in rows or row.strain > rows[row.identity].strain:
-                rows[row.identity] = replace(row, where=f"{said}: {row.where}" if said else row.where)
+                rows[row.identity] = replace(row, where=f"{variant}: {row.where}" if variant else row.where)
     return rows.values()
 
 
@@ -200,14 +200,14 @@ def _verify(
         name = cls.name if cls else ""
         if progress:
             progress(done, total, f"{name} {key}".strip())
-        found = _checked(key, cls) if cls else SHARED[key]()
-        rows += [replace(row, key=key, method=name) for row in found]
+        checked_rows = _checked(key, cls) if cls else SHARED[key]()
+        rows += [replace(row, key=key, method=name) for row in checked_rows]
     pairings, notes = {}, []
     for done, cls in enumerate(paired, len(checks)):
         if progress:
             progress(done, total, f"{cls.name} samplers")
-        for said, method in identities.variants(cls, kinds=True):
-            name = f"{cls.name} {said}".strip()
+        for variant, method in identities.variants(cls, kinds=True):
+            name = f"{cls.name} {variant}".strip()
             pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
             pairings[name] = {key: value for key, (value, _) in pairs.items()}
             notes += [note for _, note in pairs.values() if note]

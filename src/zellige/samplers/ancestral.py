@@ -81,7 +81,7 @@ class Ancestral(Sampler):
         at = free(method, state)
         later, greedy = s.expand(at.shape)[at], greedy.expand(at.shape)[at]
         law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731
-        return redraw(method, state, at, t, law, generator)
+        return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
 
     def expected_calls(self, method, times, free):
         if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):

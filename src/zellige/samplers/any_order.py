@@ -61,7 +61,8 @@ class AnyOrder(Sampler):
 
     def step(self, method, state, t, s, generator=None):
         chosen = self._choose(free(method, state), generator)
-        return redraw(method, state, chosen, expected_time(method, state), posterior, generator)
+        time = expected_time(method, state)
+        return redraw(method, state, chosen, time, posterior, generator)  # RADD section 3.3
 
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""

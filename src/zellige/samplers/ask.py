@@ -91,8 +91,8 @@ def free(method: Method, state: State) -> Tensor:
 
 def expected_time(method: Method, state: State) -> Tensor:
     """The time (B, 1) at which the share of masks among the positions that are not given is the expected one, to 1/1000."""
-    T, given = steps_of(method) or 1000, given_places(method, state)
-    process, share = method.process, (method.process.movable(state.x) & ~given).sum(-1) / (~given).sum(-1).clamp_min(1)
+    T, fixed = steps_of(method) or 1000, given_places(method, state)
+    process, share = method.process, (method.process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
     t = torch.arange(T + 1, dtype=torch.float64, device=state.x.device) / T
     alpha = process.schedule.alpha(t)  # (T + 1, 1), or (T + 1, K)
     lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)

@@ -174,10 +174,10 @@ class Blockwise(Sampler):
         first = memory.begin if cached else end - window
         place = torch.arange(first, min(end, N), device=state.x.device)
         known = state.fixed[rows, first:end] | (place < memory.begin)
-        given = pad(torch.where(known, state.x[rows, first:end], -1), (0, end - first - len(place)), value=-1)
+        fixed = pad(torch.where(known, state.x[rows, first:end], -1), (0, end - first - len(place)), value=-1)
         shape = (len(rows), end - first)
         inside, streams = of_length(method, shape[1]), random.of_rows(generator, rows)
-        inner = replace(self.inner.init(inside, shape, fixed=given, generator=streams), context=state.context)
+        inner = replace(self.inner.init(inside, shape, fixed=fixed, generator=streams), context=state.context)
         return replace(state, memory=replace(state.memory, inner=inner))
 
     def _read(self, method: Method, state: State, window: int) -> State:
@@ -186,6 +186,6 @@ class Blockwise(Sampler):
         x, one = state.x[memory.rows], torch.ones_like(memory.rows)
         held = 0 if context is None else len(context)
         for piece in pieces(memory.read, memory.begin, held, window, method.block):
-            context = method.extend(context, x[:, piece]).last(window - method.block)
+            context = method.extend(context, x[:, piece]).last(window - method.block)  # BD3-LM algorithm 2
             calls = calls.index_add(0, memory.rows, one)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.begin))

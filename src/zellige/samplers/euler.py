@@ -68,7 +68,7 @@ def stepped(pred: Prediction, s: Tensor) -> Tensor:
     if bool(jump.all()):
         return kernel(pred, s)
     move = (t - s).masked_fill(jump, 0.0)[..., None] * reverse_rate(pred)
-    stay = 1 - move.sum(-1, keepdim=True)
+    stay = 1 - move.sum(-1, keepdim=True)  # SEDD eq. 17
     p = move.scatter(-1, pred.x_t[..., None], stay).clamp_min(0.0)
     return torch.where(jump[..., None], kernel(pred, s), p) if bool(jump.any()) else p
 

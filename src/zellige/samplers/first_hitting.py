@@ -85,7 +85,7 @@ class FirstHitting(Sampler):
         left = free(method, state)
         n, some = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
-        masked = torch.where(n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory)
+        masked = torch.where(n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory)  # proposition 4.1
         where = random.categorical(torch.where(some, left.double(), 1.0), generator)
         return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
 
@@ -101,5 +101,5 @@ class FirstHitting(Sampler):
         x = random.categorical(posterior(pred), generator, chosen)
         jump = (place > 1) | (place < schedule.begin)
         accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
-        kept = chosen & accepted[:, None]
-        return replace(fill(state, kept, x[accepted], chosen.any(-1)), memory=masked), accepted
+        revealed = chosen & accepted[:, None]
+        return replace(fill(state, revealed, x[accepted], chosen.any(-1)), memory=masked), accepted

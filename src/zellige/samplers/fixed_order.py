@@ -45,7 +45,8 @@ class FixedOrder(AnyOrder):
             order = order.flip(-1)
         elif self.positions != "forward":
             order = torch.tensor(self.positions, device=masked.device)
-        before = masked[:, order].cumsum(-1)  # how many of the masked positions come up to this one
+        # RADD section 3.3: how many of the masked positions come up to this one
+        before = masked[:, order].cumsum(-1)
         return masked & (before <= self.per_step)[:, order.argsort()]
 
 
@@ -55,6 +56,6 @@ def _permutation(order: str | Sequence[int]) -> list[int]:
     except ValueError:
         raise InputError(f"unknown order '{order}'; forward, backward, or positions such as 2,0,1") from None
     if sorted(positions) != list(range(len(positions))):
-        said = ",".join(map(str, positions))
-        raise InputError(f"order {said} is not a permutation; name each position from 0 to {len(positions) - 1} once")
+        listed = ",".join(map(str, positions))
+        raise InputError(f"order {listed} is not a permutation; name each position from 0 to {len(positions) - 1} once")
     return positions

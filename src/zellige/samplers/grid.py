@@ -40,7 +40,7 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
         times = _even_in_log_snr(method, steps)
     else:
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u
+        times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u  # MD4 eq. 6
     times[0], times[-1] = method.process.start, CLEAN
     return times
 

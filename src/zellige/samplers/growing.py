@@ -60,11 +60,11 @@ class Ending:
 
         The token that ended a text is no part of it.
         """
-        found, end = torch.full_like(x[:, 0], x.shape[1]), min(end, x.shape[1])
+        ends, end = torch.full_like(x[:, 0], x.shape[1]), min(end, x.shape[1])
         if self.token is not None:
             hit = (x[:, start:end] == self.token) & ~fixed[:, start:end]
-            found = torch.where(hit.any(-1), start + hit.long().argmax(-1), found)
-        return torch.where(self.repeats(x, end), found.clamp_max(end), found)
+            ends = torch.where(hit.any(-1), start + hit.long().argmax(-1), ends)
+        return torch.where(self.repeats(x, end), ends.clamp_max(end), ends)
 
     def repeats(self, x: Tensor, end: int) -> Tensor:
         """Whether the last tokens of texts x (R, N) that are written up to `end` repeat themselves: (R,) bool."""
@@ -134,10 +134,10 @@ def begin(state: State, new: int) -> State:
     """The state in which the next `new` tokens are being written, of the texts that have not ended and have some left to draw."""
     memory: Growth = state.memory
     left = (memory.ends == state.x.shape[1]) & ~state.fixed[:, memory.begin :].all(-1)
-    kept = left[memory.rows].nonzero()[:, 0]
-    context = None if state.context is None else state.context.take(kept)
+    unfinished = left[memory.rows].nonzero()[:, 0]
+    context = None if state.context is None else state.context.take(unfinished)
     end = memory.begin + new
-    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[kept], inner=None))
+    return replace(state, context=context, memory=replace(memory, end=end, rows=memory.rows[unfinished], inner=None))
 
 
 def pieces(read: int, start: int, held: int, window: int, block: int) -> Iterator[slice]:

@@ -79,10 +79,10 @@ class LeftToRight(Sampler):
         self.admit(method, fixed)
         rows = torch.arange(shape[0], device=next(method.parameters()).device)
         fixed = torch.full(shape, -1) if fixed is None else fixed.expand(shape)
-        given = fixed.to(rows.device)
-        x = torch.where(given >= 0, given, method.vocabulary)
+        fixed = fixed.to(rows.device)
+        x = torch.where(fixed >= 0, fixed, method.vocabulary)
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
-        return begin(State(x, given >= 0, torch.zeros_like(rows), memory=memory), 1)
+        return begin(State(x, fixed >= 0, torch.zeros_like(rows), memory=memory), 1)
 
     def step(self, method: Any, state, t, s, generator=None):
         memory: Growth = state.memory

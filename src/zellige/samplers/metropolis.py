@@ -148,5 +148,7 @@ def report(walks: Sequence[Walk]) -> str:
     accepted, proposed = torch.cat([walk.accepted for walk in walks]).double(), walks[0].proposed
     path = torch.cat([walk.path() for walk in walks])[:, proposed // 2 :]
     time = autocorrelation_time(path)
-    said = "nothing moved" if math.isnan(time) else f"autocorrelation time {time:,.0f} proposals"
-    return f"{100 * float(accepted.mean()) / max(proposed, 1):.1f}% of {proposed:,} proposals accepted, {said}"
+    autocorrelation = "nothing moved" if math.isnan(time) else f"autocorrelation time {time:,.0f} proposals"
+    return (
+        f"{100 * float(accepted.mean()) / max(proposed, 1):.1f}% of {proposed:,} proposals accepted, {autocorrelation}"
+    )

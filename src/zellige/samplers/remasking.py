@@ -125,7 +125,8 @@ class Remasking(Sampler):
 
     def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
         """The probability that a token is masked again, (B, L)."""
-        most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)  # at PRIOR no token is left to be masked
+        # eq. 7; at PRIOR no token is left to be masked
+        most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
         if self.remasking == "conf":
             weight = (-state.memory).masked_fill(masked | state.fixed, -torch.inf).softmax(-1)
             return most * weight.nan_to_num(0.0)  # nan: a row without tokens
@@ -140,4 +141,4 @@ class Remasking(Sampler):
 
 def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
     """P(a mask becomes a token) where a token becomes a mask with probability sigma, (B, L)."""
-    return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)
+    return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)  # eq. 6

@@ -169,10 +169,10 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     else:
         law = start_law(method)
         x = random.replace(torch.zeros(shape, dtype=torch.long, device=law.device), 1.0, law, generator)
-    given = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
+    held = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
     if fixed is not None:
         x = torch.where(fixed.to(x.device) >= 0, fixed.to(x.device), x)
-    return State(x, given, torch.zeros(shape[0], dtype=torch.long, device=x.device))
+    return State(x, held, torch.zeros(shape[0], dtype=torch.long, device=x.device))
 
 
 @torch.no_grad()

@@ -161,7 +161,7 @@ class TauLeaping(Sampler):
             random.discard((*at.shape, method.process.K), generator)
             return state
         count = random.poisson(h * rate(pred), generator, at)
-        return fill(state, at, landing(pred.x_t, count), at.any(-1))
+        return fill(state, at, landing(pred.x_t, count), at.any(-1))  # tauLDR algorithm 1
 
     def _law(self, method: Method, x: Tensor, mean: Tensor) -> Tensor:
         return leap_law(x, mean) if self._sums(method) else single_law(x, mean)
@@ -173,7 +173,7 @@ class TauLeaping(Sampler):
 # ---------------------------------------------------------------------------------- what the jumps come to
 def corrector_rate(pred: Prediction) -> Tensor:
     """R_t(x_t, .) + Rhat_t(x_t, .), (*, K), zero at x_t itself (section 4.4)."""
-    return pred.process.rate_from(pred.x_t, pred.t) + reverse_rate(pred)
+    return pred.process.rate_from(pred.x_t, pred.t) + reverse_rate(pred)  # tauLDR section 4.4
 
 
 def landing(x: Tensor, count: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def bounds(process: Process, low: Tensor, high: Tensor) -> Tensor:
     Q = process.matrix(CLEAN, process.schedule.inverse((-part).exp()))[:, process.clean]  # (PARTS + 1, V, K)
     into = unit_rate(process, torch.arange(process.K, device=low.device)).T  # R off its diagonal
     leave = into.sum(-1)
-    kept = ((leave.max() + leave) * part.diff()[:, None]).exp()[:, None]
+    growth = ((leave.max() + leave) * part.diff()[:, None]).exp()[:, None]
     possible = Q[:-1] > 0
-    most = torch.where(possible, Q[1:] @ into * kept / torch.where(possible, Q[:-1], 1.0), 0.0)
+    most = torch.where(possible, Q[1:] @ into * growth / torch.where(possible, Q[:-1], 1.0), 0.0)
     return most.amax((0, 1))

@@ -135,7 +135,7 @@ def implicit_is_denoising_score_entropy():
                 moved = X.clone()
                 moved[:, i] = y
                 back = v[enumeration.index(moved, P.K), i].gather(-1, X[:, i : i + 1])[:, 0]
-                each = R[y, X[:, i]] * v[:, i, y] - R[X[:, i], y] * back.log()
+                each = R[y, X[:, i]] * v[:, i, y] - R[X[:, i], y] * back.log()  # SEDD proposition 3.3
                 implicit = implicit + (p_t * torch.where(X[:, i] == y, 0.0, each)).sum()
             apart.append(denoising.sum() - implicit)
         worst.see(apart[0], apart[1], f"{name}, t = {t}")

@@ -178,8 +178,8 @@ def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Meth
         kind = (noise, walks, method.predicts)
         kind += tuple(s.refuse(method) for s in SAMPLERS.values())
         if not kinds or kind not in seen:
-            said = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
-            yield ", ".join(said), method
+            words = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
+            yield ", ".join(words), method
         seen.add(kind)
 
 
@@ -244,8 +244,8 @@ def pairs(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     x_0, x_t = X_0.repeat_interleave(len(X), 0), X.repeat(len(X_0), 1)
     time = torch.full(x_t.shape, t, dtype=torch.float64)
     q = process.likelihood(x_t, CLEAN, time).gather(-1, x_0[..., None])[..., 0].prod(-1)
-    kept = q > 0
-    return x_0[kept], x_t[kept], time[kept], q[kept]
+    possible = q > 0
+    return x_0[possible], x_t[possible], time[possible], q[possible]
 
 
 def reachable(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor]:

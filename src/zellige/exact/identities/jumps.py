@@ -31,6 +31,7 @@ def tauldr_losses_have_the_bound_as_expectation(method: Method):
     for objective in method.choices["objective"]:
         one = again(method, objective=objective, auxiliary=0.0)
         parameters = list(one.parameters())
+        # tauLDR proposition 2
         ours, whole = bounds.expectation(one.loss, x_0, nodes(one)), bounds.continuous_terms(one, x_0)["diffusion"]
         value.see(ours, whole, objective)
         for a, b in zip(*(torch.autograd.grad((weights * f).sum(), parameters) for f in (ours, whole))):
@@ -104,8 +105,8 @@ def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
         Q = P.matrix(s, t)
         joint = law[:, :, None] * torch.kron(Q, Q)  # of (x_s, x_t)
         law = joint.sum(1)
-        given = joint / torch.where(law > 0, law, 1.0)[:, None]
-        total = total + (maths.xlogy(joint, given) - maths.xlogy(joint, back.T)).sum((1, 2))
+        forward = joint / torch.where(law > 0, law, 1.0)[:, None]
+        total = total + (maths.xlogy(joint, forward) - maths.xlogy(joint, back.T)).sum((1, 2))
     assert law.shape == (len(x_0), len(X))
     return total
 

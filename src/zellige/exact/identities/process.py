@@ -26,16 +26,16 @@ def steps_compose():
 
 @shared("process.law")
 def q_is_a_law_that_keeps_the_prior():
-    least, kept, balance, where = 1.0, Largest(), Largest(), ""
+    least, stationary, balance, where = 1.0, Largest(), Largest(), ""
     for (name, P), (s, t) in itertools.product(processes().items(), itertools.combinations(TIMES, 2)):
         Q = P.matrix(s, t)
         if float(Q.min()) < least:
             least, where = float(Q.min()), f"{name}, {s} to {t}"
-        kept.see(P.prior @ Q, P.prior, f"{name}, {s} to {t}")
+        stationary.see(P.prior @ Q, P.prior, f"{name}, {s} to {t}")
         if name != "CTMC, one way":
             balance.see(P.prior[:, None] * Q, (P.prior[:, None] * Q).T, f"{name}, {s} to {t}")
     yield above(PROCESS, "Q is not negative, smallest entry", least, 0.0, "≥ 0", where)
-    yield kept.row(PROCESS, "the prior is stationary  prior Q = prior")
+    yield stationary.row(PROCESS, "the prior is stationary  prior Q = prior")
     yield balance.row(PROCESS, "detailed balance, but one way round a circle")
 
 

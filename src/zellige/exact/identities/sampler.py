@@ -158,10 +158,12 @@ def choosing_first_is_the_kernel(method: Method):
         return
     worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
-        chosen, plain = (script.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
-        worst.see(chosen, plain, f"T = {steps}")
+        chosen, by_kernel = (script.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
+        worst.see(chosen, by_kernel, f"T = {steps}")
         worst.see(
-            plain[clean], bounds.log_likelihood(method, grid(method, steps)).exp(), f"T = {steps}, p(x) of the model"
+            by_kernel[clean],
+            bounds.log_likelihood(method, grid(method, steps)).exp(),
+            f"T = {steps}, p(x) of the model",
         )
     yield worst.row(SAMPLER, "ancestral, chosen first = plain kernel = p(x)")
 
@@ -327,16 +329,16 @@ def guidance_changes_the_law_of_the_next_token(method: Any):
 def infilling_is_the_conditional_law(method: Method):
     if Ancestral.refuse(method) is not None or not starts(method):
         return
-    worst, plain = Largest(), Ancestral()
+    worst, ancestral = Largest(), Ancestral()
     if method.process.mask is not None:
-        for sampler in (plain, FirstHitting(), AnyOrder()):
+        for sampler in (ancestral, FirstHitting(), AnyOrder()):
             if sampler.refuse(method) is None and not drawn(sampler, method):
                 worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
         yield worst.row(SAMPLER, "infilling  law = the exact conditional law")
         return
-    worst.see(torch.tensor(distance(method, plain, 16, GIVEN)), 0.0, "given [1, _]")
+    worst.see(torch.tensor(distance(method, ancestral, 16, GIVEN)), 0.0, "given [1, _]")
     yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
-    away = [distance(method, plain, steps, GIVEN, told=False) for steps in (64, 128, 256)]
+    away = [distance(method, ancestral, steps, GIVEN, told=False) for steps in (64, 128, 256)]
     where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
     limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
     yield above(SAMPLER, "infilling, told one time  wrong in the limit", limit, 0.02, "≥ 0.02", where)

@@ -163,17 +163,17 @@ class _NoFactor(Metropolis):
 @torch.no_grad()
 def metropolis_keeps_the_data_law(method: Method):
     law, truth = data_law(), true_scores(method)
-    P, kept, balance = matrix(Metropolis(), truth), Largest(), Largest()
-    kept.see(law @ P, law, "the data's law")
+    P, stationary, balance = matrix(Metropolis(), truth), Largest(), Largest()
+    stationary.see(law @ P, law, "the data's law")
     flow = law[:, None] * P
     balance.see(flow, flow.T, "from, to")
-    yield kept.row("sampler", "metropolis  keeps the data's law: p P = p")
+    yield stationary.row("sampler", "metropolis  keeps the data's law: p P = p")
     yield balance.row("sampler", "... in detailed balance with it")
-    given = torch.tensor([1, -1])
+    fixed = torch.tensor([1, -1])
     some = torch.where((enumeration.states(V, L)[:, 0] == 1), law, 0.0)
-    kept = Largest()
-    kept.see(some @ matrix(Metropolis(), truth, given), some, "given [1, _]")
-    yield kept.row("sampler", "metropolis, infilling  keeps the conditional")
+    conditional = Largest()
+    conditional.see(some @ matrix(Metropolis(), truth, fixed), some, "given [1, _]")
+    yield conditional.row("sampler", "metropolis, infilling  keeps the conditional")
 
 
 @own("sampler.metropolis-hastings", concrete)
