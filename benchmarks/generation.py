@@ -83,8 +83,8 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
 
 
 def row(name: str, point: dict[str, Any], base: float) -> str:
-    numbers = [sweep.number(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
-    shown = [n.shown(1 if i < 2 else 3) for i, n in enumerate(numbers)]
+    numbers = [sweep.measure_of(point, m) for m in ("perplexity", "perplexity per sequence", "entropy", "seq-rep-4")]
+    shown = [n.text(1 if i < 2 else 3) for i, n in enumerate(numbers)]
     return f"| {name} | {' | '.join(shown)} | {numbers[0].value / base:.2f} |"
 
 
@@ -115,9 +115,9 @@ def main() -> None:
         file = chosen.samples / f"{name.replace(', ', '-').replace(' ', '-')}.jsonl"
         if not file.exists():
             began = time.perf_counter()
-            file.write_text(sweep.write([draw(model, *how, chosen.seed)]))
+            file.write_text(sweep.samples_as_lines([draw(model, *how, chosen.seed)]))
             print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
-        (sets[name],) = sweep.read(file)
+        (sets[name],) = sweep.read_samples(file)
     print("\n| steps | of the law lost in float32 | entropy of the law, nats | of what is left |\n|---|---|---|---|")
     for steps in (128, 512, 1_000, 10_000):
         share, before, after = lost(model, steps)
@@ -126,14 +126,20 @@ def main() -> None:
         return
     base_name = next(iter(sets))
     usual = Judge(chosen.judge)
-    points = {name: sweep.score(one, usual) for name, one in sets.items()}
-    base = sweep.number(points[base_name], "perplexity").value
+    points = {name: sweep.score_samples(one, usual) for name, one in sets.items()}
+    base = sweep.measure_of(points[base_name], "perplexity").value
     print(
         "\n| choice | perplexity, corpus | per sequence | entropy, nats | seq-rep-4 | of the first |\n|---|---|---|---|---|---|"
     )
     for name, point in points.items():
         print(row(name, point, base))
-    print(row("real text (test)", sweep.score(sweep.real(corpus_of(model), "test", chosen.count), usual), base))
+    print(
+        row(
+            "real text (test)",
+            sweep.score_samples(sweep.real_texts(corpus_of(model), "test", chosen.count), usual),
+            base,
+        )
+    )
     first = sets[base_name]
     readings: dict[str, tuple[Judge, bool]] = {
         "its own tokens, first given": (usual, True),
@@ -151,8 +157,8 @@ def main() -> None:
     for name, (judge, own) in readings.items():
         judged = first.rows if own and first.rows else judge.encode(first.texts)
         nats, tokens = judge.nats_of(judged)
-        point = sweep.score(first, judge, own=own)
-        numbers = [sweep.number(point, m).shown(1) for m in ("perplexity", "perplexity per sequence")]
+        point = sweep.score_samples(first, judge, own=own)
+        numbers = [sweep.measure_of(point, m).text(1) for m in ("perplexity", "perplexity per sequence")]
         whole = "-" if judge.long == "cut" and judge.cut(judged) else f"{float(nats.sum()) / letters:.3f}"
         print(f"| {name} | {' | '.join(numbers)} | {int(tokens.sum()):,} | {whole} |")
     if usual.inner.same(model.tokenizer):

@@ -82,13 +82,13 @@ def corpus(folder: Path):
 
 
 def drawn(folder: Path):
-    return samples.samples(folder, None)
+    return samples.validation_samples(folder, None)
 
 
 def readings(place: Path) -> list[tuple]:
     """(file, what reads it, of which folder), of every file that is read."""
     (half,) = (place / "run").glob(".evaluate-*.jsonl")
-    done = lambda folder: workers.Kept(folder, half.name.split("-")[1]).found  # noqa: E731
+    done = lambda folder: workers.ResultCache(folder, half.name.split("-")[1]).results  # noqa: E731
     whole = done(place / "run")
     assert len(whole) == 2
     last, (tokens,) = newest(place / "run" / "checkpoints"), (place / "cache" / "tokens").iterdir()

@@ -100,7 +100,7 @@ class Zellige(LM):
         """Of each (context, continuation): minus the conditional bound, and whether greedy decoding from the left gives it."""
         pairs = [request.args[:2] for request in requests]
         nats = self._nats(pairs, disable_tqdm)
-        tokens = [conditional.split(self.model.tokenizer, pair[0], pair[1], self.prefix) for pair in pairs]
+        tokens = [conditional.tokenize_pair(self.model.tokenizer, pair[0], pair[1], self.prefix) for pair in pairs]
         same = conditional.greedy(self.model.method, tokens, self.requests * self.draws)
         return self._kept("loglikelihood", requests, [(-n, s) for n, s in zip(nats, same)])
 

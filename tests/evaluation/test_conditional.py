@@ -16,10 +16,10 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, Linear
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
-from zellige.evaluation.choices import Record, judge, read_pairs
-from zellige.evaluation.conditional import bound, bound_tokens, greedy, pieces, replicates, split
+from zellige.evaluation.choices import Record, read_pairs, score_choices
+from zellige.evaluation.conditional import bound, bound_tokens, greedy, replicates, tokenize_pair, windows
 from zellige.evaluation.interval import student
-from zellige.evaluation.proportion import Share
+from zellige.evaluation.proportion import Proportion
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.samplers import Ancestral, FirstHitting
@@ -214,7 +214,7 @@ def test_long_texts_are_cut():
     found = bound_tokens(method, pairs, 16)
     assert found.nats[0] == found.nats[1]
     assert found.nats[2] == pytest.approx(float(found.nats[3] + found.nats[4]), abs=1e-12)
-    assert list(pieces(0, 11, 8)) == [(0, 0, 8), (3, 8, 11)]
+    assert list(windows(0, 11, 8)) == [(0, 0, 8), (3, 8, 11)]
 
 
 # ------------------------------------------------------------------------------------------------------- the greedy choice
@@ -246,18 +246,18 @@ def test_greedy_is_the_largest_probability():
 def test_the_border_lies_where_the_tokens_agree():
     tokenizer = train_bpe(300, ["the cat sat on the mat, the cat sat"] * 50)
     for context, continuation in [("the cat", " sat"), ("the c", "at sat"), ("", "the cat"), ("the mat,", " the")]:
-        before, after = split(tokenizer, context, continuation)
+        before, after = tokenize_pair(tokenizer, context, continuation)
         assert before + after == tokenizer.encode(context + continuation)
         assert (context + continuation).startswith(tokenizer.decode(before))
         assert len(tokenizer.decode(before)) <= len(context)  # nothing of the continuation is given away
         assert after
-    assert split(tokenizer, "the cat", " sat", prefix=True)[0][0] == tokenizer.separator
-    assert split(Characters("abc "), "a b", "c") == ([1, 0, 2], [3])
-    assert split(Bytes(), "é", "x") == ([195, 169], [120])
+    assert tokenize_pair(tokenizer, "the cat", " sat", prefix=True)[0][0] == tokenizer.separator
+    assert tokenize_pair(Characters("abc "), "a b", "c") == ([1, 0, 2], [3])
+    assert tokenize_pair(Bytes(), "é", "x") == ([195, 169], [120])
     with pytest.raises(InputError, match="a continuation is empty; "):
-        split(tokenizer, "the cat", "")
+        tokenize_pair(tokenizer, "the cat", "")
     with pytest.raises(InputError, match="has no token that ends documents; "):
-        split(Characters("abc"), "a", "b", prefix=True)
+        tokenize_pair(Characters("abc"), "a", "b", prefix=True)
 
 
 class Little:
@@ -279,19 +279,19 @@ def test_a_file_of_pairs(tmp_path):
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     records = read_pairs(file)
     assert records == [Record("ab", ("ca",)), Record("a", ("b", "cab", "cc"), 1), Record("", ("aa", "c"), 1)]
-    judged = judge(model, records, draws=8, seed=1)
+    judged = score_choices(model, records, draws=8, seed=1)
     texts = [(r.context, c) for r in records for c in r.choices]
     each = bound(model, texts, 8, 1).nats.tolist()
     right = [each[0], each[2], each[5]]
     assert judged.result.value * math.log(2) == pytest.approx(sum(right) / 6)
     by_nats = (each[2] < min(each[1], each[3])) + (each[5] < each[4])
     per_character = (each[2] / 3 < min(each[1], each[3] / 2)) + (each[5] < each[4] / 2)
-    assert (judged.accuracy, judged.normalised) == (Share(by_nats, 2), Share(per_character, 2))
+    assert (judged.accuracy, judged.normalised) == (Proportion(by_nats, 2), Proportion(per_character, 2))
     plain = judged.to_dict()
     assert [n for line in plain["result"]["pairs"] for n in line["nats"]] == each
     assert plain["result"]["accuracy"]["right"] == by_nats
     assert judged.note is None
-    assert "approximate" in (judge(Little("udlm"), records, draws=2).note or "")
+    assert "approximate" in (score_choices(Little("udlm"), records, draws=2).note or "")
 
 
 @pytest.mark.parametrize(
@@ -326,4 +326,4 @@ def test_wilson_is_the_table():
         (1, 29): (0.0061, 0.1718),
     }
     for (right, total), ends in table.items():
-        assert Share(right, total).interval == pytest.approx(ends, abs=5e-5)
+        assert Proportion(right, total).interval == pytest.approx(ends, abs=5e-5)

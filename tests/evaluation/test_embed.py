@@ -10,7 +10,7 @@ from zellige import METHODS, Config, Data, InputError, embed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
 from zellige.evaluation.logistic_regression import bags, linear, regress, standardized
-from zellige.evaluation.probe import Labelled, fine_tune, labelled, logits, probe, split, untrained
+from zellige.evaluation.probe import Labelled, fine_tune, labelled, logits, probe, split_texts, untrained
 from zellige.models.config import Train
 from zellige.models.embed import embed_tokens, features, room
 from zellige.models.model import Model
@@ -165,7 +165,7 @@ def test_fine_tuning_learns_what_a_bag_cannot_see():
     torch.manual_seed(0)
     texts = [[int(v) for v in torch.randperm(2)] + [2, 2] for _ in range(300)]
     labels = torch.tensor([text[0] for text in texts])
-    numbers = split(300, 0)
+    numbers = split_texts(300, 0)
     parts, marks = [[texts[i] for i in part.tolist()] for part in numbers], [labels[part] for part in numbers]
     method = untrained(model(), 0)
     before = {name: p.clone() for name, p in method.named_parameters()}
@@ -196,9 +196,9 @@ def test_the_probe_has_its_five_rows(tmp_path):
 
 def test_the_split_and_the_data(shared):
     for one, other in ((0, 1), (1, 2), (0, 2)):
-        assert not set(split(100, 3)[one].tolist()) & set(split(100, 3)[other].tolist())
-    assert [len(part) for part in split(7600, 0)] == [5320, 760, 1520]
-    assert not torch.equal(split(100, 3)[0], split(100, 4)[0])
+        assert not set(split_texts(100, 3)[one].tolist()) & set(split_texts(100, 3)[other].tolist())
+    assert [len(part) for part in split_texts(7600, 0)] == [5320, 760, 1520]
+    assert not torch.equal(split_texts(100, 3)[0], split_texts(100, 4)[0])
     data = labelled("ag_news", shared / "data" / "ag_news")
     assert len(data.texts) == 7600
     assert torch.bincount(data.labels).tolist() == [1900] * 4

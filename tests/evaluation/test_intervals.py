@@ -281,7 +281,7 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_bits(tmp_path):
 
 
 def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
-    keep, one, two = workers.Kept(tmp_path, "k"), {"terms": [0.25, 3.5]}, {"terms": [0.5]}
+    keep, one, two = workers.ResultCache(tmp_path, "k"), {"terms": [0.25, 3.5]}, {"terms": [0.5]}
     keep.add(0, one)
     keep.add(1, two)
     keep.close()
@@ -289,9 +289,9 @@ def test_a_damaged_line_of_what_is_done_counts_for_nothing(tmp_path):
     whole = file.read_text()
     for before, after in (("0.25", "0.75"), ("group", "grouq"), ('{"group": 0', '{"group": 2'), ("3.5]", "3.5}")):
         file.write_text(whole.replace(before, after, 1))
-        assert workers.Kept(tmp_path, "k").found == {1: two}, before
+        assert workers.ResultCache(tmp_path, "k").results == {1: two}, before
     file.write_text(json.dumps([0, one]) + "\n")  # as an earlier version wrote it
-    assert workers.Kept(tmp_path, "k").found == {0: one}
+    assert workers.ResultCache(tmp_path, "k").results == {0: one}
 
 
 def test_a_changed_model_or_text_is_another_evaluation(tmp_path):
@@ -348,5 +348,5 @@ def test_ranks_of_torchrun_share_the_groups():
 
 
 def test_gathered_in_order_with_nothing_kept():
-    assert workers.gather(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
+    assert workers.gather_results(lambda i: {"square": i * i}, 4) == [{"square": i * i} for i in range(4)]
     assert Batch(torch.zeros(1, 2, dtype=torch.long)).mask is None

@@ -253,4 +253,4 @@ def test_the_folder_of_a_run_is_a_judge(tmp_path):
 def test_a_judge_whose_config_has_changed_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(sealed({"format": 1})).replace("1", "2", 1))
     with pytest.raises(InputError, match=r"config\.json' has changed since it was written \(checksum\)"):
-        language_model.find(tmp_path, "cpu")
+        language_model.causal_model(tmp_path, "cpu")

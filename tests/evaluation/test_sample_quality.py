@@ -21,16 +21,18 @@ def ragged(seed: int, rows: int = 12, vocabulary: int = 5) -> list[list[int]]:
 
 def test_entropy_of_a_uniform_law_is_log_of_its_size():
     rows = [list(range(8)) * 4, [*range(8)], [5] * 9]
-    assert sample_quality.entropies(rows) == pytest.approx([math.log(8), math.log(8), 0.0])
+    assert sample_quality.unigram_entropies(rows) == pytest.approx([math.log(8), math.log(8), 0.0])
     assert sample_quality.entropy(rows).value == pytest.approx(2 / 3 * math.log(8))
 
 
 def test_entropy_by_hand_and_invariance():
     """Frequencies 1/2, 1/4, 1/4; neither the order of the tokens nor their names matter."""
-    assert sample_quality.entropies([[0, 1, 0, 2], [9, 9, 4, 3]]) == pytest.approx([1.5 * math.log(2)] * 2)
+    assert sample_quality.unigram_entropies([[0, 1, 0, 2], [9, 9, 4, 3]]) == pytest.approx([1.5 * math.log(2)] * 2)
     row = ragged(1)[3]
     other = [100 - t for t in reversed(row)]
-    assert sample_quality.entropies([row])[0] == pytest.approx(sample_quality.entropies([other])[0], abs=1e-12)
+    assert sample_quality.unigram_entropies([row])[0] == pytest.approx(
+        sample_quality.unigram_entropies([other])[0], abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("n", sample_quality.ORDERS)

@@ -127,13 +127,13 @@ def test_lines_and_running_text(tmp_path):
 
 def test_a_protocol_says_all_of_itself():
     for name, p in PROTOCOLS.items():
-        said = json.loads(json.dumps(p.said()))
+        said = json.loads(json.dumps(p.to_dict()))
         assert said["name"] == name == p.name
         choices = {f.name for f in dataclasses.fields(p)} - {"name", "about", "sources"}
         assert set(said["choices"]) == choices
         assert all(len(c["means"]) > 10 and c["from"] for c in said["choices"].values())
-    assert PROTOCOLS["mdlm"].said()["choices"]["t_min"]["from"].startswith(CODE)
-    assert PROTOCOLS["zellige"].said()["choices"]["t_min"]["from"] == "our choice"
+    assert PROTOCOLS["mdlm"].to_dict()["choices"]["t_min"]["from"].startswith(CODE)
+    assert PROTOCOLS["zellige"].to_dict()["choices"]["t_min"]["from"] == "our choice"
 
 
 # ------------------------------------------------------------------------------------------------------------ the table

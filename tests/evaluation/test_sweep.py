@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     assert code == 0
     plain = json.loads(out)
     own, judge = zellige.load(here / "model"), Judge(here / "ar", first="judged", eos="all")
-    drawn = sweep.draw(own, Way("ancestral", 4), 6, 3)
+    drawn = sweep.draw_samples(own, Way("ancestral", 4), 6, 3)
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]
     assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))
@@ -157,15 +157,15 @@ def test_curves_are_what_the_ways_say():
     ways = [base, *sweep.along(base, (0.5, 1.0), (0.9, 1.0)), Way("confidence", 4), Way("ancestral", 4)]
     points = [point(way, calls=float(way.steps or 0)) for way in sweep.different(ways)]
     assert len(points) == 5
-    found = sweep.curves(points, "frontier")
+    found = sweep.curves_of(points, "frontier")
     assert [p["way"]["temperature"] for p in found["temperature"]] == [0.5, 1.0]
     assert [p["way"]["top_p"] for p in found["top-p"]] == [0.9, 1.0]
-    calls = sweep.curves(points, "calls")
+    calls = sweep.curves_of(points, "calls")
     assert {name: [p["way"]["steps"] for p in each] for name, each in calls.items()} == {
         "ancestral": [4, 8], "confidence": [4],
     }  # fmt: skip
-    assert sweep.curves(points[:1], "frontier") == sweep.curves(points[:1], "calls") == {}
-    assert figures.draw(points[:1], None, "calls") is None
+    assert sweep.curves_of(points[:1], "frontier") == sweep.curves_of(points[:1], "calls") == {}
+    assert figures.sweep_figure(points[:1], None, "calls") is None
 
 
 def test_the_figures_hold_every_point():
@@ -173,13 +173,13 @@ def test_the_figures_hold_every_point():
     points = [point(way, 5.0 + i) for i, way in enumerate([base, *sweep.along(base, (0.5, 0.7), (0.9,))])]
     points += [point(Way("confidence", n), 30.0 + n, float(n)) for n in (2, 4)]
     real = point(Way(), 3.0)
-    figure = figures.draw(points, real, "frontier", "ar")
+    figure = figures.sweep_figure(points, real, "frontier", "ar")
     (ax,) = figure.axes
     places = sorted({round(float(y), 6) for line in ax.lines for y in line.get_ydata() if len(line.get_ydata()) < 4})
     assert {3.0, 5.0, 6.0, 7.0, 8.0} <= set(places)
     assert {t.get_text() for t in ax.texts} == {"0.5", "0.7", "1", "0.9"}
     assert ax.get_ylabel() == "generative perplexity, judge ar"
-    top, low = figures.draw(points, real, "calls", "ar").axes
+    top, low = figures.sweep_figure(points, real, "calls", "ar").axes
     assert low.get_xlabel() == "network calls for each sample, mean"
     assert {text.get_text() for text in top.figure.legends[0].get_texts()} == {
         "ancestral",
@@ -206,18 +206,18 @@ def test_files_of_samples(tmp_path):
         Set(Way("ancestral", 4), ["x\ny"], [[5]], [1], 7),
     ]
     file = tmp_path / "a.jsonl"
-    file.write_text(sweep.write(sets), encoding="utf-8")
-    assert sweep.read(file) == sets
+    file.write_text(sweep.samples_as_lines(sets), encoding="utf-8")
+    assert sweep.read_samples(file) == sets
     (tmp_path / "b.jsonl").write_text('{"text": "ab"}\n{"txt": 1}\n')
     with pytest.raises(
         InputError, match=r"line 2 of .* has no entry 'text'; give one object a line, with the field text"
     ):
-        sweep.read(tmp_path / "b.jsonl")
+        sweep.read_samples(tmp_path / "b.jsonl")
     (tmp_path / "c.txt").write_text("")
     with pytest.raises(InputError, match="holds no text"):
-        sweep.read(tmp_path / "c.txt")
+        sweep.read_samples(tmp_path / "c.txt")
     (tmp_path / "d.txt").write_text("the\na\n")
-    (one,) = sweep.read(tmp_path / "d.txt", model("mdlm"))
+    (one,) = sweep.read_samples(tmp_path / "d.txt", model("mdlm"))
     assert one.rows == [[20, 8, 5], [1]]
 
 
@@ -225,8 +225,11 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     """Of an ar model that judges its own samples: colder ones have fewer nats and less entropy, and its draws are its law's."""
     own = model("ar", 1)
     judge = Judge(own, first="judged", eos="all")
-    found = [sweep.score(sweep.draw(own, sweep.settled(own, Way(temperature=t)), 200, 0), judge) for t in (0.3, 1.0)]
-    cold, warm = ([sweep.number(p, m) for m in ("perplexity", "entropy")] for p in found)
+    found = [
+        sweep.score_samples(sweep.draw_samples(own, sweep.settled(own, Way(temperature=t)), 200, 0), judge)
+        for t in (0.3, 1.0)
+    ]
+    cold, warm = ([sweep.measure_of(p, m) for m in ("perplexity", "entropy")] for p in found)
     assert cold[0].high < warm[0].low
     assert cold[1].high < warm[1].low
     with (
@@ -234,7 +237,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
     ):  # the first token's law is the same for every sample: its mean nats are the entropy of that law
         begin = torch.tensor([[own.method.begin]])
         law = own.method.next(own.method._features(begin, None, None)[0, 0])
-        drawn = sweep.draw(own, Way("left_to_right"), 400, 1)
+        drawn = sweep.draw_samples(own, Way("left_to_right"), 400, 1)
         nats = -law[torch.tensor([row[0] for row in drawn.rows])].log()
     expected = -float((law * law.log()).sum())
     assert abs(float(nats.mean()) - expected) < 4 * float(nats.std()) / math.sqrt(400)

@@ -23,7 +23,7 @@ from zellige.models.infill import approximate, fill
 from zellige.models.infill import gaps as gaps_of
 from zellige.nn import Net
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
-from zellige.show.kinds import pieces as pieces_of
+from zellige.show.kinds import token_texts
 from zellige.show.picture import Picture, Watch
 from zellige.show.terminal import Terminal
 
@@ -455,7 +455,7 @@ def test_pieces_join_to_the_text(bpe):
     text = "the value of the naïve 網 object"
     for tokenizer in (bpe, tk.Bytes(), tk.Characters(text)):
         tokens = tokenizer.encode(text)
-        pieces = pieces_of(tokenizer, tokens)
+        pieces = token_texts(tokenizer, tokens)
         assert len(pieces) == len(tokens)
         assert "".join(pieces) == text
 

@@ -23,7 +23,7 @@ from zellige.methods.mdlm import MDLM
 from zellige.report.compare import comparison as comparer
 from zellige.report.compare import entrant, figure, table
 from zellige.report.compare import reference as judge
-from zellige.report.compare.measure import measure
+from zellige.report.compare.measure import measure_method
 from zellige.show.record import dumps
 from zellige.training.signals import Stopped
 
@@ -126,7 +126,7 @@ def test_the_table_fits_100_columns_and_says_all_of_it(done):
 
 def test_a_second_call_measures_nothing_and_writes_the_same(done, monkeypatch):
     before = files(done.folder)
-    monkeypatch.setattr(comparer, "measure", None)
+    monkeypatch.setattr(comparer, "measure_method", None)
     monkeypatch.setattr(comparer, "judge_of", None)
     assert str(go(done.folder)) == str(done)
     assert files(done.folder) == before
@@ -161,7 +161,7 @@ def test_a_part_of_the_texts_has_its_own_files_and_says_so(done, tmp_path, monke
     assert "](compare-limit-4.svg)" in page
     assert (folder / "compare-limit-4.svg").is_file()
     assert go(folder, limit=48).name == "compare"  # all of them
-    monkeypatch.setattr(comparer, "measure", None)
+    monkeypatch.setattr(comparer, "measure_method", None)
     monkeypatch.setattr(comparer, "judge_of", None)
     assert str(go(folder, limit=4)) == str(part)  # kept beside the other one
 
@@ -184,7 +184,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         "method": "sedd",
         "options": {"process": "uniform", "schedule": "loglinear", "scale_by_sigma": None},
     }
-    assert out.splitlines()[:-1] == table.lines(record["result"])
+    assert out.splitlines()[:-1] == table.terminal_lines(record["result"])
     assert out.splitlines()[-1] == "  written   c/compare.json   c/compare.md   c/compare.svg"
     assert "1 of 2  mdlm" in err
     assert f"zellige sample c/{record['result']['methods'][0]['folder']} --watch" in err
@@ -228,10 +228,10 @@ def test_stopped_while_measuring(tmp_path, monkeypatch):
     def stopped(model, *how):
         if model.config.method == "sedd":
             raise KeyboardInterrupt
-        return measure(model, *how)
+        return measure_method(model, *how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(comparer, "measure", stopped)
+        patch.setattr(comparer, "measure_method", stopped)
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path / "c")
     again = go(tmp_path / "c")
@@ -491,7 +491,7 @@ def result(n: int, kind: str = "n-gram", **more):
 def test_a_full_table(kind):
     made = result(9, kind)
     made["methods"][1]["variant"] = "a very long variant, geometric, diffusion_steps=1000"
-    lines = table.lines(made)
+    lines = table.terminal_lines(made)
     assert max(map(len, lines)) <= 100
     at = lines[1].index("at 95%")
     assert [line[at] for line in lines[2:10]] == list("abababab")
@@ -506,7 +506,7 @@ def test_a_full_table(kind):
 def test_a_method_without_a_bound_and_one_that_is_infinite():
     made = result(3)
     made["methods"][1]["bound"] |= {"value": None, "low": None, "high": None}
-    assert [table.bound(row) for row in made["methods"]] == ["= 1.800 ± 0.010", "≤ infinite", "-"]
+    assert [table.bound_text(row) for row in made["methods"]] == ["= 1.800 ± 0.010", "≤ infinite", "-"]
     plain = {
         "value": math.inf, "low": math.nan, "high": math.inf, "unit": "nats/token", "kind": "bound", "protocol": {},
         "nats": [1.0, math.inf], "sizes": [1.0, 1.0],
@@ -522,7 +522,7 @@ def test_the_figure_has_a_point_and_a_line_for_each(kind):
     made = result(9, kind)
     first, again = figure.svg(made), figure.svg(made)
     assert first == again
-    fig = figure.draw(made)
+    fig = figure.comparison_figure(made)
     left, right = fig.axes
     assert left.get_ylim()[0] > left.get_ylim()[1]  # the best on top
     assert [tick.get_text() for tick in left.get_yticklabels()] == [f"method{i}" for i in range(9)]

@@ -205,9 +205,9 @@ def test_revealed_counts_the_masks(prompted, method):
 
 def test_learnt_shows_the_earliest_and_the_latest():
     values = {"exponent": torch.tensor([0.5, 3.0, 1.0, 2.0, 0.1]), "half": torch.tensor([0.2, 0.8, 0.5, 0.7, 0.0])}
-    assert figures.ends(values["exponent"], 2) == ([1, 3], [0, 4])
-    assert figures.ends(values["exponent"], 3) == ([1, 3, 2], [0, 4])
-    assert figures.ends(values["exponent"]) == ([1, 3, 2, 0, 4], [])
+    assert figures.extremes(values["exponent"], 2) == ([1, 3], [0, 4])
+    assert figures.extremes(values["exponent"], 3) == ([1, 3, 2], [0, 4])
+    assert figures.extremes(values["exponent"]) == ([1, 3, 2, 0, 4], [])
     left, right = report.learnt(values, lambda i: "ab$_e"[i], most=2).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["b", "_", "a", "e"]
     assert left.get_lines()[0].get_xydata() == pytest.approx(np.array([[3.0, 0], [2.0, 1], [0.5, 3], [0.1, 4]]))
@@ -590,14 +590,14 @@ def test_damaged_samples_are_named(tmp_path, monkeypatch):
     write_samples(tmp_path, 4, [{"text": f"the cat {i}", "tokens": [i], "seed": 0, "calls": 3} for i in range(2)])
     file = Path("samples/step-000004.jsonl")
     whole = file.read_text()
-    assert "the cat 1" in samples.samples(Path(), None)
+    assert "the cat 1" in samples.validation_samples(Path(), None)
     for before, after, said in (
         ("the cat 1", "the bat 1", "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [3]', "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [1}', "is not JSON; "),
     ):
         file.write_text(whole.replace(before, after))
-        for read in (lambda: samples.samples(Path(), None), lambda: sweep.read(file)):
+        for read in (lambda: samples.validation_samples(Path(), None), lambda: sweep.read_samples(file)):
             with pytest.raises(InputError) as caught:
                 read()
             assert str(caught.value).startswith(f"line 2 of 'samples/step-000004.jsonl' {said}")

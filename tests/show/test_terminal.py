@@ -14,7 +14,7 @@ from zellige.show import numbers as t
 from zellige.show.numbers import path
 from zellige.show.picture import Picture, Watch
 from zellige.show.progress import Bar, Training
-from zellige.show.record import dumps, record
+from zellige.show.record import dumps, json_record
 from zellige.show.terminal import Terminal
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
@@ -59,10 +59,10 @@ class Clock:
         (t.count(50258), "50,258"),
         (t.counted(1, "text"), "1 text"),
         (t.counted(2, "text"), "2 texts"),
-        (t.rate(16_400), "16.4k tokens/s"),
-        (t.rate(612_300), "612k tokens/s"),
-        (t.rate(569.4), "569 tokens/s"),
-        (t.rate(999_960), "1.0M tokens/s"),
+        (t.token_rate(16_400), "16.4k tokens/s"),
+        (t.token_rate(612_300), "612k tokens/s"),
+        (t.token_rate(569.4), "569 tokens/s"),
+        (t.token_rate(999_960), "1.0M tokens/s"),
         (t.scaled(13.1e9), "13.1B"),
         (t.parameters(800_000), "0.80M parameters"),
         (t.parameters(92_100_000), "92.1M parameters"),
@@ -73,9 +73,9 @@ class Clock:
         (t.duration(59.6), "1:00"),
         (t.duration(178), "2:58"),
         (t.duration(13867), "3:51:07"),
-        (t.size(400_000), "0.4 MB"),
-        (t.size(12_345), "12 kB"),
-        (t.size(21.4e9), "21.4 GB"),
+        (t.byte_size(400_000), "0.4 MB"),
+        (t.byte_size(12_345), "12 kB"),
+        (t.byte_size(21.4e9), "21.4 GB"),
         (t.error(1.8e-14), "1.8e-14"),
         (t.error(0.0), "0"),
         (t.percent(0.71), "71.0%"),
@@ -87,10 +87,10 @@ class Clock:
         (t.pm(5.61e18, 2.1e17, 2), "5.6e+18 ± 2.1e+17"),
         (t.pm(12.0, 3e7), "1.2e+01 ± 3.0e+07"),
         (t.pm(1.5, float("inf")), "1.500 ± unknown"),
-        (t.number(1.412, 0.006, "bits/char", "bound"), "≤ 1.412 ± 0.006 bits/char (95%)"),
-        (t.number(4.0871, 0.0121, "bits/char", "exact"), "= 4.087 ± 0.012 bits/char (95%)"),
-        (t.number(2.661, 0.011, "per character", "bound"), "≤ 2.661 ± 0.011 per character"),
-        (t.number(17.4, 0.31, "per token", "bound"), "≤ 17.40 ± 0.31 per token"),
+        (t.quantity(1.412, 0.006, "bits/char", "bound"), "≤ 1.412 ± 0.006 bits/char (95%)"),
+        (t.quantity(4.0871, 0.0121, "bits/char", "exact"), "= 4.087 ± 0.012 bits/char (95%)"),
+        (t.quantity(2.661, 0.011, "per character", "bound"), "≤ 2.661 ± 0.011 per character"),
+        (t.quantity(17.4, 0.31, "per token", "bound"), "≤ 17.40 ± 0.31 per token"),
     ],
 )
 def test_numbers(said, text):
@@ -462,4 +462,4 @@ def test_records_have_the_same_keys():
         "versions",
         "seconds",
     ]
-    assert list(record("list", {}, [])) == keys
+    assert list(json_record("list", {}, [])) == keys

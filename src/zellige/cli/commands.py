@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..errors import InputError
-from ..show.numbers import columns, escape, path, size
+from ..show.numbers import byte_size, columns, escape, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import help, options
@@ -81,7 +81,7 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..report import write
 
         page = write(chosen.run, chosen.out, model=model, seed=chosen.seed)
-    terminal.result(f"{path(page)}, {size(page.stat().st_size)}")
+    terminal.result(f"{path(page)}, {byte_size(page.stat().st_size)}")
     result = {"page": str(page), "bytes": page.stat().st_size}
     write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)
     return 0

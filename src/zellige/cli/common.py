@@ -11,7 +11,7 @@ import tyro
 
 from ..errors import InputError, nearest
 from ..show.numbers import count, parameters
-from ..show.record import as_file, record
+from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 
 Run = Annotated[str, tyro.conf.Positional]
@@ -27,7 +27,7 @@ def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, be
     plain = (
         result
         if command == "evaluate"
-        else record(command, arguments, result, seconds=time.monotonic() - began, **more)
+        else json_record(command, arguments, result, seconds=time.monotonic() - began, **more)
     )
     put_json(terminal, plain)
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..show.numbers import count, counted, duration, parameters, path, pm, size
+from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 
@@ -211,7 +211,7 @@ class _Demo:
         since = time.perf_counter()
         with self.terminal.waiting("drawing"):
             page = write(self.folder, model=self.model)
-        self.say(f"6 report    {path(page)}, {size(page.stat().st_size)}", since)
+        self.say(f"6 report    {path(page)}, {byte_size(page.stat().st_size)}", since)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:
         """What may be said of it, and what to type next."""

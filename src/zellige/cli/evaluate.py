@@ -10,7 +10,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..show.numbers import path, size
+from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
@@ -69,9 +69,9 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.show and not chosen.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
     if chosen.from_:
-        from ..evaluation.result import Result, read
+        from ..evaluation.result import Result, read_result
 
-        plain = read(chosen.from_)
+        plain = read_result(chosen.from_)
         recorded = Result.from_dict(plain, chosen.from_)
         if chosen.show:
             _print(terminal, recorded)
@@ -85,7 +85,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from .evaluate_suite import keep, resumable
 
     rank, world = workers.ranks()
-    with Bar(terminal, "read", 1, say=size) as bar:
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         result = judge.evaluate(

@@ -12,9 +12,9 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
-from ..show.numbers import path, size
+from ..show.numbers import byte_size, path
 from ..show.progress import Bar
-from ..show.record import as_file, record
+from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import Device, Run, load, note_change, put_json
@@ -108,7 +108,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if model is not None and not (kind := kinds.of(model.tokenizer)).running:
         raise InputError(f"--generate judges texts, and this model makes {kind.many}; leave it out")
     ways = _ways(chosen, model) if model is not None and not chosen.samples else []
-    sets: list[Set] = sweep.read(chosen.samples, model) if chosen.samples else []
+    sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
     with terminal.waiting("loading the judge"):
         judge = Judge(
             chosen.judge, first=chosen.first, eos=chosen.eos, long=chosen.long, context=chosen.context,
@@ -126,13 +126,13 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         before, every = 0, chosen.count * sum(way.steps or 1 for way in ways)
         for way in ways:
             told = lambda done, _, before=before: bar.update(before + done, total=every)  # noqa: E731
-            sets.append(sweep.draw(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, told))
+            sets.append(sweep.draw_samples(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, told))
             before += chosen.count * (way.steps or 1)
     if folder is not None and ways:  # before they are judged, which may take longer
         from ..files import make, write_file
 
         make(folder)
-        write_file(folder / f"{NAME}{_others(chosen, DRAWN)}.jsonl", sweep.write(sets))
+        write_file(folder / f"{NAME}{_others(chosen, DRAWN)}.jsonl", sweep.samples_as_lines(sets))
     points, about = _judged(chosen, judge, sets, real, terminal)
     plain = _record(chosen, model, judge, points, None if about is None else {"name": name} | about, began)
     from .evaluate_generate_print import describe
@@ -210,7 +210,7 @@ def _real(chosen: Generate, model: Any, given: set[str], number: int, terminal: 
     if chosen.reference == "none":
         return None, ""
     if Path(chosen.reference).is_file():
-        return sweep.read(chosen.reference, model)[0], chosen.reference
+        return sweep.read_samples(chosen.reference, model)[0], chosen.reference
     if model is None:
         if "--reference" in given:
             raise InputError(
@@ -221,10 +221,10 @@ def _real(chosen: Generate, model: Any, given: set[str], number: int, terminal: 
 
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     try:
-        with Bar(terminal, "read", 1, say=size) as bar:
+        with Bar(terminal, "read", 1, as_text=byte_size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
         note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
-        return sweep.real(corpus, chosen.reference, number), f"{corpus.about['name']} {chosen.reference}"
+        return sweep.real_texts(corpus, chosen.reference, number), f"{corpus.about['name']} {chosen.reference}"
     except InputError as absent:
         if data is not None or "--reference" in given:
             raise
@@ -246,7 +246,7 @@ def _judged(
             told = lambda done, total, i=i: bar.update(i * total + done, total=len(every) * total)  # noqa: E731
             own = chosen.tokens == "own" and one.rows is not None
             against = features if one is not real else None
-            found.append(sweep.score(one, judge, own=own, against=against, seed=chosen.seed, say=told))
+            found.append(sweep.score_samples(one, judge, own=own, against=against, seed=chosen.seed, progress=told))
     return (found[:-1], found[-1]) if real is not None else (found, None)
 
 
@@ -272,7 +272,7 @@ def _record(
     about: dict[str, Any] = {}
     if model is not None:
         about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}
-    return record(
+    return json_record(
         "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), {"points": points, "real": real, "about": about},
         interval={"level": 0.95, "method": said}, unit="perplexity per token of the judge", kind="samples",
         protocol=protocol, seed=chosen.seed, seconds=time.monotonic() - began,
@@ -317,7 +317,7 @@ def _write(folder: Path, plain: dict[str, Any], lines: list[str], chosen: Genera
         write_file(folder / f"{stem}.md", "\n".join([*body, "```text", *lines, "```"]) + "\n")
         written.append(folder / f"{stem}.md")
     for by in ("frontier", "calls"):
-        figure = figures.draw(points, real, by, judge)
+        figure = figures.sweep_figure(points, real, by, judge)
         if figure is not None:
             written.append(folder / f"{stem}-{by}.svg")
             drawn_as = io.StringIO()

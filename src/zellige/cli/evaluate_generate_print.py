@@ -3,7 +3,7 @@
 import textwrap
 from typing import Any
 
-from ..evaluation.sweep import curves, number
+from ..evaluation.sweep import curves_of, measure_of
 from ..show.numbers import columns, count, counted, parameters
 from .common import of_model
 
@@ -49,7 +49,7 @@ def tables(plain: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     points, real = plain["result"]["points"], plain["result"]["real"]
     measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
     titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
-    found = {title: curves(points, by) for by, title in titles.items()}
+    found = {title: curves_of(points, by) for by, title in titles.items()}
     groups = {title: [p for each in curve.values() for p in each] for title, curve in found.items() if curve}
     heads = ["sampler", "steps", "calls", "temp.", "top-p", *("per sequence" if " per " in m else m for m in measures)]
     out = []
@@ -70,8 +70,8 @@ def shown(point: dict[str, Any], name: str) -> str:
     """A measure with its interval, `40.21 ± 1.30`; perplexities have two decimals, three below 10, the rest three."""
     if name not in point["measures"]:
         return "-"
-    n = number(point, name)
-    return n.shown(2 if name.startswith("perplexity") and n.value >= 10 else 3)
+    n = measure_of(point, name)
+    return n.text(2 if name.startswith("perplexity") and n.value >= 10 else 3)
 
 
 def _has(points: list[dict[str, Any]]) -> bool:

@@ -17,7 +17,7 @@ from . import options
 from .common import Device, Run, load, of_model, run_folder, write_json
 
 if TYPE_CHECKING:
-    from ..evaluation.choices import Judged
+    from ..evaluation.choices import ChoiceScores
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = run_folder(chosen.run)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with Bar(terminal, "pairs", 1, "rows") as bar:
-        judged = choices.judge(
+        judged = choices.score_choices(
             model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, source=chosen.pairs,
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
@@ -71,7 +71,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def describe(judged: "Judged") -> list[str]:
+def describe(judged: "ChoiceScores") -> list[str]:
     """What is printed: what was judged, the mean, over what its interval is, the accuracies, the protocol."""
     result, about, p = judged.result, judged.result.about, judged.result.protocol
     lines = [

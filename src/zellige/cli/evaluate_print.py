@@ -13,7 +13,7 @@ from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM
 from ..evaluation.result import Result
 from ..files import write_file
-from ..show.numbers import columns, count, counted, number, path, percent, pm
+from ..show.numbers import columns, count, counted, path, percent, pm, quantity
 from ..show.record import as_file
 from ..show.terminal import Terminal
 from .common import of_model
@@ -87,7 +87,7 @@ def _both(result: Result) -> list[str]:
         lines = [f"    ± {half} over the population of texts; for these texts it is exact"]
     each = result.per_sequence
     if each is not None:
-        mean = number(each.value, each.half, f"per {result.per}", result.kind)
+        mean = quantity(each.value, each.half, f"per {result.per}", result.kind)
         lines.append(f"    perplexity per sequence, mean {mean} (above: corpus)")
     return lines
 

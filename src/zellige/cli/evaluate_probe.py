@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..show.numbers import columns, path, pm
 from ..show.progress import Bar
-from ..show.record import as_file, record
+from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import Device, Run, load, of_model, run_folder, write_json
@@ -84,7 +84,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     for line in describe(found):
         terminal.result(line)
-    plain = record(
+    plain = json_record(
         "evaluate", dataclasses.asdict(chosen), found.to_dict(), protocol=found.protocol, unit="accuracy", seed=chosen.seed,
         seconds=time.monotonic() - began,
     )  # fmt: skip

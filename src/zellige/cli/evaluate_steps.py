@@ -7,9 +7,9 @@ from typing import Any
 
 from ..data import Data
 from ..errors import InputError
-from ..show.numbers import columns, count, decimals, path, pm, size
+from ..show.numbers import byte_size, columns, count, decimals, path, pm
 from ..show.progress import Bar
-from ..show.record import as_file, record
+from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import Device, Run, load, note_change, run_folder, write_json
@@ -56,7 +56,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from ..evaluation.result import Result, difference
 
     rank, world = workers.ranks()
-    with Bar(terminal, "read", 1, say=size) as bar:
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     found: list[Result] = []
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
@@ -97,7 +97,7 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     for line in columns([header, *rows], "<>>>"):
         terminal.result(line)
     note_change(terminal, last.about)
-    plain = record(
+    plain = json_record(
         "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},
         {"steps": [_row(T, r, d) for T, r, d in zip(wanted, found, apart)], "partial": last.partial or None, "about": last.about},
         unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in found),

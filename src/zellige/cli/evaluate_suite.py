@@ -15,7 +15,7 @@ from . import options
 from .common import Device, Run, load, of_model, run_folder, write_json
 
 if TYPE_CHECKING:
-    from ..evaluation.suite import Table
+    from ..evaluation.suite import SuiteTable
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Suite:
 def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --suite NAME`"""
     chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
-    from ..evaluation.protocol import find
+    from ..evaluation.protocol import protocol_named
     from ..evaluation.suite import SUITES
 
-    find(chosen.protocol)
+    protocol_named(chosen.protocol)
     if chosen.suite not in SUITES:
         from ..errors import unknown
 
@@ -121,7 +121,7 @@ def resumable(terminal: Terminal) -> Iterator[None]:
         raise
 
 
-def lines(table: "Table") -> list[str]:
+def lines(table: "SuiteTable") -> list[str]:
     """The table as it is printed."""
     from ..evaluation.evaluate import PROTOCOL
 

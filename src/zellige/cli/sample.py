@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ..errors import InputError
-from ..show.numbers import path, size
+from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
@@ -20,7 +20,7 @@ from .common import Device, Run, load, note_change, writable, write_json
 if TYPE_CHECKING:
     from ..models.frames import Drawn, Frame
     from ..models.infill import Gaps
-    from ..show.kinds import Kind
+    from ..show.kinds import Modality
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return _draw(chosen, "infill", terminal, began, lambda model, kind: _given(chosen, flags, model, kind, terminal))
 
 
-def _given(chosen: Infill, flags: set[str], model: Any, kind: "Kind", terminal: Terminal) -> "Gaps | Given":
+def _given(chosen: Infill, flags: set[str], model: Any, kind: "Modality", terminal: Terminal) -> "Gaps | Given":
     """What stays of the text that was typed, or of a row of the test split."""
     if kind.running and (flags or not chosen.text):
         refused = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
@@ -167,11 +167,11 @@ def _given(chosen: Infill, flags: set[str], model: Any, kind: "Kind", terminal: 
     return given
 
 
-def _of_a_row(chosen: Infill, model: Any, kind: "Kind", terminal: Terminal) -> Given:
+def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) -> Given:
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.evaluate import beside_training, corpus_of
 
-    with Bar(terminal, "read", 1, say=size) as bar:
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = corpus_of(model, progress=lambda done, total: bar.update(done, total=total))
     note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
     rows = corpus.test
@@ -186,7 +186,7 @@ def _of_a_row(chosen: Infill, model: Any, kind: "Kind", terminal: Terminal) -> G
 
 
 def _draw(
-    chosen: Any, command: str, terminal: Terminal, began: float, give: "Callable[[Any, Kind], Gaps | Given | None]"
+    chosen: Any, command: str, terminal: Terminal, began: float, give: "Callable[[Any, Modality], Gaps | Given | None]"
 ) -> int:
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen.method, chosen.device)
@@ -279,7 +279,7 @@ def _out(name: str | None) -> Path | None:
 class Panels:
     """What was drawn, and beside it what was given and the truth where there are such."""
 
-    def __init__(self, kind: "Kind", rows: list[list[int]], given: Given | None):
+    def __init__(self, kind: "Modality", rows: list[list[int]], given: Given | None):
         self.kind, self.drawn, self.given = kind, rows, given
         self.rows, self.captions, self.verdicts = rows, [], []
         if given is not None:

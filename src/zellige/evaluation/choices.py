@@ -19,7 +19,7 @@ from ..models.model import as_model, identity
 from ..schema import parse, read_text, shown
 from . import conditional
 from .conditional import BATCH, DRAWS, Conditional
-from .proportion import Share
+from .proportion import Proportion
 from .result import Result, summarize
 
 PROTOCOL = "zellige-pairs-1"
@@ -53,21 +53,21 @@ def read_pairs(path: str | Path) -> list[Record]:
 
 
 def _record(line: str, where: str) -> Record:
-    plain = parse(line, where, "write an object with context and continuation")
-    if not isinstance(plain, dict) or ("continuation" in plain) == ("choices" in plain):
+    entry = parse(line, where, "write an object with context and continuation")
+    if not isinstance(entry, dict) or ("continuation" in entry) == ("choices" in entry):
         raise InputError(
             f"{where} has not one of continuation and choices; write an object with context and one of them"
         )
-    context, choices = plain.get("context", ""), plain.get("choices", [plain.get("continuation")])
+    context, choices = entry.get("context", ""), entry.get("choices", [entry.get("continuation")])
     if not isinstance(context, str) or not isinstance(choices, list) or not all(isinstance(c, str) for c in choices):
         raise InputError(
             f"{where} has something that is no text; context and continuation are texts, choices a list of texts"
         )
     if not choices or not all(choices):
         raise InputError(f"{where} has nothing to judge; a continuation is a text of one character or more")
-    if "choices" not in plain:
+    if "choices" not in entry:
         return Record(context, tuple(choices))
-    answer = plain.get("answer")
+    answer = entry.get("answer")
     answer = choices.index(answer) if answer in choices else answer
     if type(answer) is not int or not 0 <= answer < len(choices):
         raise InputError(f"{where} has no right answer; give answer, a number from 0 to {len(choices) - 1} or a choice")
@@ -75,14 +75,14 @@ def _record(line: str, where: str) -> Record:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ChoiceScores:
     """What a model says of a file of pairs.
 
     Attributes:
         result: the mean over the right continuations, per token; its interval is that of other pairs of the same kind.
         drawn: half the 95% interval of the mean over the draws, for these very pairs; infinite where it is not known.
         records: the lines.
-        found: the nats of every choice, one line after another.
+        bounds: the nats of every choice, one line after another.
         accuracy, normalised: the share of lines with choices whose right one has the least nats, and the least nats per
             character; None where no line has choices.
     """
@@ -90,18 +90,18 @@ class Judged:
     result: Result
     drawn: float
     records: list[Record]
-    found: Conditional
-    accuracy: Share | None
-    normalised: Share | None
+    bounds: Conditional
+    accuracy: Proportion | None
+    normalised: Proportion | None
 
     @property
     def note(self) -> str | None:
-        return self.found.note
+        return self.bounds.note
 
     def to_dict(self, arguments: Any = None) -> dict[str, Any]:
         """As JSON has it: the keys of every command's, and `pairs` with the nats of each."""
-        plain = self.result.to_dict("evaluate", arguments)
-        nats, error, tokens = (x.tolist() for x in (self.found.nats, self.found.error, self.found.tokens))
+        out = self.result.to_dict("evaluate", arguments)
+        nats, error, tokens = (x.tolist() for x in (self.bounds.nats, self.bounds.error, self.bounds.tokens))
         lines, at = [], 0
         for record in self.records:
             here = slice(at, at + len(record.choices))
@@ -111,10 +111,10 @@ class Judged:
         more: dict[str, Any] = {"over_draws": self.drawn, "note": self.note, "pairs": lines}
         for name, share in (("accuracy", self.accuracy), ("accuracy_normalised", self.normalised)):
             more[name] = None if share is None else share.to_dict()
-        return plain | {"result": plain["result"] | more}
+        return out | {"result": out["result"] | more}
 
 
-def judge(
+def score_choices(
     model: Any,
     records: Sequence[Record],
     draws: int = DRAWS,
@@ -124,26 +124,26 @@ def judge(
     prefix: bool = False,
     source: str = "pairs",
     progress: Callable[[int, int], None] | None = None,
-) -> Judged:
+) -> ChoiceScores:
     """Bound the nats of every choice of every record; arguments as in `conditional.bound`.
 
     source: what to call the records in the protocol.
     """
     model, records = as_model(model), list(records)
-    found = conditional.bound(
+    bounds = conditional.bound(
         model, [(r.context, choice) for r in records for choice in r.choices], draws, seed, batch,
         prefix=prefix, progress=progress,
     )  # fmt: skip
     starts = torch.tensor([0, *(len(r.choices) for r in records)]).cumsum(0)
     right = starts[:-1] + torch.tensor([r.answer for r in records])
-    table, tokens = found.table[right], found.tokens[right]
+    table, tokens = bounds.table[right], bounds.tokens[right]
     unit = "bits/char" if model.tokenizer.unit == "char" else "nats/token"
-    method, sets = model.method, found.table.shape[1]
-    said = {
+    method, sets = model.method, bounds.table.shape[1]
+    protocol = {
         "name": PROTOCOL,
         "estimator": "bound of the conditional: the context is given, clean",
-        "draws": found.draws,
-        "strata": "none" if found.kind == "exact" else f"{sets} replicates of {found.draws // sets} stratified draws",
+        "draws": bounds.draws,
+        "strata": "none" if bounds.kind == "exact" else f"{sets} replicates of {bounds.draws // sets} stratified draws",
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",
         "prefix": prefix,
         "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
@@ -156,10 +156,10 @@ def judge(
         "data": source,
         "pairs": len(records),
     }
-    result = summarize(table, tokens, unit, found.kind, draws=found.draws, seed=seed, protocol=said, about=about)
-    counts = [_counts(r, found.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
-    shares = [Share(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
-    return Judged(result, result.draws_half, records, found, *shares)
+    result = summarize(table, tokens, unit, bounds.kind, draws=bounds.draws, seed=seed, protocol=protocol, about=about)
+    counts = [_counts(r, bounds.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
+    shares = [Proportion(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
+    return ChoiceScores(result, result.draws_half, records, bounds, *shares)
 
 
 def _counts(record: Record, nats: torch.Tensor) -> tuple[bool, bool]:

@@ -8,7 +8,7 @@ method then draws is the bound of the law that writes the continuation while the
     in blocks     each block given those before; in the block where the context ends, it is given as above
     ar            -log p itself, by the chain rule; nothing is drawn
     other noise   a bound too, but of the clamped chain: the network takes the context for noisy tokens, and even the exact
-                  denoiser of the joint law does not fill by its conditional law ("approximate"; `generate.approximate`)
+                  denoiser of the joint law does not fill by its conditional law ("approximate"; `models.infill.approximate`)
 
 A pair has its own random numbers, a function of the seed and of its tokens, so a number does not depend on what it is batched
 with. Its draws are R independent replicates, each spread evenly over the strata, and their spread gives the error.
@@ -72,7 +72,7 @@ class Conditional:
 
 
 # ---------------------------------------------------------------------------------------------------- text to tokens
-def split(tokenizer: Any, context: str, continuation: str, prefix: bool = False) -> tuple[list[int], list[int]]:
+def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool = False) -> tuple[list[int], list[int]]:
     """The tokens of the context and of the continuation.
 
     The whole text is tokenized. Where the tokens of the context alone differ from it, a token reaches over the border, and it and
@@ -94,13 +94,13 @@ def split(tokenizer: Any, context: str, continuation: str, prefix: bool = False)
     return [tokenizer.separator] * prefix + whole[:same], whole[same:]
 
 
-def pieces(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
+def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int, int, int]]:
     """(begin, first, end) of windows that score a text of so many tokens: [first, end) given [begin, first).
 
     One window for what fits; of a longer context its end. A continuation longer than the network is cut end to end, and the last
     piece sees all the tokens before it that fit, as lm-eval's rolling windows do.
 
-    >>> list(pieces(3, 4, 8)), list(pieces(6, 4, 8)), list(pieces(0, 10, 4))
+    >>> list(windows(3, 4, 8)), list(windows(6, 4, 8)), list(windows(0, 10, 4))
     ([(0, 3, 7)], [(2, 6, 10)], [(0, 0, 4), (4, 4, 8), (6, 8, 10)])
     """
     stop = context + continuation
@@ -167,12 +167,12 @@ def bound_tokens(
     rows: list[tuple[int, tuple[int, int, int, int], list[int], int]] = []  # pair, numbers, tokens, how many are given
     for number, (context, continuation) in enumerate(pairs):
         text = [*context, *continuation]
-        for begin, first, end in pieces(len(context), len(continuation), length):
-            window, given = text[begin:end], first - begin
-            key = 0 if exact else mix(seed, given, *window)
+        for begin, first, end in windows(len(context), len(continuation), length):
+            window, context_size = text[begin:end], first - begin
+            key = 0 if exact else mix(seed, context_size, *window)
             for replicate in range(sets):
                 for place in range(places):
-                    rows.append((number, (key, replicate, place, places), window, given))
+                    rows.append((number, (key, replicate, place, places), window, context_size))
     table = torch.zeros(len(pairs), sets, dtype=torch.float64)
     done, training = 0, method.training
     method.eval()
@@ -182,8 +182,8 @@ def bound_tokens(
             number = torch.tensor([n for n, _, _, _ in part])
             numbers = [n for _, n, _, _ in part]
             tokens = torch.tensor([t for _, _, t, _ in part])
-            given = torch.tensor([g for _, _, _, g in part])
-            mask = torch.arange(tokens.shape[1]) >= given[:, None]
+            context_size = torch.tensor([g for _, _, _, g in part])
+            mask = torch.arange(tokens.shape[1]) >= context_size[:, None]
             here = Batch(tokens, None if bool(mask.all()) else mask).to(device)
             drawn = method.terms(here, None if exact else _Rows(numbers))
             value = torch.stack(list(drawn.values())).sum(0).double().cpu()
@@ -224,10 +224,10 @@ def bound(
     kind = of(model.tokenizer)
     if not kind.running:
         raise InputError(f"pairs are texts, and this model makes {kind.many}; use a model of text")
-    tokens = [split(model.tokenizer, *pair, prefix) for pair in pairs]
-    found = bound_tokens(model.method, tokens, draws, seed, batch, progress)
+    tokens = [tokenize_pair(model.tokenizer, *pair, prefix) for pair in pairs]
+    bounds = bound_tokens(model.method, tokens, draws, seed, batch, progress)
     note = approximate(model)
-    return found if note is None else Conditional(found.table, found.tokens, found.kind, found.draws, note)
+    return bounds if note is None else Conditional(bounds.table, bounds.tokens, bounds.kind, bounds.draws, note)
 
 
 # ---------------------------------------------------------------------------------------------------- the greedy choice
@@ -244,7 +244,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
     rows: list[tuple[int, list[int], int, int]] = []  # pair, tokens, first place that is asked, one after the last
     for number, (context, continuation) in enumerate(pairs):
         text = [*context, *continuation]
-        for begin, first, end in pieces(len(context), len(continuation), length):
+        for begin, first, end in windows(len(context), len(continuation), length):
             asked = [(first, end)] if causal else [(i, i + 1) for i in range(first, end)]
             rows += [(number, text[begin:end], i - begin, j - begin) for i, j in asked]
     same, training = [True] * len(pairs), method.training

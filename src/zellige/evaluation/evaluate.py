@@ -1,7 +1,7 @@
 """How good a model is: an upper bound on -log p, or -log p itself, with a 95% interval, and everything that was done to get it.
 
-The number and its intervals: `result`; what is asked of a group of texts: `likelihood`; who asks it, and what is kept of it:
-`groups`; other data and the choices of published papers: `suite`.
+The number and its intervals: `result`; what is asked of a group of texts: `likelihood`; who asks it, and the cache of
+the answers: `workers`; other data and the choices of published papers: `suite`.
 """
 
 import time
@@ -19,7 +19,7 @@ from ..exact import metropolis
 from ..methods.method import Method
 from ..models.model import as_model, identity
 from . import workers
-from .likelihood import DIVERGENCE, Likelihood, Work, bounded, split
+from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence
 from .result import Result, summarize
 
 GROUP = 64  # rows (texts x draws) that share their strata
@@ -82,7 +82,7 @@ def evaluate_rows(
     work = Work(ask, rows, chosen, texts, draws // replicates, replicates, seed, batch, device)
     dtype = str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch.")
     spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
-    said = {
+    full_protocol = {
         "name": PROTOCOL,
         "estimator": estimator,
         "time": ask.time,
@@ -97,20 +97,20 @@ def evaluate_rows(
     training = method.training
     method.eval()
     try:
-        found = _gathered(work, said, processes, distributed, keep, progress)
+        results = _gathered(work, full_protocol, processes, distributed, keep, progress)
     finally:
         method.train(training)
     tables = {  # name -> (N, replicates)
-        name: torch.cat([torch.tensor(f["terms"][name], dtype=torch.float64) for f in found], 1).T
-        for name in found[0]["terms"]
+        name: torch.cat([torch.tensor(f["terms"][name], dtype=torch.float64) for f in results], 1).T
+        for name in results[0]["terms"]
     }
     tokens, pieces = (
-        torch.tensor([n for f in found for n in f[of]], dtype=torch.float64) for of in ("tokens", "documents")
+        torch.tensor([n for f in results for n in f[of]], dtype=torch.float64) for of in ("tokens", "documents")
     )
     per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
     terms = {name: float(table.mean()) for name, table in tables.items()}
     if estimator == DIVERGENCE:
-        terms = split(terms[estimator], rows.collate([rows[i] for i in chosen]).tokens)
+        terms = entropy_and_divergence(terms[estimator], rows.collate([rows[i] for i in chosen]).tokens)
     total, group = torch.stack(list(tables.values())).sum(0), torch.arange(N) // texts
     each = (
         summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
@@ -124,15 +124,15 @@ def evaluate_rows(
         draws=draws,
         terms=terms,
         seed=seed,
-        protocol=said,
+        protocol=full_protocol,
         seconds=time.perf_counter() - started,
         document=each,
     )
 
 
 def _gathered(
-    work: Work, said: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
-) -> list[workers.Found]:
+    work: Work, protocol: dict[str, Any], processes: int, distributed: bool, keep: Path | None, progress: Any
+) -> list[workers.GroupResult]:
     """What each group gives; read from `keep` where this was interrupted before."""
     N, done = len(work.chosen), [0]
 
@@ -144,13 +144,15 @@ def _gathered(
     key = ""
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
-        key = workers.fingerprint(said, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
-    kept = workers.Kept(keep, key, workers.ranks()[0] if distributed else 0)
-    found = workers.gather(
-        work, len(work), processes=processes, distributed=distributed, keep=kept, device=work.device, progress=tell
+        key = workers.fingerprint(
+            protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts
+        )
+    cache = workers.ResultCache(keep, key, workers.ranks()[0] if distributed else 0)
+    results = workers.gather_results(
+        work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device, progress=tell
     )
-    kept.remove()
-    return found
+    cache.remove()
+    return results
 
 
 def _device(method: Method) -> torch.device:
@@ -270,16 +272,16 @@ def evaluate(
     )
     separator = corpus.about.get("separator", "")
     ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
-    said = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}
+    protocol = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}
     if tokenizer.shape:
-        said = {
+        protocol = {
             "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
             "weights": about["weights"],
         }
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     result = evaluate_rows(
         method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,
-        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=said, steps=steps, processes=processes,
+        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=protocol, steps=steps, processes=processes,
         distributed=distributed, keep=keep,
     )  # fmt: skip
     return replace(result, about=about)
@@ -291,11 +293,11 @@ def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:
     if pack not in ("document", "packed"):
         left_out = f", {rows.left_out:,} tokens that fill no row left out" if rows.left_out else ""
         return ("wrapped" if pack == "wrap" else "one a row") + left_out
-    said = "one document a row" if pack == "document" else "documents packed into rows"
-    said += f", {rows.cut:,} longer ones in pieces of {rows.length:,}" if rows.cut else ""
-    said += f", filled up to multiples of {fill:,}" if fill > 1 else ""
+    text = "one document a row" if pack == "document" else "documents packed into rows"
+    text += f", {rows.cut:,} longer ones in pieces of {rows.length:,}" if rows.cut else ""
+    text += f", filled up to multiples of {fill:,}" if fill > 1 else ""
     block = method.block or rows.length
     word = about["separator"].partition(" ")[0]  # a space ends no document, since it stands within them
     ended = word != "space" and (fill > 0 or word != "none")
     learnt = ended and (fill >= rows.length or max(fill, 1) % block == 0)
-    return f"{said}, {'ends included' if learnt else 'lengths given'}"
+    return f"{text}, {'ends included' if learnt else 'lengths given'}"

@@ -55,7 +55,7 @@ class Judge:
         for name, value in (("first", first), ("eos", eos), ("long", long)):
             if value not in CHOICES[name]:
                 raise InputError(f"--{name} is '{value}'; it must be {' or '.join(CHOICES[name])}")
-        self.inner = language_model.find(path, device)
+        self.inner = language_model.causal_model(path, device)
         self.first, self.eos, self.long = first, eos, long
         if first == "judged" and not self.inner.begins:
             raise InputError(f"judge '{self.inner.name}' has no token that begins a text; use --first given")
@@ -96,9 +96,9 @@ class Judge:
         for group in self._batches(pieces):
             tokens, real = _padded([pieces[i] for i in group])
             counts = real & self._counted(tokens)
-            found = self.inner.nats(tokens, real, self.first == "judged")  # (B, T), of each token
+            token_nats = self.inner.nats(tokens, real, self.first == "judged")  # (B, T), of each token
             where = torch.tensor([of[i] for i in group])
-            nats.index_add_(0, where, torch.where(counts, found, 0.0).sum(-1))
+            nats.index_add_(0, where, torch.where(counts, token_nats, 0.0).sum(-1))
             judged.index_add_(0, where, counts.sum(-1))
             done += len(group)
             if progress:
@@ -111,15 +111,15 @@ class Judge:
         rows = [row[: self.context - 1] for row in self.encode(texts)]
         if any(not row for row in rows):
             raise InputError("a text without tokens has no features; leave out --mauve, or the empty texts")
-        found: dict[int, Tensor] = {}
+        vectors: dict[int, Tensor] = {}
         for group in self._batches(rows):
             tokens, real = _padded([rows[i] for i in group])
             states = self.inner.states(tokens, real)
             last = real.sum(-1) - 1
-            found |= zip(group, states[torch.arange(len(group)), last].float().cpu())
+            vectors |= zip(group, states[torch.arange(len(group)), last].float().cpu())
             if progress:
-                progress(len(found), len(rows))
-        return torch.stack([found[i] for i in range(len(rows))])
+                progress(len(vectors), len(rows))
+        return torch.stack([vectors[i] for i in range(len(rows))])
 
     def cut(self, rows: Sequence[Sequence[int]]) -> int:
         """How many of these rows are longer than the context."""

@@ -24,7 +24,7 @@ ROWS = 256  # whose logits are float64 at one time
 _NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")  # on the hub
 
 
-def find(path: Any, device: torch.device | str) -> Any:
+def causal_model(path: Any, device: torch.device | str) -> Any:
     """The model behind a judge: Zellige's where the folder is its own, else one of transformers."""
     if hasattr(path, "method"):
         return Own(path, getattr(path.config, "method", "ar"))
@@ -124,8 +124,8 @@ class Transformer:
             return torch.zeros(tokens.shape, dtype=torch.float64)
         read, known = tokens[:, :-1].to(self.device), real[:, 1:]
         logits = self.model(read, attention_mask=known.long().to(self.device), use_cache=False).logits
-        found = _cross_entropy(lambda i: logits[i], tokens[:, 1:], known)
-        return found if begin else F.pad(found, (1, 0))
+        nats = _cross_entropy(lambda i: logits[i], tokens[:, 1:], known)
+        return nats if begin else F.pad(nats, (1, 0))
 
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
         mask = real.long().to(self.device)
@@ -154,8 +154,8 @@ def _on_the_hub(name: str) -> bool:
     try:
         with urllib.request.urlopen(f"{constants.ENDPOINT}/{name}/resolve/main/config.json", timeout=10):
             return True
-    except urllib.error.HTTPError as said:
-        return said.code in (401, 403)  # it asks who one is, which the library may know
+    except urllib.error.HTTPError as refusal:
+        return refusal.code in (401, 403)  # it asks who one is, which the library may know
     except OSError:
         return False
 
@@ -174,8 +174,8 @@ def _absent(name: str, problem: Exception) -> InputError:
     """Why there is no judge of that name, in one line."""
     folder = Path(name)
     if folder.is_dir():
-        said = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")[:120]
-        return InputError(f"'{name}' holds no causal model that can be read ({said}); give another --judge")
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")[:120]
+        return InputError(f"'{name}' holds no causal model that can be read ({reason}); give another --judge")
     where = folder.parent
     if not _NAME.fullmatch(name) or (where.is_dir() and str(where) != "."):
         near = nearest(folder.name, [p.name for p in where.iterdir() if p.is_dir()] if where.is_dir() else [])

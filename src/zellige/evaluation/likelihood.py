@@ -52,8 +52,8 @@ class Likelihood:
             why = _no_steps(m, self.other is not None)
             if why:
                 raise InputError(f"--steps is for the bound of a model in continuous time, and {why}; leave it out")
-        plain = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
-        self.published = not plain and (self.t_min > 0 or not self.ends)
+        as_defined = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
+        self.published = not as_defined and (self.t_min > 0 or not self.ends)
 
     @property
     def kind(self) -> str:
@@ -110,14 +110,14 @@ class Likelihood:
         if not self.t_min:
             return {"diffusion": m.terms(batch, generator)["diffusion"]}
         if self._by_counts:
-            found = {"diffusion": _from_t_min(m, self.t_min, batch, generator)}
+            terms = {"diffusion": _from_t_min(m, self.t_min, batch, generator)}
         else:
             t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
-            found = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
+            terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
         if self.ends:
-            found["reconstruction"] = m._reconstruction(batch, generator)
-            found["prior"] = m._prior(batch, generator)
-        return found
+            terms["reconstruction"] = m._reconstruction(batch, generator)
+            terms["prior"] = m._prior(batch, generator)
+        return terms
 
 
 @dataclass
@@ -155,7 +155,11 @@ class Work:
             seed = mix(self.seed, index, replicate)
             for name, value in self._draw(group, seed).items():
                 terms.setdefault(name, []).append(value.tolist())
-        return {"terms": terms, "tokens": counted(group).tolist(), "documents": number_of_documents(group).tolist()}
+        return {
+            "terms": terms,
+            "tokens": number_of_tokens(group).tolist(),
+            "documents": number_of_documents(group).tolist(),
+        }
 
     @torch.no_grad()
     def _draw(self, group: Batch, seed: int) -> dict[str, Tensor]:
@@ -163,7 +167,7 @@ class Work:
         n = len(group.tokens)
         total = n * self.draws
         size = max(d for d in range(1, min(self.batch, total) + 1) if total % d == 0)
-        found: dict[str, list[Tensor]] = {}
+        terms: dict[str, list[Tensor]] = {}
         for shard in range(total // size):
             rows = torch.arange(shard * size, (shard + 1) * size) % n
             part = group.take(rows).to(self.device)
@@ -171,8 +175,8 @@ class Work:
                 seed
             )  # the same for each part of the group: `Shard` takes its rows
             for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
-                found.setdefault(name, []).append(value.double().cpu())
-        return {name: torch.cat(values).reshape(self.draws, n).mean(0) for name, values in found.items()}
+                terms.setdefault(name, []).append(value.double().cpu())
+        return {name: torch.cat(values).reshape(self.draws, n).mean(0) for name, values in terms.items()}
 
 
 def bounded(method: Method) -> bool:
@@ -243,14 +247,14 @@ def _of(method: Method, law_of: Callable[[Method], Tensor]) -> Callable[..., Ten
     return lambda batch, generator=None: -law()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
 
 
-def split(nats: float, tokens: Tensor) -> dict[str, float]:
+def entropy_and_divergence(nats: float, tokens: Tensor) -> dict[str, float]:
     """The mean of -log pi over texts (N, L) in two terms: the entropy of their empirical law, and its divergence from pi."""
     share = tokens.unique(dim=0, return_counts=True)[1].double() / len(tokens)
     entropy = float(enumeration.entropy(share))
     return {"entropy of the texts": entropy, DIVERGENCE: nats - entropy}
 
 
-def counted(batch: Batch) -> Tensor:
+def number_of_tokens(batch: Batch) -> Tensor:
     """(B,) tokens that count."""
     if batch.mask is not None:
         return batch.mask.sum(-1).double()

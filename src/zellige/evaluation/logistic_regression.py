@@ -75,12 +75,12 @@ def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tens
         )
     seen = torch.bincount(counted[0].indices()[1], minlength=vocabulary).double()
     weight = (len(parts[0]) / seen.clamp_min(1)).log() + 1
-    found = []
+    weighted = []
     for counts in counted:
         index = counts.indices()
         values = (1 + counts.values().log()) * weight[index[1]]
         norm = torch.zeros(counts.shape[0], dtype=torch.float64).index_add(0, index[0], values.square()).sqrt()
-        found.append(
+        weighted.append(
             torch.sparse_coo_tensor(index, values / norm[index[0]], counts.shape, check_invariants=False).coalesce()
         )
-    return found
+    return weighted

@@ -62,15 +62,15 @@ class NGrams:
 
     def _frequencies(self, tokens: np.ndarray) -> np.ndarray:
         """f_k at every position, (order + 1, N, L); nan where the context is unseen or cut off."""
-        found = np.full((self.order + 1, *tokens.shape), np.nan)
-        found[0][tokens >= 0] = 1 / self.vocabulary
+        frequencies = np.full((self.order + 1, *tokens.shape), np.nan)
+        frequencies[0][tokens >= 0] = 1 / self.vocabulary
         for k, (grams, times, contexts, totals) in enumerate(self._tables, 1):
             keys = self._keys(tokens, k)
             here = keys >= 0
             total = _look_up(contexts, totals, keys[here] // self.vocabulary)
             with np.errstate(invalid="ignore"):
-                found[k][here] = _look_up(grams, times, keys[here]) / total  # 0 / 0: the context is unseen
-        return found
+                frequencies[k][here] = _look_up(grams, times, keys[here]) / total  # 0 / 0: the context is unseen
+        return frequencies
 
 
 def _rows(tokens) -> np.ndarray:

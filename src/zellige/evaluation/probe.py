@@ -5,7 +5,7 @@
 Five classifiers of the same texts, cut at the network's length, in the model's own tokens, judged on the same held-out ones:
 
     bag of tokens            logistic regression on tf-idf counts of the tokens: no network, no order
-    linear, random weights   logistic regression on the mean hidden state (`represent`) of the same network, never trained
+    linear, random weights   logistic regression on the mean hidden state (`models.embed`) of the same network, never trained
     linear, trained          the same on the trained network
     fine-tuned, random       the network and a linear map on its mean hidden state, trained on the labels from fresh weights
     fine-tuned, trained      the same, from the trained weights
@@ -38,7 +38,7 @@ from ..nn.classifier import Classifier
 from ..show.kinds import of
 from .interval import student
 from .logistic_regression import bags, linear, standardized
-from .proportion import Share
+from .proportion import Proportion
 
 PROTOCOL = "zellige-probe-1"
 CLASSES = {"ag_news": ("World", "Sports", "Business", "Sci/Tech")}
@@ -85,7 +85,7 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
     return Labelled(name, texts, torch.tensor(labels), CLASSES[name])
 
 
-def split(count: int, seed: int, shares: tuple[float, float] = (0.7, 0.1)) -> tuple[Tensor, Tensor, Tensor]:
+def split_texts(count: int, seed: int, shares: tuple[float, float] = (0.7, 0.1)) -> tuple[Tensor, Tensor, Tensor]:
     """The numbers of the texts that train, that choose, and that are held out, by the seed."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(mix(seed, "split")))
     first, second = round(shares[0] * count), round(sum(shares) * count)
@@ -109,7 +109,7 @@ def untrained(model: Any, seed: int) -> Any:
     return fresh.to(next(method.parameters()).device).eval()
 
 
-def padded(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+def padded_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Texts of several lengths as (B, n) tokens, and where they are, (B, n) bool."""
     sizes = torch.tensor([len(text) for text in texts])
     x = torch.zeros(len(texts), int(sizes.max()), dtype=torch.long)
@@ -119,13 +119,13 @@ def padded(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def logits(method: Any, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
-    """The classifier's logits (B, classes) of texts, which the network reads as in `represent`."""
+    """The classifier's logits (B, classes) of texts, which the network reads as in `models.embed`."""
     device = next(classifier.parameters()).device
-    x, mask = (part.to(device) for part in padded(texts))
-    inputs, told, skip = reading(method, x)
+    x, mask = (part.to(device) for part in padded_tokens(texts))
+    inputs, conditioning, skip = reading(method, x)
     there = F.pad(mask, (skip, 0), value=True)
     segments = None if bool(mask.all()) else (~there).long()
-    return classifier(inputs, told, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
+    return classifier(inputs, conditioning, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
 
 
 @torch.no_grad()
@@ -135,12 +135,12 @@ def right(
     """Which texts the classifier gets right, (N,) bool."""
     classifier.eval()
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    found = torch.zeros(len(texts), dtype=torch.bool)
+    correct = torch.zeros(len(texts), dtype=torch.bool)
     for first in range(0, len(order), batch):
         part = order[first : first + batch]
         guess = logits(method, classifier, [texts[i] for i in part]).argmax(-1).cpu()
-        found[torch.tensor(part)] = guess == labels[torch.tensor(part)]
-    return found
+        correct[torch.tensor(part)] = guess == labels[torch.tensor(part)]
+    return correct
 
 
 def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
@@ -197,7 +197,7 @@ def fine_tune(
 
 # ---------------------------------------------------------------------------------------------------- all of it
 @dataclass(frozen=True)
-class Row:
+class ProbeRow:
     """One classifier: its name, which held-out texts it gets right (N,) bool, and what was chosen for it."""
 
     name: str
@@ -205,10 +205,10 @@ class Row:
     chosen: str
 
     @property
-    def share(self) -> Share:
-        return Share(int(self.right.sum()), len(self.right))
+    def share(self) -> Proportion:
+        return Proportion(int(self.right.sum()), len(self.right))
 
-    def above(self, other: "Row") -> tuple[float, float]:
+    def above(self, other: "ProbeRow") -> tuple[float, float]:
         """How much higher its accuracy is, with half the 95% interval of the paired difference on the same texts."""
         each = self.right.double() - other.right.double()
         return float(each.mean()), student(len(each) - 1) * float(each.std()) / math.sqrt(len(each))
@@ -218,11 +218,11 @@ class Row:
 class Probe:
     """The five rows, and what was done."""
 
-    rows: list[Row]
+    rows: list[ProbeRow]
     protocol: dict[str, Any]
     about: dict[str, Any] = field(default_factory=dict)
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> ProbeRow:
         return next(row for row in self.rows if row.name == name)
 
     @property
@@ -273,23 +273,23 @@ def probe(
     whole = [model.tokenizer.encode(text, f"text {i:,}") for i, text in enumerate(data.texts)]
     tokens = [text[:size] for text in whole]
     cut = sum(len(text) > size for text in whole)
-    numbers = split(len(tokens), seed)
+    numbers = split_texts(len(tokens), seed)
     parts, labels = [[tokens[i] for i in part.tolist()] for part in numbers], [data.labels[part] for part in numbers]
     fresh = untrained(model, seed)
     rows = []
     progress("bag of tokens", 0, 1)
-    found, penalty = linear(bags(parts, method.vocabulary), labels, classes)
-    rows.append(Row("bag of tokens", found, f"penalty {penalty:g}"))
+    correct, penalty = linear(bags(parts, method.vocabulary), labels, classes)
+    rows.append(ProbeRow("bag of tokens", correct, f"penalty {penalty:g}"))
     for name, which in (("linear, random weights", fresh), ("linear, trained", method)):
         vectors = embed_tokens(
             which, tokens, layer, progress=lambda done, total, name=name: progress(name, done, total)
         )
-        found, penalty = linear(standardized([vectors[part] for part in numbers]), labels, classes)
-        rows.append(Row(name, found, f"penalty {penalty:g}"))
+        correct, penalty = linear(standardized([vectors[part] for part in numbers]), labels, classes)
+        rows.append(ProbeRow(name, correct, f"penalty {penalty:g}"))
     for name, which in (("fine-tuned, random", fresh), ("fine-tuned, trained", method)) if epochs else ():
-        told = lambda done, total, name=name: progress(name, done, total)  # noqa: E731
-        found, epoch = fine_tune(which, parts, labels, classes, seed, epochs, rate, batch, told)
-        rows.append(Row(name, found, f"epoch {epoch} of {epochs}"))
+        on_step = lambda done, total, name=name: progress(name, done, total)  # noqa: E731
+        correct, epoch = fine_tune(which, parts, labels, classes, seed, epochs, rate, batch, on_step)
+        rows.append(ProbeRow(name, correct, f"epoch {epoch} of {epochs}"))
     protocol = {
         "name": PROTOCOL,
         "data": f"{data.name}, test.csv, title and description, split by the seed",

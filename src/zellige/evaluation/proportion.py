@@ -10,10 +10,10 @@ from .interval import LEVEL
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """k of n, with Wilson's 95% interval.
 
-    >>> print(Share(63, 100))
+    >>> print(Proportion(63, 100))
     63.0% [53.2%, 71.8%]
     """
 

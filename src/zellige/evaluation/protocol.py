@@ -57,7 +57,7 @@ class Protocol:
     about: str = ""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    def said(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it, for the JSON: each choice, what it means, and where it is from."""
         choices = {
             f.name: {
@@ -71,7 +71,7 @@ class Protocol:
         return {"name": self.name, "about": self.about, "choices": choices}
 
 
-def find(name: "str | Protocol") -> Protocol:
+def protocol_named(name: "str | Protocol") -> Protocol:
     """A protocol by its name."""
     if isinstance(name, Protocol):
         return name

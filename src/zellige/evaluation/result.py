@@ -30,8 +30,8 @@ from torch import Tensor
 from ..errors import InputError
 from ..files import write_file
 from ..schema import read_json, structure
-from ..show.numbers import number, pm
-from ..show.record import as_file, record
+from ..show.numbers import pm, quantity
+from ..show.record import as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
 
 DRAWS = 4  # of each text, where nobody says how many
@@ -170,14 +170,14 @@ class Result:
     @property
     def perplexity_text(self) -> str:
         """`≤ 2.661 ± 0.011 per character`; to first order in the interval."""
-        return number(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
+        return quantity(self.perplexity, self.perplexity * self.half * self.scale, f"per {self.per}", self.kind)
 
     def __str__(self) -> str:
         if self.kind == "difference":
             return f"{pm(self.value, self.half)} {self.unit} (95%)"
         if self.kind == "loss":
             return f"loss {pm(self.value, self.half)} per {self.per} (95%), not a bound"
-        return number(self.value, self.half, self.unit, self.kind)
+        return quantity(self.value, self.half, self.unit, self.kind)
 
     def to_dict(self, command: str | None = "evaluate", arguments: Any = None) -> dict[str, Any]:
         """As JSON has it; the same keys as every command's."""
@@ -205,7 +205,7 @@ class Result:
                 "number": of.units,
                 "unit": of.unit,
             }
-        return record(
+        return json_record(
             command, self.about.get("arguments") if arguments is None else arguments, result,
             interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS},
             unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
@@ -218,7 +218,7 @@ class Result:
     @classmethod
     def from_json(cls, path: str | Path) -> "Result":
         """Read what `to_json` wrote (without the numbers of each text)."""
-        return cls.from_dict(read(path), str(path))
+        return cls.from_dict(read_result(path), str(path))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
@@ -246,10 +246,10 @@ def _ends(interval: dict[str, Any]) -> tuple[float, float]:
     return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _per_sequence(plain: dict[str, Any]) -> PerSequence:
-    ends = *_ends(plain), *_ends({"low": plain["draws_low"], "high": plain["draws_high"]})
-    value = plain["value"]
-    return PerSequence(math.inf if value is None else value, *ends, plain["lift"])
+def _per_sequence(entry: dict[str, Any]) -> PerSequence:
+    ends = *_ends(entry), *_ends({"low": entry["draws_low"], "high": entry["draws_high"]})
+    value = entry["value"]
+    return PerSequence(math.inf if value is None else value, *ends, entry["lift"])
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
@@ -258,11 +258,11 @@ def fullest(results: Iterable[Result], data: str) -> Result | None:
         r for r in results
         if r.about.get("data", data) == data and r.about.get("split", "test") == "test" and not r.about.get("other")
     ]  # fmt: skip
-    plain = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
-    return max(plain or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
+    standard = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
+    return max(standard or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read_result(path: str | Path) -> dict[str, Any]:
     """The JSON of a result that was written before."""
     path = Path(path)
     if not path.is_file():

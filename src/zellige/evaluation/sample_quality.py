@@ -50,11 +50,11 @@ class Number:
     def half(self) -> float:
         return (self.high - self.low) / 2
 
-    def shown(self, places: int = 3) -> str:
+    def text(self, places: int = 3) -> str:
         """`1.412 ± 0.006`"""
         return pm(self.value, self.half, places)
 
-    def plain(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         return asdict(self)
 
 
@@ -71,14 +71,14 @@ def mean(values: Any) -> Number:
 
 
 # ---------------------------------------------------------------------------------------------------- of the tokens alone
-def entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
+def unigram_entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
     """(N,) the unigram entropy of each row in nats; at most log of its length. NaN for a row without tokens."""
-    found = np.full(len(rows), np.nan)
+    entropies = np.full(len(rows), np.nan)
     for i, row in enumerate(rows):
         if len(row):
             share = np.unique(np.asarray(row), return_counts=True)[1] / len(row)
-            found[i] = max(0.0, -float(share @ np.log(share)))
-    return found
+            entropies[i] = max(0.0, -float(share @ np.log(share)))
+    return entropies
 
 
 def entropy(rows: Sequence[Sequence[int]]) -> Number:
@@ -87,7 +87,7 @@ def entropy(rows: Sequence[Sequence[int]]) -> Number:
     >>> round(entropy([[3, 1, 2, 0], [0, 0, 1, 1]]).value / math.log(2), 12)
     1.5
     """
-    return mean(entropies(rows))
+    return mean(unigram_entropies(rows))
 
 
 def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -152,12 +152,12 @@ def measure(
     rows: Sequence[Sequence[int]], nats: Tensor | None = None, tokens: Tensor | None = None
 ) -> dict[str, Number]:
     """Every measure of these rows, by name; of a judge's nats (N,) and tokens (N,) the two perplexities first."""
-    found: dict[str, Number] = {}
+    measures: dict[str, Number] = {}
     if nats is not None and tokens is not None:
-        found["perplexity"], found["perplexity per sequence"] = perplexities(nats, tokens)
-    found["entropy"] = entropy(rows)
-    found |= {f"distinct-{n}": distinct(rows, n) for n in ORDERS}
-    return found | {f"seq-rep-{REPEAT}": mean(repetitions(rows))}
+        measures["perplexity"], measures["perplexity per sequence"] = perplexities(nats, tokens)
+    measures["entropy"] = entropy(rows)
+    measures |= {f"distinct-{n}": distinct(rows, n) for n in ORDERS}
+    return measures | {f"seq-rep-{REPEAT}": mean(repetitions(rows))}
 
 
 def mauve_package() -> Any:
@@ -181,8 +181,8 @@ def mauve(samples: Tensor, real: Tensor, seed: int = 0) -> Number:
     package = mauve_package()
     p, q = (x.float().cpu().numpy() for x in (samples, real))
     with torch.random.fork_rng(devices=[]):
-        found = [
+        scores = [
             package.compute_mauve(p_features=p, q_features=q, seed=seed + i, verbose=False).mauve
             for i in range(CLUSTERINGS)
         ]
-    return mean([float(x) for x in found])
+    return mean([float(x) for x in scores])

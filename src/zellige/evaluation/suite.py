@@ -14,17 +14,17 @@ from ..data.remote import Unreachable
 from ..errors import InputError, unknown
 from ..models.model import as_model, identity
 from ..samplers.pairing import of_length
-from ..show.record import record
+from ..show.record import json_record
 from .evaluate import GROUP, evaluate_rows
 from .likelihood import Likelihood
-from .protocol import Protocol, find
+from .protocol import Protocol, protocol_named
 from .result import Result
 
 SUITES = {"zero-shot": sets.ZERO_SHOT}
 
 
 @dataclass(frozen=True)
-class Row:
+class SuiteRow:
     """One data set of a suite: its result, or why there is none."""
 
     name: str
@@ -44,12 +44,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class SuiteTable:
     """A suite judged: a row for each set, the protocol, and what was judged."""
 
     suite: str
     protocol: Protocol
-    rows: tuple[Row, ...]
+    rows: tuple[SuiteRow, ...]
     about: dict[str, Any]
     seed: int
     seconds: float
@@ -64,8 +64,8 @@ class Table:
         ]
         result = {"suite": self.suite, "sets": each, "about": self.about}
         kind = next((row.result.kind for row in self.rows if row.result is not None), None)
-        return record(
-            "evaluate", arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.said(), seed=self.seed,
+        return json_record(
+            "evaluate", arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict(), seed=self.seed,
             seconds=self.seconds,
         )  # fmt: skip
 
@@ -91,7 +91,7 @@ def judge(
     cache: str | None = None,
     begin: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Table:
+) -> SuiteTable:
     """Judge a model on the data sets of a suite.
 
     Args:
@@ -112,7 +112,7 @@ def judge(
     for name in only:
         if name not in SUITES[suite]:
             raise unknown("set", name, SUITES[suite], ", ".join(SUITES[suite]))
-    protocol, model = find(protocol), as_model(model)
+    protocol, model = protocol_named(protocol), as_model(model)
     if model.tokenizer.shape:
         raise InputError(
             f"the run was trained on {model.tokenizer.describe()}, and --suite {suite} is text; leave it out"
@@ -130,10 +130,10 @@ def judge(
                 estimator=estimator, processes=processes, distributed=distributed, keep=keep, progress=progress,
             )  # fmt: skip
         except InputError as reason:
-            rows.append(Row(name, reason=str(reason)))
+            rows.append(SuiteRow(name, reason=str(reason)))
             silent += [reason.reason] if isinstance(reason, Unreachable) else []
         else:
-            rows.append(Row(name, result))
+            rows.append(SuiteRow(name, result))
     if len(rows) == len(silent) > 1:
         raise InputError(
             f"none of the sets is on this machine or within reach ({silent[0]}); give a folder of them by --data.path"
@@ -147,7 +147,7 @@ def judge(
         )
         raise InputError(first if len(same) == 1 else f"none of the sets can be judged: {first}")
     about = identity(model) | {"length": protocol.length or model.method.shape[0]}
-    return Table(suite, protocol, tuple(rows), about, seed, time.perf_counter() - started)
+    return SuiteTable(suite, protocol, tuple(rows), about, seed, time.perf_counter() - started)
 
 
 def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any) -> Result:
@@ -157,21 +157,20 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
         raise InputError(
             f"the protocol's rows have {length:,} tokens, the model takes {model.method.window:,}; use fewer"
         )
-    found = sets.read(
+    texts = sets.read(
         name, protocol.split, detokenize=protocol.detokenize, lines=protocol.lines, path=path, cache=cache
     )
     rows = sets.cut(
-        found.documents, model.tokenizer, length, pack=protocol.pack, eos=protocol.eos, begin=protocol.begin,
+        texts.documents, model.tokenizer, length, pack=protocol.pack, eos=protocol.eos, begin=protocol.begin,
         end=protocol.end, name=name,
     )  # fmt: skip
     method = of_length(model.method, length)
-    result = evaluate_rows(
-        method, rows, t_min=protocol.t_min, ends=protocol.ends, **how,
-        protocol={"protocol": protocol.said(), "set": name, "split": found.about["split"], "weights": identity(model)["weights"]},
-    )  # fmt: skip
+    entries = {"protocol": protocol.to_dict(), "set": name, "split": texts.about["split"]}
+    entries["weights"] = identity(model)["weights"]
+    result = evaluate_rows(method, rows, t_min=protocol.t_min, ends=protocol.ends, protocol=entries, **how)
     about = {
         k: v
-        for k, v in found.about.items()
+        for k, v in texts.about.items()
         if k in ("name", "split", "documents", "sha256", "hub", "addresses", "note")
     }
     return replace(

@@ -31,7 +31,7 @@ SAMPLERS = ("first_hitting", "confidence", "remasking")  # beside the model's ow
 DRAWS = "each categorical draw in float64 by inverse CDF (53 random bits), no Gumbel noise"
 ENTROPY = "of the frequencies of the tokens within a sample, nats; mean over samples"
 
-Say = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -104,19 +104,19 @@ def calls(model: Any, base: Way, steps: Sequence[int], names: Sequence[str] = ()
 
 def different(ways: Iterable[Way]) -> list[Way]:
     """Each once, in order."""
-    found: list[Way] = []
+    unique: list[Way] = []
     for way in ways:
-        if way not in found:
-            found.append(way)
-    return found
+        if way not in unique:
+            unique.append(way)
+    return unique
 
 
 # ------------------------------------------------------------------------------------------------------------- samples
-def draw(
+def draw_samples(
     model: Any, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
-    say: Say | None = None,
+    progress: Progress | None = None,
 ) -> Set:  # fmt: skip
-    """`count` samples drawn that way; `say` is told (steps done, steps in all)."""
+    """`count` samples drawn that way; `progress` is called with (steps done, steps in all)."""
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
@@ -125,15 +125,15 @@ def draw(
         top_p=way.top_p, length=length, batch=batch, **way.options,
     )  # fmt: skip
 
-    def told(frame: Any) -> None:
-        if say:
-            say(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
+    def report_frame(frame: Any) -> None:
+        if progress:
+            progress(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
 
-    drawn = collect(frames, told)
+    drawn = collect(frames, report_frame)
     return Set(way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls)
 
 
-def write(sets: Iterable[Set]) -> str:
+def samples_as_lines(sets: Iterable[Set]) -> str:
     """Sets as JSON lines: one object a sample, with its text, its tokens and how it was drawn."""
     lines = []
     for one in sets:
@@ -146,14 +146,14 @@ def write(sets: Iterable[Set]) -> str:
     return "".join(lines)
 
 
-class Text(TypedDict):
+class SampleLine(TypedDict):
     """What is needed of a line of a file of samples."""
 
     text: str
 
 
-def read(path: str | Path, model: Any = None) -> list[Set]:
-    """Samples from a file: JSON lines with `text` (what `write`, or `zellige sample --out x.jsonl`, wrote), or one text a line.
+def read_samples(path: str | Path, model: Any = None) -> list[Set]:
+    """Samples from a file: JSON lines with `text` (of `samples_as_lines` or `zellige sample --out x.jsonl`), or one text a line.
 
     Args:
         model: whose tokenizer makes tokens of texts that come without.
@@ -165,17 +165,17 @@ def read(path: str | Path, model: Any = None) -> list[Set]:
     if not path.is_file():
         raise InputError(f"no file at '{path}'; give texts, one a line, or JSON lines with the field text")
     if path.suffix == ".jsonl":
-        samples = [sample for _, sample in read_lines(path, Text, "give one object a line, with the field text")]
+        samples = [sample for _, sample in read_lines(path, SampleLine, "give one object a line, with the field text")]
     else:
         samples = [{"text": line} for line in read_text(path, "give texts, one a line").splitlines()]
-    found: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for sample in samples:
         way = {name: sample[name] for name in Way.__dataclass_fields__ if sample.get(name) is not None}
-        found.setdefault(json.dumps(way, sort_keys=True), []).append(sample)
-    if not found:
+        groups.setdefault(json.dumps(way, sort_keys=True), []).append(sample)
+    if not groups:
         raise InputError(f"'{path}' holds no text; give one a line")
     sets = []
-    for way, group in found.items():
+    for way, group in groups.items():
         texts = [sample["text"] for sample in group]
         rows = [sample.get("tokens") for sample in group]
         if any(row is None for row in rows):
@@ -188,7 +188,7 @@ def read(path: str | Path, model: Any = None) -> list[Set]:
     return sets
 
 
-def real(corpus: Any, split: str, count: int) -> Set:
+def real_texts(corpus: Any, split: str, count: int) -> Set:
     """Real texts: `count` rows of a split, evenly spaced; fewer where it has fewer."""
     rows = corpus.split(split)
     n = min(count, len(rows))
@@ -199,9 +199,9 @@ def real(corpus: Any, split: str, count: int) -> Set:
 
 
 # ------------------------------------------------------------------------------------------------------------- judged
-def score(
+def score_samples(
     one: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
-    say: Say | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Every measure of a set, as JSON has it.
 
@@ -213,26 +213,26 @@ def score(
     if own and one.rows is None:
         raise InputError("these samples come without tokens; leave out --tokens own")
     judged = one.rows if own and one.rows is not None else judge.encode(texts)
-    nats, tokens = judge.nats_of(judged, say)
+    nats, tokens = judge.nats_of(judged, progress)
     rows = one.rows if one.rows is not None else judged
-    found = sample_quality.measure(rows, nats, tokens)
+    measures = sample_quality.measure(rows, nats, tokens)
     if against is not None:
-        found["mauve"] = sample_quality.mauve(judge.features(texts), against, seed)
+        measures["mauve"] = sample_quality.mauve(judge.features(texts), against, seed)
     return {
         "way": asdict(one.way), "samples": len(texts), "tokens": sum(map(len, rows)), "judged": int(tokens.sum()),
         "cut": judge.cut(judged) if judge.long == "cut" else 0,
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": {name: number.plain() for name, number in found.items()}, "example": texts[0],
+        "measures": {name: number.to_dict() for name, number in measures.items()}, "example": texts[0],
     }  # fmt: skip
 
 
-def number(point: dict[str, Any], name: str) -> Number:
+def measure_of(point: dict[str, Any], name: str) -> Number:
     """One measure of a judged set."""
     return Number(**{k: float("nan") if v is None else v for k, v in point["measures"][name].items()})
 
 
 # ------------------------------------------------------------------------------------------------------------- curves
-def curves(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
+def curves_of(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[str, Any]]]:
     """The curves through the first point: "frontier" gives {"temperature": ..., "top-p": ...}, "calls" one for each sampler.
 
     Points of a curve are in the order of what varies; a curve of a frontier has two points or more.
@@ -243,7 +243,7 @@ def curves(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[str
         drawn = [p for p in points if same(p, "sampler", "steps", "options")]
         hot = sorted((p for p in drawn if p["way"]["top_p"] == 1.0), key=lambda p: p["way"]["temperature"])
         cut = sorted((p for p in drawn if p["way"]["temperature"] == 1.0), key=lambda p: p["way"]["top_p"])
-        return {name: found for name, found in (("temperature", hot), ("top-p", cut)) if len(found) > 1}
+        return {name: curve for name, curve in (("temperature", hot), ("top-p", cut)) if len(curve) > 1}
     alike = [p for p in points if same(p, "temperature", "top_p") and p["calls"]]
     names = list(dict.fromkeys(p["way"]["sampler"] for p in alike))
     each = {n: sorted((p for p in alike if p["way"]["sampler"] == n), key=lambda p: p["calls"]) for n in names}

@@ -23,7 +23,7 @@ from ..errors import InputError, from_environment
 from ..files import make, unwritable
 from ..schema import parse_as, sealed
 
-Found = dict[str, Any]  # what a group gives: plain lists of numbers, by name
+GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name
 
 
 def fingerprint(*parts: Any) -> str:
@@ -59,7 +59,7 @@ def ranks() -> tuple[int, int]:
     return rank, world
 
 
-class Kept:
+class ResultCache:
     """The groups that are done, in a folder, under a key; with no folder, in memory.
 
     Each rank appends to a file of its own and reads those of all, so that another number of ranks goes on where these stopped.
@@ -67,21 +67,21 @@ class Kept:
 
     def __init__(self, folder: Path | None, key: str, rank: int = 0):
         self.folder, self.name = folder, f".evaluate-{key[:24]}"
-        self.found: dict[int, Found] = {}
+        self.results: dict[int, GroupResult] = {}
         self._rank, self._file = rank, None
         for path in self._files():
             for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
                 with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged, or the last one, cut off
-                    plain = parse_as(line, Any, "")
-                    index, result = plain if isinstance(plain, list) else (plain["group"], plain["result"])
-                    self.found[index] = result
+                    entry = parse_as(line, Any, "")
+                    index, result = entry if isinstance(entry, list) else (entry["group"], entry["result"])
+                    self.results[index] = result
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"{self.name}-*.jsonl")) if self.folder is not None else []
 
-    def add(self, index: int, found: Found) -> None:
+    def add(self, index: int, result: GroupResult) -> None:
         """Keep what a group gave."""
-        self.found[index] = found
+        self.results[index] = result
         if self.folder is None:
             return
         try:
@@ -89,7 +89,7 @@ class Kept:
                 make(self.folder)
                 self._file = (self.folder / f"{self.name}-{self._rank}.jsonl").open("a", encoding="utf-8")
                 self._file.write("\n")  # after a line that was cut off
-            self._file.write(json.dumps(sealed({"group": index, "result": found})) + "\n")
+            self._file.write(json.dumps(sealed({"group": index, "result": result})) + "\n")
             self._file.flush()
         except OSError as problem:
             raise unwritable(self.folder, problem) from problem
@@ -107,16 +107,16 @@ class Kept:
             path.unlink(missing_ok=True)
 
 
-def gather(
-    work: Callable[[int], Found],
+def gather_results(
+    work: Callable[[int], GroupResult],
     count: int,
     *,
     processes: int = 1,
     distributed: bool = False,
-    keep: Kept | None = None,
+    cache: ResultCache | None = None,
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
-) -> list[Found]:
+) -> list[GroupResult]:
     """What `work` gives for each of `count` groups, in their order; on every rank.
 
     Args:
@@ -125,36 +125,36 @@ def gather(
         keep: what is done already, and where to keep what is done.
         progress: called with the number of each group that is done.
     """
-    keep = keep or Kept(None, "")
+    cache = cache or ResultCache(None, "")
     rank, world = ranks() if distributed else (0, 1)
     if world > 1 and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")
-    for index in keep.found:
+    for index in cache.results:
         if progress:
             progress(index)
-    pending = [i for i in range(count) if i not in keep.found]
+    pending = [i for i in range(count) if i not in cache.results]
     if world > 1:  # each rank may have read the files at another moment: rank 0 says what is to be done
-        said = [pending]
-        torch.distributed.broadcast_object_list(said)
-        pending = said[0][rank::world]
+        shared = [pending]
+        torch.distributed.broadcast_object_list(shared)
+        pending = shared[0][rank::world]
     try:
-        for index, found in _each(work, pending, processes, torch.device(device)):
-            keep.add(index, found)
+        for index, result in _each(work, pending, processes, torch.device(device)):
+            cache.add(index, result)
             if progress:
                 progress(index)
     finally:
-        keep.close()
+        cache.close()
     if world > 1:
         every: list[Any] = [None] * world
-        torch.distributed.all_gather_object(every, keep.found)
-        for found in every:
-            keep.found.update(found)
-    return [keep.found[i] for i in range(count)]
+        torch.distributed.all_gather_object(every, cache.results)
+        for results in every:
+            cache.results.update(results)
+    return [cache.results[i] for i in range(count)]
 
 
 def _each(
-    work: Callable[[int], Found], pending: list[int], processes: int, device: torch.device
-) -> Iterator[tuple[int, Found]]:
+    work: Callable[[int], GroupResult], pending: list[int], processes: int, device: torch.device
+) -> Iterator[tuple[int, GroupResult]]:
     limit_processes("--processes", processes)
     processes = min(processes, len(pending))
     if processes <= 1:
@@ -177,10 +177,10 @@ def _each(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_WORK: list[Callable[[int], Found]] = []  # of a worker process
+_WORK: list[Callable[[int], GroupResult]] = []  # of a worker process
 
 
-def _begin(work: Callable[[int], Found], threads: int) -> None:
+def _begin(work: Callable[[int], GroupResult], threads: int) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent says when to stop
@@ -189,5 +189,5 @@ def _begin(work: Callable[[int], Found], threads: int) -> None:
     _WORK[:] = [work]
 
 
-def _one(index: int) -> tuple[int, Found]:
+def _one(index: int) -> tuple[int, GroupResult]:
     return index, _WORK[0](index)

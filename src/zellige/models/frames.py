@@ -11,7 +11,7 @@ from torch import Tensor
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
-from ..show.numbers import count, counted, duration, rate
+from ..show.numbers import count, counted, duration, token_rate
 from ..show.style import Mark
 
 BATCH = 16  # texts drawn at once
@@ -144,7 +144,7 @@ class Drawn:
         expected = "" if self.expected_calls is None else f", {self.expected_calls:,.1f} calls expected"
         steps = f"({counted(self.steps, 'step')}, {_range(self.idle)} idle{expected})"
         walked = f"\n  {report(self.walks)}" if self.walks else ""
-        return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {rate(self.speed)}{walked}{self._again()}"
+        return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {token_rate(self.speed)}{walked}{self._again()}"
 
     def _again(self) -> str:
         """`3 samples drawn again, 5 times in all; 1 sample still below --entropy` on a line of its own, where there are such."""

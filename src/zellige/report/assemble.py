@@ -21,8 +21,8 @@ from ..show.numbers import count as counted
 from ..show.numbers import duration, escape, parameters
 from ..show.numbers import path as shown_path
 from . import page
-from .figures import curves, ends, learnt, loss_against_t, metrics, revealed, schedule, terms
-from .samples import infilled, samples, stills
+from .figures import curves, extremes, learnt, loss_against_t, metrics, revealed, schedule, terms
+from .samples import infilled, stills, validation_samples
 from .trace import entropies, fewer, integrand, record
 
 LIMIT = 2_000_000  # bytes of a page; above it samples are dropped, last first
@@ -62,30 +62,30 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     evaluations = {path: Result.from_json(path) for path in sorted(folder.glob("evaluate-*.json"))}
     best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
-    asked, watched, filled = [page.note(problem)], None, ""
+    asked, watched, filled = [page.html_note(problem)], None, ""
     if model is not None:
         asked, watched = _ask(model, corpus, missing, min(steps, 199), seed)
         filled = _filled(model, corpus, min(steps, 199), seed)
 
-    here = page.code(f"zellige evaluate {shown_path(folder)}")
+    here = page.html_code(f"zellige evaluate {shown_path(folder)}")
     sections = {
-        "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.note("no metrics.csv yet"),
+        "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.html_note("no metrics.csv yet"),
         "schedule": "".join(asked),
-        "samples": samples(folder, model) + filled,
+        "samples": validation_samples(folder, model) + filled,
         "evaluation": "".join(map(_evaluation, *zip(*evaluations.items())))
         if evaluations
-        else page.note("not evaluated yet; type") + here,
+        else page.html_note("not evaluated yet; type") + here,
         "configuration": _configuration(config, model),
     }
     title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"
     facts = _facts(log, unit, config, model, evaluations)
     drawn, fixed = (watched["samples"], watched.pop("stills", "")) if watched else ([], "")
-    for kept in range(len(drawn), -1, -1):  # drop samples, last first, until the page is small enough
-        part = page.note(problem)
+    for shown_samples in range(len(drawn), -1, -1):  # drop samples, last first, until the page is small enough
+        part = page.html_note(problem)
         if watched:
-            part = page.watch({**watched, "samples": drawn[:kept]}, len(drawn) - kept, fixed)
+            part = page.html_player({**watched, "samples": drawn[:shown_samples]}, len(drawn) - shown_samples, fixed)
         raw = page.page(title, facts, {**sections, "watch": part}).encode("utf-8", errors="backslashreplace")
-        if len(raw) <= LIMIT or kept <= 1:
+        if len(raw) <= LIMIT or shown_samples <= 1:
             break
     write_file(target, raw)
     return target
@@ -97,7 +97,7 @@ def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
         + (" Dashed: n-gram models on the validation split, left to right." if baselines else "")
         + " Below: learning rate, gradient norm, tokens per second."
     )
-    return page.figure(curves(folder, baselines=baselines), "curves-figure", "Training and validation", text)
+    return page.html_figure(curves(folder, baselines=baselines), "curves-figure", "Training and validation", text)
 
 
 def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[list[str], dict[str, Any]]:
@@ -113,18 +113,21 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
         )
-        return [page.note(f"no noise, so {missing}")], watched
+        return [page.html_note(f"no noise, so {missing}")], watched
     if getattr(method.process, "schedule", None) is None:
-        alpha, curve = page.note("this noise is a list of matrices: it has no alpha(t)"), None
+        alpha, curve = page.html_note("this noise is a list of matrices: it has no alpha(t)"), None
     else:
-        alpha, curve = page.figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
-    figures = [alpha, page.figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
+        alpha, curve = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
+    figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
     if values := {name: value.cpu() for name, value in method.learnt().items()}:
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
-        return [*figures, page.note(missing)], watched
+        return [*figures, page.html_note(missing)], watched
     t, loss, unit = _loss(model, corpus, seed)
-    return [*figures, page.figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS)], watched
+    return [
+        *figures,
+        page.html_figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS),
+    ], watched
 
 
 def _filled(model: Any, corpus: Any, steps: int, seed: int) -> str:
@@ -137,12 +140,12 @@ def _filled(model: Any, corpus: Any, steps: int, seed: int) -> str:
 
 def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Any) -> str:
     name = lambda i: f"'{escape(tokenizer.decode([i]))}'"  # noqa: E731
-    early, late = ends(next(iter(values.values())))
+    early, late = extremes(next(iter(values.values())))
     rows = [[f"{i + 1}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(early)]
     last = len(next(iter(values.values()))) - len(late) + 1
     rows += [[f"{last + i}", name(k), *(f"{float(v[k]):.4g}" for v in values.values())] for i, k in enumerate(late)]
-    table = page.table(rows, ["place", "token", *values])
-    return page.figure(learnt(values, name), "schedule-learnt", "Which tokens appear early", _LEARNT, table)
+    table = page.html_table(rows, ["place", "token", *values])
+    return page.html_figure(learnt(values, name), "schedule-learnt", "Which tokens appear early", _LEARNT, table)
 
 
 _LEARNT = (
@@ -262,17 +265,17 @@ def _evaluation(path: Path, result: Result) -> str:
     perplexity = "" if loss else f"perplexity {result.perplexity_text}"
     drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
     part = [f"a partial result: {result.partial}"] if result.partial else []
-    said = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
+    facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
     bar = ""
     if len(result.terms) > 1:
         text = "The whole bar is the total."
-        bar = page.figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", text)
+        bar = page.html_figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", text)
     return (
-        f"<h3>{page.esc(path.stem.removeprefix('evaluate-'))}</h3>{page.line(said)}"
+        f"<h3>{page.esc(path.stem.removeprefix('evaluate-'))}</h3>{page.html_line(facts)}"
         + bar
-        + f'<div class="pair"><div>{page.table(rows, ("term", "a sequence" if loss else "nats/sequence"))}</div>'
-        + f"<div>{page.table(page.flat(result.protocol), ('protocol', ''), numbers=False)}</div></div>"
-        + page.code(f"zellige evaluate --from {shown_path(path)}")
+        + f'<div class="pair"><div>{page.html_table(rows, ("term", "a sequence" if loss else "nats/sequence"))}</div>'
+        + f"<div>{page.html_table(page.flat(result.protocol), ('protocol', ''), numbers=False)}</div></div>"
+        + page.html_code(f"zellige evaluate --from {shown_path(path)}")
     )
 
 
@@ -284,13 +287,13 @@ def _configuration(config: Mapping[str, Any], model: Any) -> str:
     alone = {name: value for name, value in about.items() if name not in groups and value not in (None, "", [])}
     groups["run"] = alone | ({} if seed is None else {"seed": seed})
     tables = [
-        f"<div><h3>{page.esc(name)}</h3>{page.table(page.flat(group), numbers=False)}</div>"
+        f"<div><h3>{page.esc(name)}</h3>{page.html_table(page.flat(group), numbers=False)}</div>"
         for name, group in groups.items()
         if group
     ]
-    plain = {name: value for name, value in config.items() if name != "about"}
+    settings = {name: value for name, value in config.items() if name != "about"}
     return (
-        (page.code(str(command)) if command else "")
+        (page.html_code(str(command)) if command else "")
         + f'<div class="flow">{"".join(tables)}</div>'
-        + page.folded("config.json", page.code(json.dumps(plain, indent=2, ensure_ascii=False)))
+        + page.html_folded("config.json", page.html_code(json.dumps(settings, indent=2, ensure_ascii=False)))
     )

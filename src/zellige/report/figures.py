@@ -232,7 +232,7 @@ def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: in
         name: how a token is called.
         most: how many of either end.
     """
-    early, late = ends(next(iter(values.values())), most)
+    early, late = extremes(next(iter(values.values())), most)
     at, rows = [*early, *late], [*range(len(early)), *range(len(early) + 1, len(early) + 1 + len(late))]
     fig = Figure(figsize=(6.4, 1.0 + 0.17 * len(rows)), layout="constrained")
     panels = np.atleast_1d(fig.subplots(1, len(values), sharey=True))
@@ -263,7 +263,7 @@ def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
 
 
 # ---------------------------------------------------------------------------------------------------- data for them
-def ends(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
+def extremes(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
     """The `most` tokens of the largest values, largest first, and as many of the smallest, smallest last."""
     order = np.argsort(-np.asarray(values, float), kind="stable").tolist()
     early = order[:most]

@@ -18,14 +18,14 @@ from matplotlib.figure import Figure
 
 from .. import __version__
 from .figures import COLOURS
-from .trace import show
+from .trace import page_text
 
 
 def asset(name: str) -> str:
     return (files(__name__.rpartition(".")[0]) / "assets" / name).read_text(encoding="utf-8")
 
 
-def fill(name: str, **parts: str) -> str:
+def fill_template(name: str, **parts: str) -> str:
     return string.Template(asset(name)).substitute(parts)
 
 
@@ -33,7 +33,7 @@ def page(title: str, facts: Sequence[str], sections: Mapping[str, str]) -> str:
     """The whole file. Only the script whose hash stands in the page may run, so nothing in a sample ever does."""
     script = asset("player.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return fill(
+    return fill_template(
         "page.html",
         title=esc(title),
         facts=" ".join(f"<span>{fact}</span>" for fact in facts),
@@ -45,19 +45,19 @@ def page(title: str, facts: Sequence[str], sections: Mapping[str, str]) -> str:
     )
 
 
-def note(text: str) -> str:
+def html_note(text: str) -> str:
     return f'<p class="note">{esc(text)}</p>'
 
 
-def line(parts: Iterable[str]) -> str:
+def html_line(parts: Iterable[str]) -> str:
     return '<p class="line">' + "".join(f"<span>{esc(part)}</span>" for part in parts) + "</p>"
 
 
-def code(command: str) -> str:
+def html_code(command: str) -> str:
     return f"<pre>{esc(command)}</pre>"
 
 
-def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), numbers: bool = True) -> str:
+def html_table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), numbers: bool = True) -> str:
     """Rows of text; `numbers`: every column but the first is right-aligned."""
     kind = lambda i: ' class="num"' if numbers and i else ""  # noqa: E731
     head = "".join(f"<th{kind(i)}>{esc(c)}</th>" for i, c in enumerate(header))
@@ -68,12 +68,12 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), numbers: bo
     return f"{opening}{f'<thead><tr>{head}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
 
 
-def folded(summary: str, inside: str) -> str:
+def html_folded(summary: str, inside: str) -> str:
     return f"<details><summary>{esc(summary)}</summary>{inside}</details>"
 
 
 # ---------------------------------------------------------------------------------------------------- figures
-def figure(fig: Figure, key: str, title: str, text: str, numbers: str = "") -> str:
+def html_figure(fig: Figure, key: str, title: str, text: str, numbers: str = "") -> str:
     """A figure as inline SVG with title and description, and its numbers as a folded table. `key` makes ids unique.
 
     The table is made of the series that have a label, unless it is given as `numbers`.
@@ -92,12 +92,12 @@ def figure(fig: Figure, key: str, title: str, text: str, numbers: str = "") -> s
         f'{opening} xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-labelledby="{key}-title {key}-desc">'
         f'<title id="{key}-title">{esc(title)}</title><desc id="{key}-desc">{esc(text)}</desc>{rest}'
     )
-    found = [numbers] if numbers else [table for ax in fig.axes if (table := _table_of(ax))]
-    tables = "".join(f'<div class="scroll">{table}</div>' for table in found)
+    series = [numbers] if numbers else [table for ax in fig.axes if (table := _table_of(ax))]
+    tables = "".join(f'<div class="scroll">{table}</div>' for table in series)
     caption = f"<figcaption><b>{esc(title)}.</b> {esc(text)}</figcaption>"
     return (
         f'<figure><div class="plot">{svg}</div>'
-        + f"{caption}{folded('the numbers', tables) if tables else ''}</figure>"
+        + f"{caption}{html_folded('the numbers', tables) if tables else ''}</figure>"
     )
 
 
@@ -128,11 +128,11 @@ def _table_of(ax: Any, rows: int = 40) -> str:
     at = sorted({x for points in series.values() for x in points})
     cell = lambda v: "" if v is None else "-" if np.isnan(v) else f"{v:.5g}"  # noqa: E731
     body = [[f"{x:.6g}", *(cell(points.get(x)) for points in series.values())] for x in at]
-    return table(body, [ax.get_xlabel() or "step", *series])
+    return html_table(body, [ax.get_xlabel() or "step", *series])
 
 
 # ---------------------------------------------------------------------------------------------------- sections
-def watch(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> str:
+def html_player(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> str:
     """The player, and for print and without scripts five frames of the first sample; `data` as `record` gives it.
 
     `stills` are these frames, where they are no text.
@@ -147,7 +147,7 @@ def watch(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> str:
     lost = (
         f" {dropped} more {'was' if dropped == 1 else 'were'} left out to keep the page under 2 MB." if dropped else ""
     )
-    return fill(
+    return fill_template(
         "player.html",
         options="".join(f'<option value="{i}">{i + 1}</option>' for i in range(len(data["samples"]))),
         last=str(end),
@@ -169,13 +169,13 @@ def text_at(sample: Mapping[str, Any], frame: int) -> str:
     return "".join("·" * len(final) if piece is None else piece for piece, final in zip(now, sample["pieces"]))
 
 
-def samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def html_samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Samples of several validations side by side; what was given is marked."""
 
     def one(row: Mapping[str, Any]) -> str:
-        text, given = show(str(row.get("text", ""))), show(str(row.get("prompt") or ""))
-        marked = f'<span class="given">{esc(given)}</span>' if given and text.startswith(given) else ""
-        rest = esc(text.removeprefix(given) if marked else text)
+        text, prompt = page_text(str(row.get("text", ""))), page_text(str(row.get("prompt") or ""))
+        marked = f'<span class="given">{esc(prompt)}</span>' if prompt and text.startswith(prompt) else ""
+        rest = esc(text.removeprefix(prompt) if marked else text)
         how = esc(f"seed {row.get('seed', '-')}, {row.get('calls', '-')} network calls")
         return (
             f'<p class="line"><span class="note">{how}</span><button class="copy">copy</button></p>'
@@ -186,7 +186,7 @@ def samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return f'<div class="pair">{"".join(parts)}</div>'
 
 
-def picture(png: bytes, text: str, title: str = "") -> str:
+def html_picture(png: bytes, text: str, title: str = "") -> str:
     """A PNG in the page, with what it shows."""
     head = f"<b>{esc(title)}.</b> " if title else ""
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
@@ -194,9 +194,11 @@ def picture(png: bytes, text: str, title: str = "") -> str:
     return f'<figure class="picture"><img src="{source}" alt="{esc(title or text)}">{caption}</figure>'
 
 
-def pictures(columns: Mapping[str, bytes]) -> str:
+def html_pictures(columns: Mapping[str, bytes]) -> str:
     """The samples of several validations side by side, as pictures."""
-    return f'<div class="pair">{"".join(f"<div>{picture(png, name)}</div>" for name, png in columns.items())}</div>'
+    return (
+        f'<div class="pair">{"".join(f"<div>{html_picture(png, name)}</div>" for name, png in columns.items())}</div>'
+    )
 
 
 def flat(tree: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:

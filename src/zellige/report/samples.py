@@ -9,40 +9,40 @@ import numpy as np
 from ..models.infill import approximate
 from ..models.watch import watch
 from ..schema import read_lines
-from ..show.kinds import Kind, of
+from ..show.kinds import Modality, of
 from ..show.numbers import count
 from . import page
 
 STILLS = (0, 0.25, 0.5, 0.75, 1)  # of the way: what is seen in print, and without scripts
 
 
-class Sample(TypedDict):
+class ValidationSample(TypedDict):
     """A line of samples/step-000500.jsonl."""
 
     text: str
     tokens: list[int]
 
 
-def samples(folder: Path, model: Any, most: int = 4) -> str:
+def validation_samples(folder: Path, model: Any, most: int = 4) -> str:
     """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
-    found = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
+    files = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
     columns: dict[str, list[dict[str, Any]]] = {}
-    for path in dict.fromkeys(found[:1] + found[-1:]):
-        rows = [row for _, row in read_lines(path, Sample, "copy the run again, or remove the file")]
+    for path in dict.fromkeys(files[:1] + files[-1:]):
+        rows = [row for _, row in read_lines(path, ValidationSample, "copy the run again, or remove the file")]
         columns[f"step {count(int(path.stem.rpartition('-')[2]))}"] = rows[:most]
     if not columns:
-        return page.note("no samples yet: they are drawn at each validation")
+        return page.html_note("no samples yet: they are drawn at each validation")
     kind = None if model is None else of(model.tokenizer)
     if kind is None or kind.running:
-        return page.samples(columns)
-    return page.pictures({name: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()})
+        return page.html_samples(columns)
+    return page.html_pictures({name: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()})
 
 
-def stills(kind: Kind, frames: Sequence[Any]) -> str:
+def stills(kind: Modality, frames: Sequence[Any]) -> str:
     """The first sample at five of its steps, one picture."""
     at = [round((len(frames) - 1) * part) for part in STILLS]
     captions = [f"step {frames[k].step}" for k in at]
-    return page.picture(kind.png([frames[k].x[0].tolist() for k in at], None, captions), ", ".join(captions))
+    return page.html_picture(kind.png([frames[k].x[0].tolist() for k in at], None, captions), ", ".join(captions))
 
 
 def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
@@ -59,13 +59,13 @@ def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
     ]
     drawn = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(fixed), each, -1)
     shown = np.concatenate([fixed[:, None], drawn, truth[:, None]], 1).reshape(-1, truth.shape[-1])
-    given = np.repeat(fixed >= 0, each + 2, 0)
+    is_fixed = np.repeat(fixed >= 0, each + 2, 0)
     captions = ["given", *["filled"] * each, "truth"]
-    said = f"{', '.join(captions[:-1])} and {captions[-1]}, {'from left to right' if across else 'from above'}."
+    text = f"{', '.join(captions[:-1])} and {captions[-1]}, {'from left to right' if across else 'from above'}."
     verdicts = [kind.verdict(row) for row in drawn.reshape(-1, truth.shape[-1])]
     if any(verdicts):
         valid = sum(verdict.startswith("valid") for verdict in verdicts)
-        said += f" {valid} of {len(verdicts)} are valid; what stands twice in a row, a column or a box is shaded."
+        text += f" {valid} of {len(verdicts)} are valid; what stands twice in a row, a column or a box is shaded."
     if note := approximate(model):
-        said += f" {note[:1].upper()}{note[1:]}."
-    return page.picture(kind.png(shown, given, captions), said, "A part given, the rest filled in")
+        text += f" {note[:1].upper()}{note[1:]}."
+    return page.html_picture(kind.png(shown, is_fixed, captions), text, "A part given, the rest filled in")

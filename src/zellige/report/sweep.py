@@ -9,33 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from ..evaluation.sweep import curves, number
+from ..evaluation.sweep import curves_of, measure_of
 from .figures import _LINES, _STYLE, COLOURS
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(_LINES, "s^DvPX"))]
 PERPLEXITY, ENTROPY = "perplexity", "entropy"
 
 
-def draw(points: Sequence[dict[str, Any]], real: dict[str, Any] | None, by: str, about: str = "") -> Figure | None:
+def sweep_figure(
+    points: Sequence[dict[str, Any]], real: dict[str, Any] | None, by: str, about: str = ""
+) -> Figure | None:
     """The figure of one kind of curves, "frontier" or "calls"; None where these points have none.
 
     Args:
-        points, real: as `frontier.score` gives them; `real` is real text.
+        points, real: as `evaluation.sweep.score_samples` gives them; `real` is real text.
         about: the judge, for the label of its axis.
     """
-    found = curves(points, by)
-    if not found:
+    curves = curves_of(points, by)
+    if not curves:
         return None
     with matplotlib.rc_context(_STYLE):
-        return (_frontier if by == "frontier" else _calls)(found, real, about)
+        return (_frontier if by == "frontier" else _calls)(curves, real, about)
 
 
-def _frontier(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+def _frontier(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
     fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
     ax = fig.subplots()
-    for (name, points), (colour, dashes, marker) in zip(found.items(), _LOOKS):
+    for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
         key = {"temperature": "temperature", "top-p": "top_p"}[name]
-        x, y = (np.array([number(p, m).value for p in points]) for m in (ENTROPY, PERPLEXITY))
+        x, y = (np.array([measure_of(p, m).value for p in points]) for m in (ENTROPY, PERPLEXITY))
         ax.errorbar(x, y, _whiskers(points, PERPLEXITY), _whiskers(points, ENTROPY), color=COLOURS[colour], ls=dashes,
                     marker=marker, mfc="white", ms=5, mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         side = 1 if name == "temperature" else -1  # the two curves meet where nothing is changed: labels on either side
@@ -46,29 +48,29 @@ def _frontier(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | Non
                         ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
                         color=COLOURS[colour] if colour == "blue" else COLOURS["ink"])  # fmt: skip
     if real is not None:
-        x, y = number(real, ENTROPY), number(real, PERPLEXITY)
+        x, y = measure_of(real, ENTROPY), measure_of(real, PERPLEXITY)
         ax.errorbar([x.value], [y.value], [[y.value - y.low], [y.high - y.value]], [[x.value - x.low], [x.high - x.value]],
                     fmt="*", ms=11, color=COLOURS["ink"], capsize=2, elinewidth=0.8, label="real text")  # fmt: skip
     _log(ax)
     ax.margins(x=0.1)
-    ax.set(xlabel="unigram entropy of a sample, nats (higher: more varied)", ylabel=_said(about))
+    ax.set(xlabel="unigram entropy of a sample, nats (higher: more varied)", ylabel=_judge_label(about))
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
     return fig
 
 
-def _calls(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+def _calls(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
     for ax, measure in ((top, PERPLEXITY), (low, ENTROPY)):
-        for (name, points), (colour, dashes, marker) in zip(found.items(), _LOOKS):
-            x, y = [p["calls"] for p in points], [number(p, measure).value for p in points]
+        for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
+            x, y = [p["calls"] for p in points], [measure_of(p, measure).value for p in points]
             ax.errorbar(x, y, _whiskers(points, measure), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
                         mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         if real is not None:
-            n = number(real, measure)
+            n = measure_of(real, measure)
             ax.axhspan(n.low, n.high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
             ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label="real text, 95%")
-    every = [p["calls"] for points in found.values() for p in points]
+    every = [p["calls"] for points in curves.values() for p in points]
     ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
     low.set_xscale("log", base=2)
     low.set(xlim=(min(every) / 1.2, max(every) * 1.2), xlabel="network calls for each sample, mean")
@@ -76,19 +78,19 @@ def _calls(found: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, 
     low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     low.xaxis.set_minor_locator(NullLocator())
     _log(top)
-    top.set(ylabel=_said(about))
+    top.set(ylabel=_judge_label(about))
     low.set(ylabel="unigram entropy, nats")
     fig.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3, handlelength=3)
     return fig
 
 
-def _said(about: str) -> str:
+def _judge_label(about: str) -> str:
     return f"generative perplexity, judge {about}" if about else "generative perplexity"
 
 
 def _whiskers(points: Sequence[dict[str, Any]], measure: str) -> np.ndarray:
     """(2, n) how far the interval reaches below and above."""
-    each = [number(p, measure) for p in points]
+    each = [measure_of(p, measure) for p in points]
     return np.nan_to_num(np.array([[n.value - n.low for n in each], [n.high - n.value for n in each]]), posinf=0.0)
 
 

@@ -13,16 +13,16 @@ from ..core.maths import xlogy
 from ..core.prediction import posterior
 from ..errors import InputError
 from ..samplers.pairing import steps_of
-from ..show.kinds import Grid, Image, Kind, of
+from ..show.kinds import Grid, Image, Modality, of
 from ..show.numbers import escape
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A sampling run as arrays: x (frames, B, L), given (B, L), calls (frames, B), t (frames,) or None."""
+    """A sampling run as arrays: x (frames, B, L), fixed (B, L), calls (frames, B), t (frames,) or None."""
 
     x: np.ndarray
-    given: np.ndarray
+    fixed: np.ndarray
     calls: np.ndarray
     t: np.ndarray | None
 
@@ -35,11 +35,11 @@ class Trace:
     def reveal(self) -> np.ndarray:
         """(B, L) the frame since when the token stands; nan for what is given and for what never changed."""
         last = len(self.x) - 1 - self.changed[::-1].argmax(0)
-        return np.where(self.changed.any(0) & ~self.given, last, np.nan)
+        return np.where(self.changed.any(0) & ~self.fixed, last, np.nan)
 
     def share(self) -> np.ndarray:
         """(frames, B) the share of the free positions that stand."""
-        free = np.maximum((~self.given).sum(1), 1)
+        free = np.maximum((~self.fixed).sum(1), 1)
         return np.stack([(self.reveal <= k).sum(1) / free for k in range(len(self.x))])
 
 
@@ -52,7 +52,7 @@ def trace(states: Iterable[Any]) -> Trace:
     times = [getattr(s, "t", None) for s in states]
     return Trace(
         x=array(s.x for s in states),
-        given=array([states[0].fixed])[0],
+        fixed=array([states[0].fixed])[0],
         calls=array(s.calls for s in states),
         t=None if None in times else np.clip(np.array([float(t) for t in times if t is not None]), 0.0, 1.0),
     )
@@ -80,7 +80,7 @@ def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple
 def entropies(method: Any, states: Sequence[Any]) -> np.ndarray:
     """(B, L) bits: how unsure the network was of a token when it was revealed; nan where nothing was."""
     seen = trace(states)
-    bits = np.full(seen.given.shape, np.nan)
+    bits = np.full(seen.fixed.shape, np.nan)
     with torch.no_grad():
         for before, changed in zip(states, seen.changed[1:]):
             at = torch.as_tensor(changed, device=before.x.device)
@@ -115,12 +115,12 @@ def fewer(states: Sequence[Any], method: Any, most: int = 100_000) -> Sequence[A
     return [states[round(i * (len(states) - 1) / (keep - 1))] for i in range(keep)]
 
 
-def show(text: str) -> str:
+def page_text(text: str) -> str:
     r"""Text for the page: control characters as `\x1b`, line ends and tabs as they are."""
     return escape(text, keep="\n\t")
 
 
-def layout(kind: Kind) -> dict[str, Any] | None:
+def piece_layout(kind: Modality) -> dict[str, Any] | None:
     """How the pieces of a row lie: {name, across, cell, box}. `across` cells stand beside one another (of a roll: below), a
     cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is the side of a grid's boxes."""
     if kind.running:
@@ -135,23 +135,23 @@ def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarr
 
     A sample is {pieces, given, calls, reveal} with the frame of reveal for each position (null: never), or instead of
     `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position, piece] of what changed.
-    `kind` (null for running text) says how the pieces lie; see `layout`.
+    `kind` (null for running text) says how the pieces lie; see `piece_layout`.
     """
     seen = trace(states)
     mask = getattr(method.process, "mask", None)
     once = mask is not None and bool((seen.changed.sum(0) <= 1).all())
-    bits = np.full(seen.given.shape, np.nan) if entropy is None else entropy
+    bits = np.full(seen.fixed.shape, np.nan) if entropy is None else entropy
     kind = of(tokenizer)
     each = (lambda ids: pieces(tokenizer, ids)) if kind.running else kind.pieces
     absent = mask if mask is not None and mask >= tokenizer.size else -1  # noise may absorb into a token of the data
-    piece = functools.cache(lambda i: None if i == mask else show(each([i])[0]))
+    piece = functools.cache(lambda i: None if i == mask else page_text(each([i])[0]))
     samples = []
     for b, final in enumerate(seen.x[-1].tolist()):
         text = each([i for i in final if i != absent])
         spare = iter(text)
         one: dict[str, Any] = {
-            "pieces": ["·" if i == absent else show(next(spare)) for i in final],
-            "given": seen.given[b].astype(int).tolist(),
+            "pieces": ["·" if i == absent else page_text(next(spare)) for i in final],
+            "given": seen.fixed[b].astype(int).tolist(),
             "calls": seen.calls[:, b].tolist(),
             "entropy": [None if math.isnan(v) else round(v, 2) for v in bits[b].tolist()],
         }
@@ -174,6 +174,6 @@ def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarr
         "t": [round(float(t), 4) for t in times],
         "total": steps[-1],
         "entropy": round(most, 2),
-        "kind": layout(kind),
+        "kind": piece_layout(kind),
         "samples": samples,
     }

@@ -25,7 +25,7 @@ def scaled(n: float) -> str:
     return f"{n:.0f}" if n >= 9.95 else f"{n:.1f}"
 
 
-def rate(per_second: float) -> str:
+def token_rate(per_second: float) -> str:
     """`16.4k tokens/s`"""
     return f"{scaled(per_second)} tokens/s"
 
@@ -47,7 +47,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
-def size(n: float) -> str:
+def byte_size(n: float) -> str:
     """Bytes, decimal: `12 kB`, `0.4 MB`, `21.4 GB`."""
     if n < 1000:
         return f"{n:.0f} bytes"
@@ -90,7 +90,7 @@ def pm(value: float, half: float, places: int = 3) -> str:
 SIGN = {"bound": "≤", "exact": "=", "estimate": "≈"}
 
 
-def number(value: float, half: float, unit: str, kind: str) -> str:
+def quantity(value: float, half: float, unit: str, kind: str) -> str:
     """A number as it always stands: sign, value, interval, unit: `≤ 1.412 ± 0.006 bits/char (95%)`.
 
     `kind` is "bound" (≤), "exact" (=) or "estimate" (≈); a unit "per token" is that of a perplexity and stands without the level.
@@ -149,11 +149,11 @@ def path(p: str | os.PathLike) -> str:
 
     With a character that a terminal cannot show it is bash's $'a\nb', so that it is one line, can be read and can be typed.
     """
-    given = Path(p)
+    location = Path(p)
     try:
-        shown = str(given.resolve().relative_to(Path.cwd())) if given.is_absolute() else str(given)
+        shown = str(location.resolve().relative_to(Path.cwd())) if location.is_absolute() else str(location)
     except ValueError:
-        shown = str(given)
+        shown = str(location)
     if not shown.isprintable():
         typed = ("\\" + c if c in "\\'" else escape(c) if ord(c) < 128 or c.isprintable() else _code(c) for c in shown)
         return f"$'{''.join(typed)}'"

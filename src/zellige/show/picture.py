@@ -8,7 +8,7 @@ from typing import Any
 
 from .numbers import cells, count, escape
 from .progress import gauge
-from .style import _MARKS, Line, Mark, painted
+from .style import MARKS, Line, Mark, painted
 from .terminal import Terminal
 
 
@@ -86,8 +86,8 @@ class Watch:
         masked = sum(mark in ("masked", "again") for mark in picture.marks)
         shown, total = len(picture.marks) - masked, picture.total or max(len(picture.marks), 1)
         styled = self.terminal.styled and self.terminal.unicode
-        said = f"{count(shown)} of {count(total)} revealed{'' if styled or not new else f', {count(new)} new'}"
-        foot = f"{said}  {picture.foot}".rstrip()
+        counts = f"{count(shown)} of {count(total)} revealed{'' if styled or not new else f', {count(new)} new'}"
+        foot = f"{counts}  {picture.foot}".rstrip()
         room = min(22, width - 2 - len(foot))
         if room >= 5:
             dim = (lambda s: self.terminal.paint(s, "dim")) if styled else (lambda s: s)
@@ -121,7 +121,7 @@ class Watch:
             if picture.brackets and inside is (mark == "given"):
                 inside = not inside
                 yield "[" if inside else "]", ""
-            style = _MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
+            style = MARKS[mark][0 if self.terminal.colored else 1] if styled else ""
             yield "·" if mark in ("masked", "again") else escape(piece, keep="\n"), style
         if inside:
             yield "]", ""

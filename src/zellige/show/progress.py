@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from .numbers import count, duration, excerpt, rate, size
+from .numbers import byte_size, count, duration, excerpt, token_rate
 from .terminal import Terminal
 
 
@@ -49,9 +49,9 @@ def _line(terminal: Terminal, label: str, share: float, must: list[str], may: st
 class Bar:
     """Progress of one piece of work: a moving bar, or now and then a plain line."""
 
-    def __init__(self, terminal: Terminal, label: str, total: int, unit: str = "", clock=time.monotonic, say=count):
+    def __init__(self, terminal: Terminal, label: str, total: int, unit: str = "", clock=time.monotonic, as_text=count):
         self.terminal, self.label, self.total, self.unit, self.clock = terminal, label, max(total, 1), unit, clock
-        self.say = say  # how a number of pieces is written
+        self.as_text = as_text  # how a number of pieces is written
         self.done, self.detail, self.started = 0, "", clock()
         self.pace = Pace(self.total, clock, first=2.0)
         self._context: Any = None
@@ -74,7 +74,11 @@ class Bar:
             self.total = self.pace.total = total
         if not self.terminal.motion and self.pace.due(done):
             left = self._left()
-            so_far = f"{done}/{self.total}" if self.say is count else f"{self.say(done)} of {self.say(self.total)}"
+            so_far = (
+                f"{done}/{self.total}"
+                if self.as_text is count
+                else f"{self.as_text(done)} of {self.as_text(self.total)}"
+            )
             fields = [self.label, so_far, self.unit, detail, f"left {left}" if left else ""]
             self.terminal.say(" ".join(f for f in fields if f))
 
@@ -84,15 +88,15 @@ class Bar:
 
     def _draw(self) -> str:
         left = self._left()
-        between = "/" if self.say is count else " of "
-        must = [f"{self.say(self.done)}{between}{self.say(self.total)}{' ' + self.unit if self.unit else ''}"]
+        between = "/" if self.as_text is count else " of "
+        must = [f"{self.as_text(self.done)}{between}{self.as_text(self.total)}{' ' + self.unit if self.unit else ''}"]
         return _line(
             self.terminal, f"  {self.label}", self.done / self.total, must, self.detail, f"{left} left" if left else ""
         )
 
 
 class Training:
-    """The display of a training run: its bar, its validations, its notices. (What `train.py` calls its Progress.)"""
+    """The display of a training run: its bar, its validations, its notices. (What `training.train` calls its Progress.)"""
 
     def __init__(self, terminal: Terminal, clock=time.monotonic):
         self.terminal, self.clock = terminal, clock
@@ -112,7 +116,7 @@ class Training:
     def reading(self, done: int, total: int) -> None:
         """While the data is being read, before anything else: `done` of `total` bytes."""
         if self._reader is None:
-            self._reader = Bar(self.terminal, "read", total, clock=self.clock, say=size).__enter__()
+            self._reader = Bar(self.terminal, "read", total, clock=self.clock, as_text=byte_size).__enter__()
         self._reader.update(done, total=total)
         if done >= total:
             self._read()
@@ -166,7 +170,7 @@ class Training:
         return f"{'loss ' if word else ''}{self.loss:.2f} {self.unit}"
 
     def _speed(self) -> str:
-        return rate(self.speed) if self.speed else ""
+        return token_rate(self.speed) if self.speed else ""
 
     def _left(self) -> str:
         steps, passed = self.now - self.first, self.clock() - self.started

@@ -11,7 +11,7 @@ from .. import __version__
 from ..schema import SEAL, digest
 
 
-def record(
+def json_record(
     command: str | None,
     arguments: Any,
     result: Any,

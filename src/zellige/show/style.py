@@ -17,7 +17,7 @@ Look = Mark | tuple[Colour, Colour | None]  # or the colours of a character and 
 Line = Sequence[tuple[str, Look]]
 
 
-_MARKS = {  # (with colour, NO_COLOR)
+MARKS = {  # (with colour, NO_COLOR)
     "masked": ("2", "2"),
     "new": ("1;36", "1;4"),
     "shown": ("", ""),
@@ -49,7 +49,7 @@ def painted(lines: Sequence[Line], styled: bool, hues: int) -> list[str]:
 
 def _sgr(look: Look, styled: bool, hues: int) -> str:
     if isinstance(look, str):
-        return _MARKS[look][0 if hues else 1] if styled else ""
+        return MARKS[look][0 if hues else 1] if styled else ""
     return ";".join(_hue(colour, hues, place) for colour, place in zip(look, ("38", "48")) if hues and colour)
 
 

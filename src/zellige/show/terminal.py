@@ -68,7 +68,7 @@ class Terminal:
         """A line of the result, to stdout; nothing if stdout is for JSON alone. `keep`: control characters that stay."""
         if self.json != "-":
             text = text if painted else escape(text, keep)
-            print(text if _encodes(self.out) else plain(text), file=self.out, flush=True)
+            print(text if _encodes(self.out) else ascii_text(text), file=self.out, flush=True)
 
     def data(self, text: str) -> None:
         """Text that is itself the result, such as a sample: as it is in a pipe; on a terminal line ends and tabs stay."""
@@ -113,7 +113,7 @@ class Terminal:
 
     def fit(self, text: str) -> str:
         """`text` as stderr can encode it."""
-        return text if self.unicode else plain(text)
+        return text if self.unicode else ascii_text(text)
 
     @property
     def width(self) -> int:
@@ -189,6 +189,6 @@ def _encodes(stream: TextIO, text: str = "±≤·━╸█") -> bool:
     return True
 
 
-def plain(text: str) -> str:
+def ascii_text(text: str) -> str:
     """`text` without the signs an ASCII stream cannot show: `±` as `+/-`, `≤` as `<=`, `·` as `_` ..."""
     return "".join(_ASCII.get(c, c) for c in text)

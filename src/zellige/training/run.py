@@ -7,7 +7,7 @@ from typing import Any
 from ..evaluation.result import Result
 from ..models.config import Config
 from ..models.model import Model, load
-from ..show.numbers import count, counted, duration, path, rate, scaled, size
+from ..show.numbers import byte_size, count, counted, duration, path, scaled, token_rate
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Run:
 
 def summary(run: Run) -> list[str]:
     """The lines with which `zellige train` ends."""
-    speed = f"   {rate(run.tokens_per_second)}" if run.tokens_per_second else ""
-    peak = f"   peak {size(run.peak)}" if run.peak else ""
+    speed = f"   {token_rate(run.tokens_per_second)}" if run.tokens_per_second else ""
+    peak = f"   peak {byte_size(run.peak)}" if run.peak else ""
     lines = [
         f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
     ]

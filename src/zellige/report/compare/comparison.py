@@ -32,7 +32,7 @@ from ...nn.block import Net
 from ...schema import read_json
 from ...show.numbers import count, counted, duration, parameters
 from ...show.progress import Bar, Training
-from ...show.record import as_file, record
+from ...show.record import as_file, json_record
 from ...show.terminal import Terminal
 from ...training import lock, logger, setup
 from ...training.device import cuda, devices, split_batch
@@ -40,7 +40,7 @@ from ...training.signals import Stopped
 from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
-from .measure import CALLS, Settings, check_pairing, key, key_of_data, measure
+from .measure import CALLS, Settings, check_pairing, data_key, measure_method, measurement_key
 from .reference import judge_of
 
 __all__ = ["Comparison", "compare"]
@@ -63,7 +63,7 @@ class Comparison:
     name: str = "compare"
 
     def __str__(self) -> str:
-        return "\n".join(table.lines(self.plain["result"]))
+        return "\n".join(table.terminal_lines(self.plain["result"]))
 
 
 @checked
@@ -189,7 +189,7 @@ class _Work:
         for number, each in enumerate(self.several, 1):
             run = self.folder / each.folder
             self._train(each, run, f"{number} of {len(self.several)}  {each.label}")
-            keys = {each.folder: key(run, self.corpus, self.how), "data": key_of_data(self.corpus, self.how)}
+            keys = {each.folder: measurement_key(run, self.corpus, self.how), "data": data_key(self.corpus, self.how)}
             if all(measured.get(name, {}).get("key") == wanted for name, wanted in keys.items()):
                 continue
             if judge is None:
@@ -201,7 +201,7 @@ class _Work:
             device = "cuda" if cuda(self.config) else "cpu"
             model = checkpoint.load(run, method=None if each.named else each.method, device=device)
             with _Bars(self.terminal) as bars:
-                measured[each.folder] = {"key": keys[each.folder]} | measure(model, run, judge, self.how, bars)
+                measured[each.folder] = {"key": keys[each.folder]} | measure_method(model, run, judge, self.how, bars)
             files.write_file(file, as_file(measured))
         return measured
 
@@ -210,8 +210,8 @@ class _Work:
         config, there = self.configs[each.folder], (run / "config.json").is_file()
         last = checkpoints.newest(run / "checkpoints")
         step = checkpoints.step_of(last) if last else 0
-        said = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
-        self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if said else ''}{said}")
+        state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
+        self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if state else ''}{state}")
         progress = _Training(self.terminal)
         try:
             done = train_one(
@@ -224,7 +224,7 @@ class _Work:
             raise
         finally:
             progress.close()
-        if said != "reused":
+        if state != "reused":
             self.terminal.say(
                 f"  trained in {duration(done.seconds)}, validation {done.validation or 'without a bound'}"
             )
@@ -234,20 +234,20 @@ class _Work:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
         from . import figure
 
-        data, found = measured["data"], [_row(each, measured[each.folder]) for each in self.several]
+        data, rows = measured["data"], [_row(each, measured[each.folder]) for each in self.several]
         bounds = [_result(measured[each.folder]["bound"]) for each in self.several]
         known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
-        pairs, named = _differences([(found[i]["label"], b) for _, i, b in known])
+        pairs, named = _differences([(rows[i]["label"], b) for _, i, b in known])
         for (_, i, _), letter in zip(known, named):
-            found[i]["letters"] = letter
+            rows[i]["letters"] = letter
         partial = known[0][2].partial if known else ""
         order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
         result = {
             "data": self.corpus.about["name"], "rows": "text" if self.corpus.tokenizer.kind == "text" else "data",
             "unit": self.unit, "steps": self.config.train.steps,
             "partial": partial or None, "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
-            "methods": [found[i] for i in order], "differences": pairs, "command": logger.typed_command(),
-            "protocol": self._protocol(data, found, [b for _, _, b in known]),
+            "methods": [rows[i] for i in order], "differences": pairs, "command": logger.typed_command(),
+            "protocol": self._protocol(data, rows, [b for _, _, b in known]),
         }  # fmt: skip
         seconds = sum(measured[each.folder]["seconds"] for each in self.several)
         arguments = {
@@ -255,15 +255,15 @@ class _Work:
             "data": asdict(self.config.data), "net": asdict(self.config.net), "train": asdict(self.config.train),
             **vars(self.how), "run": str(self.folder),
         }  # fmt: skip
-        plain = record(
+        contents = json_record(
             "compare", arguments, {k: v for k, v in result.items() if k != "protocol"}, unit=self.unit, kind="bound",
             protocol=result["protocol"], seed=self.how.seed, seconds=seconds,
         )  # fmt: skip
         name = f"compare{self.part if partial else ''}"
-        files.write_file(self.folder / f"{name}.json", as_file(plain))
+        files.write_file(self.folder / f"{name}.json", as_file(contents))
         files.write_file(self.folder / f"{name}.md", table.markdown(result, f"{name}.svg"))
         files.write_file(self.folder / f"{name}.svg", figure.svg(result))
-        return Comparison(self.folder, plain, name)
+        return Comparison(self.folder, contents, name)
 
     def _protocol(self, data: dict[str, Any], rows: list[dict[str, Any]], bounds: list[Result]) -> dict[str, Any]:
         samples = rows[0]["quality"][0]["samples"]
@@ -271,18 +271,18 @@ class _Work:
         alike = {
             k: v for k, v in first.items() if all(b.protocol.get(k) == v for b in bounds)
         }  # each row has its own too
-        said: dict[str, Any] = {"name": PROTOCOL, "bound": alike}
-        said["samples"] = f"{samples} of each method at each number of steps, the same random numbers"
-        said["judge"] = data["judge"]["name"]
-        said["real"] = f"{data['reference']['rows']} rows"
-        return said | {
+        protocol: dict[str, Any] = {"name": PROTOCOL, "bound": alike}
+        protocol["samples"] = f"{samples} of each method at each number of steps, the same random numbers"
+        protocol["judge"] = data["judge"]["name"]
+        protocol["real"] = f"{data['reference']['rows']} rows"
+        return protocol | {
             "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
             "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
         }  # fmt: skip
 
 
 class _Bars:
-    """One bar after another: `say(what, done, total)`; a new `what` begins a new one."""
+    """One bar after another, called with (what, done, total); a new `what` begins a new one."""
 
     def __init__(self, terminal: Terminal):
         self.terminal, self.what, self.stack = terminal, "", ExitStack()
@@ -309,15 +309,15 @@ def _row(each: Entrant, measured: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _result(plain: dict[str, Any] | None) -> Result | None:
+def _result(entry: dict[str, Any] | None) -> Result | None:
     """A bound as measured.json has it."""
-    if plain is None:
+    if entry is None:
         return None
-    value, low, high = (math.inf if plain[k] is None else plain[k] for k in ("value", "low", "high"))
-    nats = torch.tensor([math.inf if x is None else x for x in plain["nats"]], dtype=torch.float64)
-    sizes = torch.tensor(plain["sizes"], dtype=torch.float64)
+    value, low, high = (math.inf if entry[k] is None else entry[k] for k in ("value", "low", "high"))
+    nats = torch.tensor([math.inf if x is None else x for x in entry["nats"]], dtype=torch.float64)
+    sizes = torch.tensor(entry["sizes"], dtype=torch.float64)
     return Result(
-        value, low, high, plain["unit"], plain["kind"], protocol=plain["protocol"], nats=nats, sizes=sizes
+        value, low, high, entry["unit"], entry["kind"], protocol=entry["protocol"], nats=nats, sizes=sizes
     )  # fmt: skip
 
 

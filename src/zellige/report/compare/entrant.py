@@ -26,14 +26,14 @@ class Entrant:
     Attributes:
         method: its class; `name` as `train` calls it.
         options: its Config, with the choices.
-        given: the choices that differ from a plain name, by name.
+        chosen: the choices that differ from a plain name, by name.
         named: whether the name alone finds the class (else it is an own one, to be handed over).
     """
 
     method: type[Method]
     name: str
     options: Any
-    given: dict[str, Any]
+    chosen: dict[str, Any]
     named: bool = True
 
     @classmethod
@@ -51,7 +51,7 @@ class Entrant:
         name = what if isinstance(what, str) else getattr(method, "name", method.__name__)
         hints = get_type_hints(method.Config)
         fields = {f.name: f.default for f in dataclasses.fields(method.Config)}
-        given = {}
+        chosen = {}
         for word in filter(None, choices.split(",")):
             key, equals, value = word.partition("=")
             key = key.strip().replace("-", "_")
@@ -59,14 +59,14 @@ class Entrant:
                 raise InputError(f"'{name}:{choices}' has a choice without a value; e.g. sedd:process=uniform")
             if key not in fields:
                 raise unknown("choice", key, fields, f"zellige train {name} --help")
-            given[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
-        return cls(method, name, method.Config(**given), given, isinstance(what, str))
+            chosen[key] = _value(f"{name}:{word}", key, value.strip(), hints[key])
+        return cls(method, name, method.Config(**chosen), chosen, isinstance(what, str))
 
     @property
     def variant(self) -> str:
         """`uniform`, `uniform, steps=64`; without choices the default process, where the method has several, else `-`."""
-        said = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.given.items()]
-        return ", ".join(said) or getattr(self.options, "process", "-")
+        words = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.chosen.items()]
+        return ", ".join(words) or getattr(self.options, "process", "-")
 
     @property
     def label(self) -> str:
@@ -76,8 +76,8 @@ class Entrant:
     @property
     def folder(self) -> str:
         """`sedd-uniform`: the name of its run in the folder of the comparison."""
-        said = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.given.items()]
-        return "-".join([self.name, *said])
+        words = [v if isinstance(v, str) else f"{k}-{v}" for k, v in self.chosen.items()]
+        return "-".join([self.name, *words])
 
 
 def _value(word: str, key: str, text: str, kind: Any) -> Any:
@@ -89,10 +89,10 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
         if text not in ("True", "False"):
             raise InputError(f"{key} is '{text}' in '{word}'; it must be True or False")
         return text == "True"
-    for plain, what in ((int, "a whole number"), (float, "a number")):
-        if plain in kinds:
+    for number_type, what in ((int, "a whole number"), (float, "a number")):
+        if number_type in kinds:
             try:
-                return plain(text)
+                return number_type(text)
             except ValueError:
                 raise InputError(f"{key} is '{text}' in '{word}'; it must be {what}") from None
     return text
@@ -100,14 +100,14 @@ def _value(word: str, key: str, text: str, kind: Any) -> Any:
 
 def entrants(methods: Any) -> list[Entrant]:
     """All of them; InputError for fewer than two, or one that is named twice."""
-    found = [Entrant.of(each) for each in methods]
-    if len(found) < 2:
+    members = [Entrant.of(each) for each in methods]
+    if len(members) < 2:
         raise InputError("compare needs two methods or more; e.g. zellige compare mdlm md4 --run runs/compare")
-    names = [each.folder for each in found]
+    names = [each.folder for each in members]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice:
         raise InputError(f"'{twice}' is named twice; name each method once, or give it other choices")
-    return found
+    return members
 
 
 # ---------------------------------------------------------------------------------------------------- the folder
@@ -149,10 +149,10 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
                 if before[section].get(key, value) != value and key != "cache":  # an older run may not know it
                     flag = key if section == "options" else f"{section}.{key}"
                     raise InputError(
-                        f"'{shown(run)}' was trained with --{flag} {_said(before[section][key])}, "
-                        f"not {_said(value)}; give the same settings, or use a new --run"
+                        f"'{shown(run)}' was trained with --{flag} {_value_text(before[section][key])}, "
+                        f"not {_value_text(value)}; give the same settings, or use a new --run"
                     )
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -22,11 +22,11 @@ def svg(result: dict[str, Any]) -> str:
     """The figure as SVG, the same text for the same result."""
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
-        draw(result).savefig(out, format="svg", metadata={"Date": None})
+        comparison_figure(result).savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue()
 
 
-def draw(result: dict[str, Any]) -> Figure:
+def comparison_figure(result: dict[str, Any]) -> Figure:
     """Two panels: the bound of each method, best at the top; what the judge says of its samples at each number of calls."""
     rows = result["methods"]
     with matplotlib.rc_context(STYLE):
@@ -82,8 +82,8 @@ def _samples(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]], poin
     ax.axhspan(low, high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
     ax.axhline(real["value"], color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1)
     samples = rows[0]["quality"][0]["samples"]
-    said = f"{samples:,} exact samples" if law else f"real {result['rows']}, {samples:,} rows"
-    ax.annotate(said, (0, real["value"]), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
+    caption = f"{samples:,} exact samples" if law else f"real {result['rows']}, {samples:,} rows"
+    ax.annotate(caption, (0, real["value"]), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=COLOURS["soft"])  # fmt: skip
     every = [one["calls"] for row in rows for one in row["quality"] if one["calls"] > 0]
     ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]

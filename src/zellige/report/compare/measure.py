@@ -61,29 +61,29 @@ def check_pairing(method: Method) -> None:
     samplers.check(samplers.find(method.sampler)(), method)
 
 
-def key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
+def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
     """What a measurement depends on: where all of it is the same, it need not be made again."""
     weights = locate(run) / checkpoints.WEIGHTS
-    return {"model": hashlib.sha256(weights.read_bytes()).hexdigest()} | key_of_data(corpus, how)
+    return {"model": hashlib.sha256(weights.read_bytes()).hexdigest()} | data_key(corpus, how)
 
 
-def key_of_data(corpus: Corpus, how: Settings) -> dict[str, Any]:
+def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
     data = corpus.about.get("tokens_sha256") or corpus.about.get("sha256")
     return (
         {"zellige": __version__, "data": data, "length": corpus.train.length} | vars(how) | {"calls": list(how.calls)}
     )
 
 
-def measure(
-    model: checkpoint.Model, run: Path, judge: Grams | Law, how: Settings, say: Callable[[str, int, int], None]
+def measure_method(
+    model: checkpoint.Model, run: Path, judge: Grams | Law, how: Settings, progress: Callable[[str, int, int], None]
 ) -> dict[str, Any]:
-    """Everything about one method, as JSON has it. say(what, done, total) is told how far it is."""
+    """Everything about one method, as JSON has it. progress(what, done, total) is told how far it is."""
     began = time.perf_counter()
     method = model.method
     length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     result = None
     if method.bounded or metropolis.enumerable(method) is None:  # without a bound: -log of the law that its chain keeps
-        result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: say("bound", done, total))
+        result = judge.bound(model, how.draws, how.seed, how.limit, lambda done, total: progress("bound", done, total))
     count = how.samples or judge.count
     batch = max(1, min(count, 2**14 // length, 2**26 // (length * states)))
     quality = []
@@ -92,14 +92,14 @@ def measure(
     for number, (steps, asked) in enumerate(zip(how.calls, taken)):
         frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch)
 
-        def told(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
+        def report_frame(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
             share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count
-            say("samples", round(count * (before + share * steps)), count * sum(taken))
+            progress("samples", round(count * (before + share * steps)), count * sum(taken))
 
-        drawn = collect(frames, told)
+        drawn = collect(frames, report_frame)
         quality.append(
             {"asked": steps, "steps": asked, "calls": float(np.mean(drawn.calls)), "samples": count}
-            | judge.score(padded(drawn.tokens))
+            | judge.score(padded_rows(drawn.tokens))
             | {"example": drawn.texts[0]}
         )
     return {
@@ -112,7 +112,7 @@ def measure(
     }
 
 
-def padded(texts: Sequence[Sequence[int]]) -> np.ndarray:
+def padded_rows(texts: Sequence[Sequence[int]]) -> np.ndarray:
     """Texts that may have ended before others, as rows: -1 where there is none."""
     return np.array(list(zip(*zip_longest(*texts, fillvalue=-1))))
 
@@ -131,5 +131,5 @@ def plain_bound(result: Result) -> dict[str, Any]:
 def speed(run: Path) -> float | None:
     """Tokens a second in training, the median of metrics.csv."""
     rows = csv.DictReader(io.StringIO(checkpoints.read_metrics(run)))
-    found = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
-    return median(found) if found else None
+    rates = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
+    return median(rates) if rates else None

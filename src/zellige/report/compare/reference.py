@@ -48,16 +48,16 @@ class Grams:
     def score(self, rows: np.ndarray) -> dict[str, float]:
         """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
         nats, sizes = torch.from_numpy(self.grams.nats(rows)), torch.from_numpy((rows >= 0).sum(1))
-        found = summarize(nats, sizes, self.unit, "exact")
+        result = summarize(nats, sizes, self.unit, "exact")
         entropies = sample_quality.entropy([row[row >= 0] for row in rows])
-        return {"value": found.value, "low": found.low, "high": found.high, "entropy": entropies.value}
+        return {"value": result.value, "low": result.low, "high": result.high, "entropy": entropies.value}
 
     def reference(self, count: int) -> dict[str, Any]:
         """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
         rows = self.corpus.test.array(REAL)
-        found = self.score(rows)
-        half = (found["high"] - found["low"]) / 2 * math.sqrt(len(rows) / count)
-        return found | {"rows": len(rows), "band": [found["value"] - half, found["value"] + half]}
+        scores = self.score(rows)
+        half = (scores["high"] - scores["low"]) / 2 * math.sqrt(len(rows) / count)
+        return scores | {"rows": len(rows), "band": [scores["value"] - half, scores["value"] + half]}
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Law:
         rows = Rows(self.support.reshape(-1), L, characters=M * L if self.unit == "bits/char" else None)
         once = replace(self.corpus, rows={"law": rows})
 
-        def told(number: int) -> Any:
+        def progress_of_set(number: int) -> Any:
             return lambda done, _: progress(number * M + done, SETS * M)
 
-        sets = [evaluate(model, once, "law", draws, mix(seed, i), progress=told(i)) for i in range(SETS)]
+        sets = [evaluate(model, once, "law", draws, mix(seed, i), progress=progress_of_set(i)) for i in range(SETS)]
         nats, sizes = (torch.stack([weight @ getattr(s, of) for s in sets]) for of in ("nats", "sizes"))
         texts = f"all {M:,} rows of the data, each as likely as it is there, {SETS} independent sets of draws"
         return summarize(
@@ -98,8 +98,8 @@ class Law:
         """Of rows (n, L): total variation between their frequencies and the law, how many lie in the support, and how much
         of the support (by its probability) they reach."""
         place = {row.tobytes(): i for i, row in enumerate(self.support)}
-        found = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
-        counts = np.bincount([i for i in found if i >= 0], minlength=len(self.law))
+        places = [place.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows, np.int64)]
+        counts = np.bincount([i for i in places if i >= 0], minlength=len(self.law))
         n, inside = len(rows), counts.sum() / len(rows)
         value = (np.abs(counts / n - self.law).sum() + 1 - inside) / 2
         half = math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))  # bounded differences: one sample moves it by 1/n
@@ -136,8 +136,8 @@ def judge_of(corpus: Corpus, unit: str) -> Grams | Law:
 
     It is where all sequences of that length are few, or where the rows are few and none of the test split is new.
     """
-    found = _law(corpus)
-    return Grams(corpus, unit) if found is None else Law(*found, corpus, unit)
+    law = _law(corpus)
+    return Grams(corpus, unit) if law is None else Law(*law, corpus, unit)
 
 
 def _law(corpus: Corpus) -> tuple[np.ndarray, np.ndarray] | None:

@@ -26,11 +26,11 @@ def letters(n: int, same: Callable[[int, int], bool]) -> list[str]:
             open, closed = open - {i}, closed | {i}
 
     grow(set(), set(range(n)), set())
-    found = [""] * n
+    labels = [""] * n
     for letter, members in zip(_names(), sorted(sets)):
         for i in members:
-            found[i] += letter
-    return found
+            labels[i] += letter
+    return labels
 
 
 def _names():
@@ -40,7 +40,7 @@ def _names():
 
 
 # ---------------------------------------------------------------------------------------------------- cells
-def bound(row: dict[str, Any]) -> str:
+def bound_text(row: dict[str, Any]) -> str:
     """`≤ 1.846 ± 0.010`, or `-` where there is no bound."""
     if row["bound"] is None:
         return "-"
@@ -67,7 +67,7 @@ def _speed(row: dict[str, Any]) -> str:
 def _cells(result: dict[str, Any]) -> list[list[str]]:
     """method, variant, bound, letters, quality at each number of calls, entropy or share inside, speed."""
     return [
-        [row["method"], row["variant"], bound(row), row["letters"] or "-"]
+        [row["method"], row["variant"], bound_text(row), row["letters"] or "-"]
         + [_quality(result, q["value"]) for q in row["quality"]]
         + [_last(result, row["quality"][-1]), _speed(row)]
         for row in result["methods"]
@@ -122,17 +122,17 @@ def _millions(n: int) -> str:
 
 def _calls(result: dict[str, Any]) -> list[str]:
     """Network calls are at most the steps: how many they were, where they were not the number in the table's head."""
-    found: dict[str, list[str]] = {}
+    by_calls: dict[str, list[str]] = {}
     for row in result["methods"]:
-        said = ", ".join(count(q["calls"]) for q in row["quality"])
-        found.setdefault(said, []).append(row["label"])
+        calls = ", ".join(count(q["calls"]) for q in row["quality"])
+        by_calls.setdefault(calls, []).append(row["label"])
     asked = ", ".join(map(count, result["calls"]))
-    lines = [f"  {said}: {', '.join(names)}" for said, names in found.items() if said != asked]
+    lines = [f"  {calls}: {', '.join(names)}" for calls, names in by_calls.items() if calls != asked]
     return ["network calls are at most the steps in the head; their mean was", *lines] if lines else []
 
 
 # ---------------------------------------------------------------------------------------------------- the table
-def lines(result: dict[str, Any]) -> list[str]:
+def terminal_lines(result: dict[str, Any]) -> list[str]:
     """The table of at most 100 columns, best first, and its notes."""
     over, group, end = _heads(result)
     calls, n = [count(c) for c in result["calls"]], len(result["calls"])
@@ -175,13 +175,13 @@ def markdown(result: dict[str, Any], figure: str = "compare.svg") -> str:
     for row, cells in zip([*result["methods"], None], [*_cells(result), _real(result)]):
         size = _millions(row["parameters"]) if row else ""
         body.append([*cells[:3], *([_excess(result, row)] if law else []), *cells[3:], size])
-    said = [f"- {line.strip()}" for line in notes(result)]
+    remarks = [f"- {line.strip()}" for line in notes(result)]
     how = [f"- {name}: {_flat(value)}" for name, value in result["protocol"].items()]
     title = ", ".join(dict.fromkeys(row["method"] for row in result["methods"]))
     parts = [f"# {title} on {result['data']}"]
     parts += [f"    {result['command']}"] if result["command"] else []
     parts += [f"Under {', '.join(calls)}: {group}.", "\n".join("| " + " | ".join(row) + " |" for row in body)]
-    parts += ["\n".join(said), f"![bounds and samples]({figure})", "\n".join(how)]
+    parts += ["\n".join(remarks), f"![bounds and samples]({figure})", "\n".join(how)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from .grid import Grid
 from .image import Image
-from .kind import Kind
+from .modality import Modality
 from .roll import Roll
-from .text import Smiles, Text, added, pieces
+from .text import Smiles, Text, added, token_texts
 
-__all__ = ["KINDS", "Grid", "Image", "Kind", "Roll", "Smiles", "Text", "added", "of", "pieces", "suffixes"]
+__all__ = ["KINDS", "Grid", "Image", "Modality", "Roll", "Smiles", "Text", "added", "of", "suffixes", "token_texts"]
 
-KINDS: dict[str, type[Kind]] = {"text": Text, "image": Image, "roll": Roll, "grid": Grid, "smiles": Smiles}
+KINDS: dict[str, type[Modality]] = {"text": Text, "image": Image, "roll": Roll, "grid": Grid, "smiles": Smiles}
 
 
-def of(tokenizer: Any) -> Kind:
+def of(tokenizer: Any) -> Modality:
     """How the rows of a tokenizer show themselves."""
     return KINDS[getattr(tokenizer, "kind", "text")](tokenizer)
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from ..numbers import counted
 from ..style import Line, Mark
-from .kind import Kind, halves
+from .modality import Modality, halves
 
 WIDE = 72  # columns of a terminal that a row without lines of its own may take
 
 
-class Grid(Kind):
+class Grid(Modality):
     name, many = "grid", "grids"
     suffixes = (".txt", ".png")
     keeps = ("top", "bottom", "left", "right")
@@ -61,13 +61,13 @@ class Grid(Kind):
             out.append([*line, ("│", "shown")])
         return [*out, [("└" + "┴".join([rule] * (width // step)) + "┘", "shown")]]
 
-    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
         """What was given in bold, what was drawn in blue, what breaks the rules on a shade of orange."""
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
 
         rows = self.rows(rows)
-        fixed = np.zeros(rows.shape, bool) if given is None else np.broadcast_to(given, rows.shape)
+        is_fixed = np.zeros(rows.shape, bool) if fixed is None else np.broadcast_to(fixed, rows.shape)
         columns = min(len(rows), 4) if not captions else len(captions)
         lines = math.ceil(len(rows) / columns)
         height, width = self.board
@@ -75,14 +75,14 @@ class Grid(Kind):
         axes = fig.subplots(lines, columns, squeeze=False).ravel()
         for ax in axes:
             ax.set_axis_off()
-        for i, (ax, row, kept, bad) in enumerate(zip(axes, rows, fixed, self.clashes(rows))):
+        for i, (ax, row, clue, bad) in enumerate(zip(axes, rows, is_fixed, self.clashes(rows))):
             ax.set(xlim=(-0.05, width + 0.05), ylim=(height + 0.05, -0.05), aspect="equal")
             for k, gone in enumerate(self.absent(row)):
                 y, x = divmod(k, width)
                 if bad[k]:
                     ax.add_patch(Rectangle((x, y), 1, 1, color="#f6d7b8", lw=0))
                 if not gone:
-                    colour, weight = ("#1b1f24", "bold") if kept[k] or given is None else ("#0072b2", "normal")
+                    colour, weight = ("#1b1f24", "bold") if clue[k] or fixed is None else ("#0072b2", "normal")
                     ax.text(x + 0.5, y + 0.52, self.labels[row[k]], ha="center", va="center", fontsize=9, color=colour,
                             weight=weight)  # fmt: skip
             for line, count, length in ((ax.hlines, height, width), (ax.vlines, width, height)):
@@ -122,9 +122,9 @@ class Grid(Kind):
 
     def verdict(self, row: Any, truth: Any = None) -> str:
         equal = truth is not None and bool((np.asarray(row) == np.asarray(truth)).all())
-        said = "" if truth is None else ", the solution" if equal else ", not the solution"
+        text = "" if truth is None else ", the solution" if equal else ", not the solution"
         if not self.box:
-            return said.removeprefix(", ")
+            return text.removeprefix(", ")
         if self.valid(row)[0]:
-            return "valid" + (", another solution" if truth is not None and not equal else said)
+            return "valid" + (", another solution" if truth is not None and not equal else text)
         return f"not valid: {counted(int(self.clashes(row).sum()), 'cell')} in conflict"

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..style import Line, Mark
-from .kind import Kind, halves
+from .modality import Modality, halves
 
 MASKED = (86, 108, 150)  # a colour that no grey has
 SIDE = 112  # pixels of an image in a file, at least: small images are enlarged by a whole number
 GAP = 1  # pixels of an image between two of them
 
 
-class Image(Kind):
+class Image(Modality):
     name, many = "image", "images"
     suffixes = (".png", ".txt")
     keeps = ("top", "bottom", "left", "right")
@@ -55,13 +55,13 @@ class Image(Kind):
     def part(self, name: str) -> np.ndarray:
         return halves(self.shape, name)
 
-    def png(self, rows: Any, given: Any = None, captions: Sequence[str] = (), *, side: int = SIDE) -> bytes:
+    def png(self, rows: Any, fixed: Any = None, captions: Sequence[str] = (), *, side: int = SIDE) -> bytes:
         """All images in one; as many in a row as there are captions, else as many as make it square."""
         pixels = self.pixels(rows)
         scale = max(1, math.ceil(side / max(pixels.shape[1:3])))
         return png(tiled(pixels, len(captions) or math.ceil(math.sqrt(len(pixels)))).repeat(scale, 0).repeat(scale, 1))
 
-    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
         from matplotlib.figure import Figure
 
         pixels = self.pixels(rows)

@@ -15,14 +15,14 @@ import numpy as np
 from ...data.levels import SILENT, VOICES, note
 from ...errors import InputError
 from ..style import Line, Mark
-from .kind import Kind
+from .modality import Modality
 
 BAR = 16  # steps
 BEAT = 4  # steps of a quarter note
 COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#0072b2")  # Okabe and Ito's; the voices are named at their lines too
 
 
-class Roll(Kind):
+class Roll(Modality):
     name, many = "roll", "music"
     suffixes = (".png", ".mid", ".txt")
 
@@ -44,12 +44,12 @@ class Roll(Kind):
         """The notes of each voice as (first step, steps, MIDI number); a run of one pitch is one note."""
         out = []
         for voice in self.pitches(row)[0].T:
-            found, step = [], 0
+            runs, step = [], 0
             for pitch, run in groupby(voice.tolist()):
                 length = len(list(run))
-                found += [(step, length, pitch)] if pitch != SILENT else []
+                runs += [(step, length, pitch)] if pitch != SILENT else []
                 step += length
-            out.append(found)
+            out.append(runs)
         return out
 
     def pieces(self, row: Sequence[int]) -> list[str]:
@@ -80,23 +80,27 @@ class Roll(Kind):
                 out.append(line)
         return out
 
-    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
         """A piano roll for each row, the voices in colours, the time in bars; what was given is pale."""
         from matplotlib.figure import Figure
 
         rows = self.rows(rows)
         steps = self.shape[0]
-        fixed = np.zeros(rows.shape, bool) if given is None else np.broadcast_to(given, rows.shape)
+        is_fixed = np.zeros(rows.shape, bool) if fixed is None else np.broadcast_to(fixed, rows.shape)
         sounding = self.pitches(rows)
         sounding = sounding[sounding != SILENT]
         low, high = (sounding.min(), sounding.max()) if sounding.size else (60, 72)
         fig = Figure(figsize=(9.0, 2.5 * len(rows) + 0.3), layout="constrained")
-        for i, (ax, row, kept) in enumerate(zip(fig.subplots(len(rows), 1, squeeze=False)[:, 0], rows, fixed)):
-            kept, last = kept.reshape(self.shape), []
+        for i, (ax, row, fixed_cells) in enumerate(
+            zip(fig.subplots(len(rows), 1, squeeze=False)[:, 0], rows, is_fixed)
+        ):
+            fixed_cells, last = fixed_cells.reshape(self.shape), []
             for voice, notes in enumerate(self.notes(row)):
                 colour = COLOURS[voice % len(COLOURS)]
                 for step, length, pitch in notes:
-                    for pale, run in groupby(range(step, step + length), key=lambda s, v=voice: bool(kept[s, v])):
+                    for pale, run in groupby(
+                        range(step, step + length), key=lambda s, v=voice: bool(fixed_cells[s, v])
+                    ):
                         where = list(run)
                         ax.broken_barh([(where[0] / BAR, len(where) / BAR)], (pitch - 0.42, 0.84), color=colour,
                                        alpha=0.45 if pale else 1.0, lw=0)  # fmt: skip
@@ -128,10 +132,10 @@ class Roll(Kind):
         if suffix == ".mid":
             _mido()
 
-    def save(self, path: Path, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+    def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
         if path.suffix != ".mid":
-            return super().save(path, rows, given, captions)
+            return super().save(path, rows, fixed, captions)
         from ...files import write_file
 
         rows = self.rows(rows)
@@ -165,9 +169,9 @@ class Roll(Kind):
     # given -----------------------------------------------------------------------------------------------------
     def part(self, name: str) -> np.ndarray:
         """The first half of the steps, or a voice."""
-        kept = np.zeros(self.shape, bool)
-        kept[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True
-        return kept
+        selected = np.zeros(self.shape, bool)
+        selected[np.s_[: (self.shape[0] + 1) // 2] if name == "first" else np.s_[:, self.voices.index(name)]] = True
+        return selected
 
 
 def _mido() -> Any:

@@ -5,10 +5,10 @@ from functools import cache
 from typing import Any
 
 from ...errors import InputError
-from .kind import Kind
+from .modality import Modality
 
 
-class Text(Kind):
+class Text(Modality):
     name, many = "text", "texts"
     running = True
 
@@ -18,7 +18,7 @@ class Text(Kind):
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The text of each token, as it stands in running text."""
-        return pieces(self.tokenizer, row)
+        return token_texts(self.tokenizer, row)
 
     def given(self, row: Any, keep: str | None = None) -> Any:
         raise InputError('--example and --keep are for images, music and grids; give a text: "the ____ of the"')
@@ -36,7 +36,7 @@ class Smiles(Text):
         return [piece.replace("\n", " ") for piece in super().pieces(row)]
 
 
-def pieces(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
     """The text of each token by itself, as it stands in running text; of a character of several tokens the last has it."""
     piece = _piece(tokenizer)
     out = [piece(token) for token in tokens]

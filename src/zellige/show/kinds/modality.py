@@ -12,7 +12,7 @@ from ..numbers import cells
 from ..style import Line, Mark
 
 
-class Kind:
+class Modality:
     """How the rows of one kind show themselves.
 
     Rows are (N, L) or (L,) integers; one that is no token is still to come. `given` is (N, L) or (L,) bool: what was not
@@ -50,14 +50,14 @@ class Kind:
         """A row as lines for a terminal, `marks` says of each token what happened to it; None for running text."""
         return None
 
-    def lines(self, rows: Any, captions: Sequence[str] = (), given: Any = None, width: int = 80) -> list[Line]:
+    def lines(self, rows: Any, captions: Sequence[str] = (), fixed: Any = None, width: int = 80) -> list[Line]:
         """Rows beside one another as far as `width` goes, then below, each under its caption."""
         out: list[Line] = []
         blocks = []
         rows = self.rows(rows)
-        fixed = np.broadcast_to(False if given is None else given, rows.shape)
-        for row, kept, caption in zip(rows, fixed, chain(captions, repeat(""))):
-            blocks.append((caption, self.block(row.tolist(), self.marks(row, kept)) or []))
+        is_fixed = np.broadcast_to(False if fixed is None else fixed, rows.shape)
+        for row, fixed_row, caption in zip(rows, is_fixed, chain(captions, repeat(""))):
+            blocks.append((caption, self.block(row.tolist(), self.marks(row, fixed_row)) or []))
         while blocks:
             taken = [blocks.pop(0)]
             while blocks and sum(_width(b) + 2 for b in (*taken, blocks[0])) - 2 <= width:
@@ -65,31 +65,31 @@ class Kind:
             out += [*([[]] if out else []), *_beside(taken)]
         return out
 
-    def marks(self, row: np.ndarray, given: np.ndarray) -> list[Mark]:
+    def marks(self, row: np.ndarray, fixed: np.ndarray) -> list[Mark]:
         """What a finished row's tokens are: still to come, given, or drawn."""
         absent = self.absent(row)
-        return ["masked" if gone else "given" if kept else "shown" for gone, kept in zip(absent, given)]
+        return ["masked" if gone else "given" if is_fixed else "shown" for gone, is_fixed in zip(absent, fixed)]
 
     # as files --------------------------------------------------------------------------------------------------
-    def save(self, path: Path, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> list[Path]:
+    def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
         """Write rows in the format that the path's ending names; the files, of which music needs one for each row."""
         from ...files import write_file
 
         if path.suffix == ".png":
-            write_file(path, self.png(rows, given, captions))
+            write_file(path, self.png(rows, fixed, captions))
         else:
             write_file(path, "".join(self.text(row.tolist()) + "\n" for row in self.rows(rows)))
         return [path]
 
-    def png(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> bytes:
+    def png(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> bytes:
         """All rows as one picture."""
         import io
 
         file = io.BytesIO()
-        self.figure(rows, given, captions).savefig(file, format="png", dpi=120, metadata={"Software": None})
+        self.figure(rows, fixed, captions).savefig(file, format="png", dpi=120, metadata={"Software": None})
         return file.getvalue()
 
-    def figure(self, rows: Any, given: Any = None, captions: Sequence[str] = ()) -> Any:
+    def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
         """All rows as a matplotlib Figure."""
         raise NotImplementedError
 
@@ -112,10 +112,10 @@ class Kind:
                 takes = f"{', '.join(self.keeps[:-1])} or {self.keeps[-1]}" if self.keeps else "nothing"
                 raise InputError(f"unknown keep '{part}'; of {self.many} one can keep {takes}")
         row = np.asarray(row).reshape(-1)
-        kept = np.zeros(self.shape, bool)
+        selected = np.zeros(self.shape, bool)
         for part in parts:
-            kept |= self.part(part)
-        return np.where(kept.reshape(-1), row, -1)
+            selected |= self.part(part)
+        return np.where(selected.reshape(-1), row, -1)
 
     def part(self, name: str) -> np.ndarray:
         """(*shape) bool, where a part named in `keeps` lies."""
@@ -150,12 +150,12 @@ class Kind:
 
 def halves(shape: tuple[int, ...], name: str) -> np.ndarray:
     """(*shape) bool, the top, bottom, left or right half of something with rows and columns; the odd one is kept."""
-    kept = np.zeros(shape, bool)
-    along = np.moveaxis(kept, 0 if name in ("top", "bottom") else min(1, kept.ndim - 1), 0)  # a view
+    selected = np.zeros(shape, bool)
+    along = np.moveaxis(selected, 0 if name in ("top", "bottom") else min(1, selected.ndim - 1), 0)  # a view
     half = (len(along) + 1) // 2
     along[:half] = name in ("top", "left")
     along[len(along) - half :] |= name in ("bottom", "right")
-    return kept
+    return selected
 
 
 def _width(block: tuple[str, list[Line]]) -> int:
