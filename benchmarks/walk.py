@@ -89,7 +89,7 @@ def storeys(project: Path) -> dict[str, int]:
 
 
 def walks() -> dict[str, Walk]:
-    """What walks -> its walk: a tiny MDLM on a text of one line, everything once before, so that nothing is imported on the way."""
+    """What walks -> its walk: a tiny MDLM on a text of one line, all of it once before, so that no import is on the way."""
     import zellige
     from zellige import Data, Net, Train
 
@@ -100,7 +100,7 @@ def walks() -> dict[str, Walk]:
         text, run = Path(folder, "text.txt"), Path(folder, "run")
         text.write_text(TEXT, encoding="utf-8")
         net = Net(layers=1, hidden=16, heads=2, length=32)
-        with third_step(training):
+        with ThirdStep(training):
             zellige.train("mdlm", data=Data("text", path=str(text)), net=net, train=Train(steps=6, batch=4), run=run)
         model = zellige.load(run)
         zellige.sample(model, steps=4)
@@ -109,7 +109,7 @@ def walks() -> dict[str, Walk]:
     return {"a batch in training": training, "a state in sampling": sampling, "a folder being loaded": loading}
 
 
-class third_step:  # noqa: N801  (used as a function)
+class ThirdStep:
     """While in it: walk from the end of the second optimizer step to the end of the third: rows, noise, loss, gradients, step."""
 
     def __init__(self, walk: Walk):

@@ -1,6 +1,6 @@
 """The floor plan: imports point down, no files in a circle, papers apart from each other, long files with a reason."""
 
-import ast
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -9,46 +9,39 @@ import pytest
 import zellige
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "src" / "zellige"
-
-
-def modules() -> dict[str, Path]:
-    """Every module by its dotted name below the package: "core.bound"; "methods" is the package's own file."""
-    names = {path: path.relative_to(SOURCE).with_suffix("").parts for path in SOURCE.rglob("*.py")}
-    return {".".join(name[:-1] if name[-1] == "__init__" else name): path for path, name in names.items()}
-
-
-def imports(name: str, files: dict[str, Path]) -> set[str]:
-    """The modules of the package that a module imports, at its head or in a function; not those for type checkers alone."""
-    path, package = files[name], name.split(".") if name else []
-    package = package if path.name == "__init__.py" else package[:-1]
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
-    targets = set()
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or not (node.level or (node.module or "").split(".")[0] == "zellige"):
-            continue
-        inside = node.module.split(".") if node.module else []
-        base = package[: len(package) - node.level + 1] + inside if node.level else inside[1:]
-        for alias in node.names:
-            below = ".".join([*base, alias.name])
-            targets.add(below if below in files else ".".join(base))
-    return targets - {name, ""}
+sys.path.insert(0, str(ROOT / "docs"))
+import floor_plan  # noqa: E402
+import reference  # noqa: E402
 
 
 def test_no_circle_between_files():
     """Not between packages only; an import in a function counts, since it hides a circle and does not break it."""
-    files = modules()
     try:
-        tuple(TopologicalSorter({name: imports(name, files) for name in files}).static_order())
+        tuple(TopologicalSorter({name: floor_plan.imports(name) for name in floor_plan.modules()}).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
 
 
 def test_papers_do_not_import_each_other():
-    files = modules()
     papers = {cls.__module__.removeprefix("zellige.") for cls in zellige.METHODS.values()}
     for paper in papers:
-        assert not imports(paper, files) & (papers - {paper} | {"methods"}), paper
+        assert not floor_plan.imports(paper) & (papers - {paper} | {"methods"}), paper
+
+
+def test_long_files_have_a_reason():
+    """A file above 300 lines may be one idea: then docs/design.md says which, below the file's path."""
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    long = {path for path in floor_plan.modules().values() if len(path.read_text(encoding="utf-8").splitlines()) > 300}
+    names = {str(path.relative_to(floor_plan.SOURCE)) for path in long}
+    assert not {name for name in names if f"`{name}`" not in page}, "split them, or say in docs/design.md why not"
+
+
+def test_the_floor_plan_is_that_of_the_code():
+    assert floor_plan.drawn() == set(floor_plan.arrows()), "draw it again: python docs/floor_plan.py"
+    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    for package in {name.split(".")[0] for name in floor_plan.modules() if "." in name}:
+        assert f"(pictures/plan-{package}.svg)" in page
+
+
+def test_the_reference_is_made_from_the_code():
+    assert reference.page() == reference.PAGE.read_text(encoding="utf-8"), "write it again: python docs/reference.py"
