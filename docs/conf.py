@@ -19,6 +19,9 @@ copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # PyTorch's are written for other pages
+napoleon_use_ivar = True  # a field that has a docstring of its own is described once
+suppress_warnings = ["ref.python"]  # a name that two modules have (`Progress`): a reference to it goes nowhere
 autodoc_typehints = "signature"
 autodoc_default_options = {
     "members": True,
