@@ -29,7 +29,7 @@ def picture(model: zellige.Model, seed: int) -> list[str]:
     ]
     frames = zellige.watch(model, count=1, steps=STEPS, seed=seed, length=LENGTH, temperature=TEMPERATURE)
     lines = [f"t = {frame.t:.1f}   {frame.text[0]}" for frame in frames if frame.step % (STEPS // LINES) == 0]
-    lines = [f"{line}   {said}".rstrip() for line, said in zip(lines, beside + [""] * len(lines))]
+    lines = [f"{line}   {note}".rstrip() for line, note in zip(lines, beside + [""] * len(lines))]
     return [*lines, "          · is a masked token; any position may come next, none waits for the left"]
 
 
