@@ -13,7 +13,6 @@ from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).parent))
 import floor_plan
-
 import zellige
 from zellige.methods.method import Method
 from zellige.samplers import ALIASES
