@@ -33,8 +33,7 @@ def jump(method, batch, x, t, generator=None):
 
 
 @each_process
-@pytest.mark.parametrize("given", [(), (1,)])
-@pytest.mark.parametrize("time", [0.02, 0.6])
+@pytest.mark.parametrize(("given", "time"), [((), 0.6), ((1,), 0.02)])
 def test_the_weight_is_the_ratio_of_two_laws(process, given, time):
     """The law of x~ given x_0, from every outcome of the code's own draws, against q_t."""
     method = small(process, 3)
@@ -93,7 +92,7 @@ def test_given_positions_are_neither_noised_nor_counted(process, objective):
     x_0, mask = torch.tensor([[1, 2], [0, 2]]), torch.tensor([True, False])
     masked = lambda method: lambda b, g: method.loss(Batch(b.tokens, mask.expand(b.tokens.shape)), g)  # noqa: E731
     one, generic = (small(process, objective=o, auxiliary=0.0) for o in (objective, "generic"))
-    nodes = exact.parts(1, 40)
+    nodes = exact.parts(1, 8)  # at each time by itself: no integral is near
     value = exact.expectation(masked(one), x_0, nodes)
     close(value, exact.expectation(masked(generic), x_0, nodes), rtol=1e-7, atol=1e-7)
     whole = exact.expectation(generic.loss, x_0, nodes)
@@ -197,19 +196,6 @@ def test_the_bound_of_a_mean_needs_a_last_jump(process):
     more = [float(at[1] - at[0]), float(at[2] - at[1])]
     assert more[1] > 1.0
     assert more[1] == pytest.approx(more[0], rel=0.2)
-
-
-@each_process
-@torch.no_grad()
-def test_the_bound_is_above_the_likelihood(process):
-    method, x_0 = small(process), exact.states(V, L)
-    terms = exact.continuous_terms(method, x_0)
-    assert (terms["reconstruction"] > 0).all()
-    times = torch.cat(
-        (torch.tensor([method.process.start]), torch.linspace(1, 0, 600)[1:-1] ** 2, torch.tensor([CLEAN]))
-    )
-    log_p = exact.log_likelihood(method, times.double())
-    assert (terms["diffusion"] + terms["reconstruction"] + terms["prior"] + log_p > -1e-3).all()
 
 
 # ---------------------------------------------------------------------------------- choices
