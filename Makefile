@@ -13,11 +13,12 @@ INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolatio
 # step of the demo took 0.24 to 0.29 s so, and 0.66 to 1.13 s without.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: help demo test test-long fuzz lint format docs clean
+.PHONY: help demo check test test-long fuzz lint format docs clean
 .SILENT:
 
 help:
 	echo "make demo       train a small model here, compare it with n-grams, watch it write: 4 to 7 minutes"
+	echo "make check      lint, and the tests that a change breaks first: 90 s on 2 cores"
 	echo "make test       every check and every test: within 12 minutes on 2 cores"
 	echo "make test-long  the tests that take minutes each"
 	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
@@ -27,6 +28,20 @@ help:
 
 demo: .venv/run.stamp
 	$(BIN)/zellige demo $(ARGS)
+
+# The architecture; processes, predictions and bounds by enumeration; the closed forms of methods against them; every method saved
+# and loaded; on the command line a model trained, evaluated, sampled and reported, and wrong options.
+CHECK = tests/test_architecture.py tests/test_citations.py tests/core \
+	tests/methods/test_d3pm.py::test_closed_form_is_the_definition \
+	tests/methods/test_genmd4.py::test_closed_form_is_the_generic_bound \
+	tests/methods/test_method.py::test_masked_closed_forms_are_the_generic_terms \
+	tests/methods/test_sedd.py::test_the_closed_form_is_the_bound \
+	tests/methods/test_udlm.py::test_the_closed_form_is_the_bound \
+	tests/methods/test_csm.py::test_loss_by_loops \
+	tests/models/test_checkpoint.py::test_round_trip \
+	$(addprefix tests/cli/test_cli.py::test_,train_says_what_it_does evaluate sample report wrong_options)
+check: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(CHECK) $(ARGS)
 
 # Two workers, one thread each: small tensors gain nothing from a second thread.
 test: lint
