@@ -51,12 +51,12 @@ def main() -> None:
     model = zellige.load(chosen.run)
     side = model.tokenizer.shape[0]
     rows = prepare(model.config.data, model.config.net.length, tokenizer=model.tokenizer).test
-    if rows.given is None:
+    if rows.clues is None:
         given, solution, count = None, None, chosen.count or 400
         print(f"{count} grids of {side} x {side}")
     else:
         count = min(chosen.count or 200, len(rows))
-        given, solution = torch.as_tensor(rows.given[:count]), torch.as_tensor(rows.array()[:count])
+        given, solution = torch.as_tensor(rows.clues[:count]), torch.as_tensor(rows.array()[:count])
         print(f"{count} held-out puzzles, {float((given >= 0).double().mean()) * side * side:.1f} cells given")
     for said, how in WAYS.items():
         if SAMPLERS[how["sampler"]].refuse(model.method):

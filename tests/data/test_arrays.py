@@ -251,12 +251,12 @@ def test_sudokus_of_nine(published):
     assert counts == [5523, 307, 307]
     test = corpus.test
     assert np.array_equal(test.array(), solutions[-307:].reshape(-1, 81) - 1)
-    assert np.array_equal(test.given, puzzles[-307:].reshape(-1, 81).astype(int) - 1)
-    known = test.given >= 0
-    assert np.array_equal(test.given[known], test.array()[known])
+    assert np.array_equal(test.clues, puzzles[-307:].reshape(-1, 81).astype(int) - 1)
+    known = test.clues >= 0
+    assert np.array_equal(test.clues[known], test.array()[known])
     assert 17 <= known.sum(1).min() <= known.sum(1).max() < 81
-    puzzle = "".join(".123456789"[d + 1] for d in test.given[0])
-    assert corpus.tokenizer.encode(puzzle) == test.given[0].tolist()
+    puzzle = "".join(".123456789"[d + 1] for d in test.clues[0])
+    assert corpus.tokenizer.encode(puzzle) == test.clues[0].tolist()
     more = prepare(Data("sudoku", size=9, path=str(path), augment=2))
     every = more.train.array()
     assert len(every) == 3 * counts[0]

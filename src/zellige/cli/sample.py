@@ -180,8 +180,8 @@ def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) 
             f"--example is {chosen.example:,}; the test split has {len(rows):,}, give 0 to {len(rows) - 1:,}"
         )
     row = rows[chosen.example]["tokens"].numpy()
-    if rows.given is not None and chosen.keep is None:  # a puzzle of its own
-        return Given(rows.given[chosen.example], row)
+    if rows.clues is not None and chosen.keep is None:  # a puzzle of its own
+        return Given(rows.clues[chosen.example], row)
     return Given(kind.given(row, chosen.keep), row)
 
 

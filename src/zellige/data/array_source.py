@@ -26,7 +26,7 @@ class Raw:
         levels: the levels of images where --data.levels is not given; 0 as many as they have.
         tokenizer: where it is not `Levels`.
         characters: of some rows, where a place is a character.
-        given: split -> (N, L) puzzle of each row, -1 where a cell is free.
+        clues: split -> (N, L) puzzle of each row, -1 where a cell is free.
         cut: the splits are as `data` asks for already.
         about: where it came from ("sha256", "files", "addresses") and what was done ("protocol").
     """
@@ -40,7 +40,7 @@ class Raw:
     levels: int = 0
     tokenizer: Any = None
     characters: Callable[[np.ndarray], int] | None = None
-    given: dict[str, np.ndarray] = field(default_factory=dict)
+    clues: dict[str, np.ndarray] = field(default_factory=dict)
     cut: bool = False
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -56,21 +56,21 @@ def locate(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]
     if not data.path:
         if not entry.files:
             raise InputError(f"--data.name {data.name} needs a file; give it by --data.path")
-        found = {split: fetch(where) for split, where in entry.files.items()}
-        return found, {"addresses": {split: where[0] for split, where in entry.files.items()}} | sums(found)
+        files = {split: fetch(where) for split, where in entry.files.items()}
+        return files, {"addresses": {split: where[0] for split, where in entry.files.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():
         files = {"all": readers.find(data.path)[0]}
         return files, sums(files)
-    found = {}
+    files = {}
     for split, (address, _) in entry.files.items():
         name = address.rpartition("/")[2]
         there = (path / n for n in (name, f"{name}.xz", name.removesuffix(".gz")) if (path / n).is_file())
         file = next(there, None)
         if file is None:
             raise InputError(f"no '{name}' in folder '{data.path}'; give the folder that holds the published files")
-        found[split] = file
-    return found, sums(found)
+        files[split] = file
+    return files, sums(files)
 
 
 def sums(files: dict[str, Path]) -> dict[str, Any]:

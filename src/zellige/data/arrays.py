@@ -37,7 +37,7 @@ READERS = {
 
 
 def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", progress: "Progress | None") -> "Corpus":
-    """Read `data` into rows of its own shape: what `corpus.prepare` does for data that is not text."""
+    """Read `data` into rows of its own shape: what `prepare` does for data that is not text."""
     from .cache import dtype_for
     from .corpus import Corpus, count_rows, describe_tokenizer
     from .rows import Rows
@@ -48,12 +48,12 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
     raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
     splits = raw.splits if raw.cut else cut(raw.splits, data, entry)
     if raw.kind == "image":
-        splits, own, said = _images(splits, raw, data)
+        splits, own, protocol = _images(splits, raw, data)
     else:
         if data.name == "array":
             refuse(data, "levels", "images")
             refuse(data, "size", "images")
-        own, said = raw.tokenizer, raw.about.get("protocol", "")
+        own, protocol = raw.tokenizer, raw.about.get("protocol", "")
     own = own or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
     places = math.prod(own.shape)
     if tokenizer is not None:
@@ -69,7 +69,7 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
             np.ascontiguousarray(narrow).reshape(-1), places,
-            characters=raw.characters(rows) if raw.characters else None, given=raw.given.get(name),
+            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name),
         )  # fmt: skip
     for name, other in entry.same.items():
         if name not in ready and other in ready:
@@ -82,7 +82,7 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
         "kind": own.kind,
         "shape": [*own.shape],
         "levels": own.size,
-        "protocol": said,
+        "protocol": protocol,
         "pack": "rows",
         "separator": "none",
         "length": places,
@@ -101,7 +101,7 @@ def refuse(data: "Data", option: str, of: str) -> None:
 def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict[str, np.ndarray], Levels, str]:
     """Resized and quantised; their tokenizer; and how they were made."""
     height, width, *colours = raw.shape
-    levels, said = data.levels or raw.levels or raw.size, [raw.about.get("protocol", "")]
+    levels, changes = data.levels or raw.levels or raw.size, [raw.about.get("protocol", "")]
     if levels < 2 or levels > raw.size:
         raise InputError(f"--data.levels is {data.levels}; {data.name} has {raw.size:,}, give 2 to {raw.size:,}")
     if data.size:
@@ -110,13 +110,13 @@ def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict
             raise InputError(f"--data.size is {data.size}; the images are {height} x {width}, give 1 to {least}")
         if (height, width) != (data.size, data.size):
             splits = {name: smaller(x, data.size) for name, x in splits.items()}
-            said.append(f"{height} x {width} to {data.size} x {data.size} by area means")
+            changes.append(f"{height} x {width} to {data.size} x {data.size} by area means")
             height = width = data.size
     if levels != raw.size:
         splits = {name: quantised(x, raw.size, levels) for name, x in splits.items()}
-        said.append(f"{raw.size} to {levels} levels in equal bins")
+        changes.append(f"{raw.size} to {levels} levels in equal bins")
     own = Levels(levels, (height, width, *colours), "image", "dim", ordered=True)
-    return splits, own, ", ".join(filter(None, said))
+    return splits, own, ", ".join(filter(None, changes))
 
 
 def quantised(x: np.ndarray, size: int, levels: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The data sets by name: what they are, where they come from, how the literature splits them, under which licence.
 
-Every source is read by `reading.py`, through the same code whether its files are downloaded or stand on disk
+Every source is read by `readers.py`, through the same code whether its files are downloaded or stand on disk
 (`--data.path` beside a published name: local copies of the published files, plain or compressed).
 """
 
@@ -222,9 +222,9 @@ def pydocs() -> list[str]:
     return list(prose)
 
 
-def cache_folder(given: str | None = None) -> Path:
+def cache_folder(chosen: str | None = None) -> Path:
     """Where downloads and tokens are kept: `--data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
-    return Path(given or os.environ.get("ZELLIGE_CACHE") or Path.home() / ".cache" / "zellige").expanduser()
+    return Path(chosen or os.environ.get("ZELLIGE_CACHE") or Path.home() / ".cache" / "zellige").expanduser()
 
 
 def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[int, int], None] | None = None) -> Path:
@@ -252,8 +252,8 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
                 out.flush()
                 os.fsync(out.fileno())
         if wanted and digest.hexdigest() != wanted:
-            found = f"{digest.name} {digest.hexdigest()[:8]}..."
-            raise InputError(f"'{address}' has {found}, not {wanted[:8]}...; give a local copy by --data.path")
+            actual = f"{digest.name} {digest.hexdigest()[:8]}..."
+            raise InputError(f"'{address}' has {actual}, not {wanted[:8]}...; give a local copy by --data.path")
         os.replace(aside, target)
     except OSError as problem:
         reason = getattr(problem, "reason", None) or problem

@@ -132,8 +132,8 @@ def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell
 
 def count_rows(rows: "Rows") -> dict[str, int | None]:
     """What `about` says of a split."""
-    found = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters, "left_out": rows.left_out}
-    return found if rows.documents is None else found | {"documents": rows.texts, "cut": rows.cut}
+    counts = {"rows": len(rows), "tokens": rows.tokens_total, "characters": rows.characters, "left_out": rows.left_out}
+    return counts if rows.documents is None else counts | {"documents": rows.texts, "cut": rows.cut}
 
 
 def describe_tokenizer(tokenizer: "Tokenizer") -> dict[str, Any]:

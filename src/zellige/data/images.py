@@ -92,20 +92,20 @@ def cifar(data: "Data", fetch: Fetch) -> Raw:
         return elsewhere
     files, about = locate(data, fetch)
     names = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     try:
         with tarfile.open(files["all"], "r:*") as archive:
             for member in archive:
                 if member.isfile() and member.name.endswith(".bin"):
-                    found[member.name.rpartition("/")[2]] = archive.extractfile(member).read()  # pyright: ignore
+                    members[member.name.rpartition("/")[2]] = archive.extractfile(member).read()  # pyright: ignore
     except (tarfile.TarError, EOFError, OSError) as problem:
         raise InputError(f"'{files['all']}' is damaged ({problem}); give cifar-10-binary.tar.gz") from None
     missing = next(
-        (n for group in names.values() for n in group if len(found.get(n, b"")) % 3073 or n not in found), ""
+        (n for group in names.values() for n in group if len(members.get(n, b"")) % 3073 or n not in members), ""
     )
     if missing:
         raise InputError(f"'{files['all']}' holds no whole '{missing}'; give cifar-10-binary.tar.gz")
-    splits = {split: b"".join(found[n] for n in group) for split, group in names.items()}
+    splits = {split: b"".join(members[n] for n in group) for split, group in names.items()}
     return Raw({split: cifar_images(raw) for split, raw in splits.items()}, 256, about=about)
 
 
@@ -149,8 +149,8 @@ def array(data: "Data", fetch: Fetch) -> Raw:
     if not files and not splits:
         raise InputError(f"--data.name {data.name} needs a .npy or .npz file; give it by --data.path")
     for split, path in files.items():
-        for name, found in load(path).items():
-            splits[split if name == "all" else name] = found
+        for name, rows in load(path).items():
+            splits[split if name == "all" else name] = rows
     return numbers(data, splits, sums(files) if files else {})
 
 

@@ -111,5 +111,5 @@ class Levels(_Base):
 
     def to_dict(self) -> dict[str, Any]:
         names = ("size", "shape", "kind", "unit", "ordered", "labels")
-        plain = {name: getattr(self, name) for name in names}
-        return {"zellige": "levels"} | plain | {"shape": [*self.shape], "labels": [*self.labels]}
+        entries = {name: getattr(self, name) for name in names}
+        return {"zellige": "levels"} | entries | {"shape": [*self.shape], "labels": [*self.labels]}

@@ -36,25 +36,25 @@ csv.field_size_limit(1 << 30)
 
 def find(path: str) -> list[Path]:
     """The files that `path` (a file, a folder or a glob) names, in order of their names."""
-    given = Path(path).expanduser()
-    if given.is_file():
-        return [given]
-    if given.is_dir():
-        files = [f for f in given.rglob("*") if f.is_file() and not f.name.startswith(".") and kind(f) in KINDS]
+    place = Path(path).expanduser()
+    if place.is_file():
+        return [place]
+    if place.is_dir():
+        files = [f for f in place.rglob("*") if f.is_file() and not f.name.startswith(".") and kind(f) in KINDS]
         if not files:
             raise InputError(
                 f"no text in folder '{path}' (.txt .md .jsonl .csv .parquet, also .gz .xz .zst .zip); give a file or a glob"
             )
         return sorted(files)
-    files = [Path(f) for f in glob.glob(str(given), recursive=True) if Path(f).is_file()]
+    files = [Path(f) for f in glob.glob(str(place), recursive=True) if Path(f).is_file()]
     if files:
         return sorted(files)
     missing = "no file at" if not glob.has_magic(path) else "no file matches"
-    names = sorted(f.name for f in given.parent.iterdir()) if given.parent.is_dir() else []
-    near = nearest(given.name, names) or next(iter(difflib.get_close_matches(given.name, names, 1, 0.3)), None)
+    names = sorted(f.name for f in place.parent.iterdir()) if place.parent.is_dir() else []
+    near = nearest(place.name, names) or next(iter(difflib.get_close_matches(place.name, names, 1, 0.3)), None)
     if near:
         raise InputError(f"{missing} '{path}'; nearest in that folder: '{near}'")
-    folder = given.parent if given.parent.is_dir() else None
+    folder = place.parent if place.parent.is_dir() else None
     raise InputError(
         f"{missing} '{path}'; " + (f"'{folder}' holds no such name" if folder else "there is no such folder")
     )
@@ -83,9 +83,9 @@ def is_documents(path: Path) -> bool:
 
 def require_columns(field: str | None, files: list[Path]) -> None:
     """InputError where a field is asked for of files that have none."""
-    plain = next((path for path in files if not is_documents(path)), None)
-    if field and plain:
-        raise InputError(f"--data.field has no effect on '{plain}', which is plain text; leave it out")
+    text_file = next((path for path in files if not is_documents(path)), None)
+    if field and text_file:
+        raise InputError(f"--data.field has no effect on '{text_file}', which is plain text; leave it out")
 
 
 NAMES = {
@@ -97,8 +97,8 @@ NAMES = {
 def split_of(path: Path) -> str | None:
     """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
     words = set(re.split(r"[^a-z]+", path.name.lower()))
-    found = {NAMES[w] for w in words & set(NAMES)}
-    return found.pop() if len(found) == 1 else None
+    splits = {NAMES[w] for w in words & set(NAMES)}
+    return splits.pop() if len(splits) == 1 else None
 
 
 def own_splits(folder: Path, files: list[Path]) -> dict[str, list[Path]]:
@@ -334,8 +334,8 @@ def _columns(path: Path, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[t
                 number += 1
                 yield number, record
     except (arrow.ArrowException, OSError) as problem:
-        said = (str(problem).splitlines() or [""])[0][:120].rstrip(".")
-        raise InputError(f"'{path}' is damaged ({said}); copy or download it again") from None
+        reason = (str(problem).splitlines() or [""])[0][:120].rstrip(".")
+        raise InputError(f"'{path}' is damaged ({reason}); copy or download it again") from None
 
 
 def _arrow(path: Path) -> Any:

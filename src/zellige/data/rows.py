@@ -26,7 +26,7 @@ class Rows(Dataset):
     documents within source and the end of the last. fill: documents are filled up to a multiple of so many tokens; these count.
     characters: of the whole split; scaled to what the rows hold.
 
-    given: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
+    clues: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
 
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
@@ -49,9 +49,9 @@ class Rows(Dataset):
         fill: int = 1,
         padding: int = 0,
         characters: int | None = None,
-        given: np.ndarray | None = None,
+        clues: np.ndarray | None = None,
     ):
-        self.length, self.padding, self.documents, self.given = length, padding, documents, given
+        self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
         self._source = source.reshape(-1) if isinstance(source, np.ndarray) else Path(source)
         self._dtype, self._start = dtype, start
         self._stop = stop if stop is not None else self._tokens.size

@@ -33,9 +33,10 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     files, about = locate(data, fetch)
     path = next(iter(files.values()))
     try:
-        found = parse(readers.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
+        entries = parse(readers.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
         pieces = {
-            split: [np.array(p, np.int64).reshape(-1, 4) for p in found[split]] for split in ("train", "valid", "test")
+            split: [np.array(p, np.int64).reshape(-1, 4) for p in entries[split]]
+            for split in ("train", "valid", "test")
         }
     except InputError:
         raise
@@ -84,7 +85,7 @@ def level(pitches: np.ndarray, low: int) -> np.ndarray:
 def sudoku(data: "Data", fetch: Fetch) -> Raw:
     """Solved Sudokus. 4 x 4: all 288, enumerated, the same in every split. 9 x 9: of a file of puzzles and solutions.
 
-    The puzzles stay beside the rows as `given`. No training grid is a twin of a held-out one: where the invariants of two
+    The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of two
     grids agree under all symmetries of Sudoku, the one in the training split is left out. --data.augment adds so many
     random symmetric copies of each training grid.
     """
@@ -107,7 +108,7 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
     twins = np.array([key in held for key in invariants(solutions[splits["train"]])])
     splits["train"] = splits["train"][~twins]
     rows = {name: solutions[which] for name, which in splits.items()}
-    given = {name: puzzles[which].reshape(len(which), 81).astype(np.int64) - 1 for name, which in splits.items()}
+    clues = {name: puzzles[which].reshape(len(which), 81).astype(np.int64) - 1 for name, which in splits.items()}
     protocol = f"{int(twins.sum())} symmetric twins of held-out grids left out of training"
     if twins.any():
         about["left_out"] = [f"{int(twins.sum()):,} training grids, symmetric twins of held-out ones"]
@@ -115,10 +116,10 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
         generator = np.random.default_rng(0)
         copies = [symmetric(rows["train"], generator) for _ in range(data.augment)]
         rows["train"] = np.concatenate([rows["train"], *copies])
-        given.pop("train")
+        clues.pop("train")
         protocol += f", {data.augment} random symmetric copies of each training grid added"
     return Raw(
-        {name: x - 1 for name, x in rows.items()}, 9, "grid", "cell", False, labels=range(1, 10), given=given,
+        {name: x - 1 for name, x in rows.items()}, 9, "grid", "cell", False, labels=range(1, 10), clues=clues,
         about=about | {"protocol": protocol}, cut=True,
     )  # fmt: skip
 

@@ -164,7 +164,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     sorted_files: dict[str, list[Path]] = {
         split: [f for f in files if readers.split_of(f) == split] for split in SPLITS
     }
-    sorted_files = {split: found for split, found in sorted_files.items() if found}
+    sorted_files = {split: part for split, part in sorted_files.items() if part}
     if not sorted_files:
         raise InputError(
             f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use --data.name text"

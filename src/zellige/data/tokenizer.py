@@ -77,8 +77,8 @@ class Characters(_Base):
         return _alphabet(self.alphabet)
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {"zellige": "characters", "alphabet": self.alphabet}
-        return plain | ({"kind": self.kind, "shape": [*self.shape]} if self.shape else {})
+        entries = {"zellige": "characters", "alphabet": self.alphabet}
+        return entries | ({"kind": self.kind, "shape": [*self.shape]} if self.shape else {})
 
 
 class Bytes(_Base):
@@ -153,13 +153,13 @@ class Tokens(_Base):
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
-        found = [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
-        if self.mask is not None and any((ids == self.mask).any() for ids in found):
+        encoded = [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+        if self.mask is not None and any((ids == self.mask).any() for ids in encoded):
             sign = self.inner.id_to_token(self.mask)
             raise InputError(
                 f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with --mask-token"
             )
-        return found
+        return encoded
 
     def decode(self, tokens: Iterable[int], mask: str = "·") -> str:
         values = tokens.tolist() if hasattr(tokens, "tolist") else tokens  # pyright: ignore[reportAttributeAccessIssue]
@@ -172,19 +172,19 @@ class Tokens(_Base):
         return f"{self.size:,} tokens"
 
     def to_dict(self) -> dict[str, Any]:
-        plain = json.loads(self.inner.to_str()) | {"zellige": "tokens", "name": self.name}
+        definition = json.loads(self.inner.to_str()) | {"zellige": "tokens", "name": self.name}
         more = {"rows": self.size if self.size != self.known else None, "mask": self.mask}
-        return plain | {name: value for name, value in more.items() if value is not None}
+        return definition | {name: value for name, value in more.items() if value is not None}
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` as the library has it, and the `tokenizer_config.json` that transformers reads."""
-        plain = json.loads(self.inner.to_str())
-        beside = {key: value for key, value in self.to_dict().items() if key not in plain and key != "zellige"}
+        definition = json.loads(self.inner.to_str())
+        beside = {key: value for key, value in self.to_dict().items() if key not in definition and key != "zellige"}
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, OURS: beside}
         if self.separator is not None:
             config["eos_token"] = self.inner.id_to_token(self.separator)
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for file, content in (("tokenizer.json", plain), (CONFIG, config)):
+        for file, content in (("tokenizer.json", definition), (CONFIG, config)):
             text = json.dumps(content, ensure_ascii=False, indent=1)
             (Path(folder) / file).write_text(text + "\n", encoding="utf-8")
 
@@ -233,18 +233,18 @@ def _beside(path: Path) -> dict[str, Any]:
     return beside if isinstance(beside, dict) else {}
 
 
-def require_same(trained: Tokenizer, given: Tokenizer) -> None:
+def require_same(trained: Tokenizer, other: Tokenizer) -> None:
     """InputError unless the two give the same integers (an evaluation, or a resumed run, on other data)."""
-    if trained.fingerprint == given.fingerprint:
+    if trained.fingerprint == other.fingerprint:
         return
-    if not trained.shape and not given.shape:
+    if not trained.shape and not other.shape:
         raise InputError(
-            f"the run was trained with '{trained.name}' ({trained.size:,}), this data has '{given.name}' "
-            f"({given.size:,}); use --data.tokenizer {trained.name}"
+            f"the run was trained with '{trained.name}' ({trained.size:,}), this data has '{other.name}' "
+            f"({other.size:,}); use --data.tokenizer {trained.name}"
         )
-    image = trained.kind == given.kind == "image"
+    image = trained.kind == other.kind == "image"
     use = f"use --data.size {trained.shape[0]} --data.levels {trained.size}" if image else "give data of that form"
-    raise InputError(f"the run was trained on {trained.describe()}, this data has {given.describe()}; {use}")
+    raise InputError(f"the run was trained on {trained.describe()}, this data has {other.describe()}; {use}")
 
 
 def _alphabet(symbols: str) -> str:

@@ -63,12 +63,12 @@ def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         try:
             return Tokens(Inner.from_pretrained(spec), spec)
         except Exception as problem:
-            said = (str(problem).splitlines() or [type(problem).__name__])[0][:120].rstrip(" .")
+            reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120].rstrip(" .")
             hint = f"did you mean '{near}'?" if near else "use characters, bytes, bpe:4096, gpt2 or a tokenizer.json"
             if silence:
                 where = f"on this machine, and the Hugging Face hub cannot be reached ({silence})"
                 raise remote.Unreachable(f"no tokenizer '{spec}' {where}; {hint}", silence) from None
-            raise InputError(f"no tokenizer '{spec}' ({said}); {hint}") from None
+            raise InputError(f"no tokenizer '{spec}' ({reason}); {hint}") from None
 
 
 def _special(wrapped: Any, token: str) -> Any:

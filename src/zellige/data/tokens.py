@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus":
-    """Split and pack them: what `corpus.prepare` does for a text."""
+    """Split and pack them: what `prepare` does for a text."""
     from .corpus import Corpus, count_rows, describe_tokenizer, documents, require_rows
     from .rows import Rows
 
     tell = f"'{data.path}'" if data.path else "the tokens"
-    tokens, starts = _documents(_given(data, tell), data, tell)
+    tokens, starts = _documents(_integers(data, tell), data, tell)
     if tokenizer is None and data.tokenizer:
         cache = catalogue.cache_folder(data.cache)
         tokenizer = tokenizer_by_name.build(
@@ -67,10 +67,11 @@ def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus
     return Corpus(tokenizer, ready, about)
 
 
-def _given(data: "Data", tell: str) -> Any:
-    given = getattr(data, "_tokens", None)
-    if given is not None:
-        return given
+def _integers(data: "Data", tell: str) -> Any:
+    """The integers that were handed over, or those of the file `data.path`."""
+    tokens = getattr(data, "_tokens", None)
+    if tokens is not None:
+        return tokens
     if not data.path:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
@@ -115,14 +116,14 @@ def _other(path: Path) -> str:
     return ""
 
 
-def _documents(given: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _documents(tokens: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The tokens as an array; of documents one after another, with where each begins and the last ends, (D + 1,)."""
-    listed = isinstance(given, (list, tuple))
+    listed = isinstance(tokens, (list, tuple))
     if data.pack == "wrap":
-        if listed and len({np.shape(each) for each in given}) > 1:
+        if listed and len({np.shape(each) for each in tokens}) > 1:
             raise InputError(f"{tell} are sequences of different length; give --data.pack packed or document")
-        return given if isinstance(given, np.ndarray) else np.asarray(given), None
-    texts = [np.asarray(each) for each in given] if listed else np.asarray(given)
+        return tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens), None
+    texts = [np.asarray(each) for each in tokens] if listed else np.asarray(tokens)
     if not len(texts) or any(np.ndim(each) != 1 for each in texts):
         raise InputError(
             f"--data.pack {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"

@@ -1,6 +1,6 @@
 """The test sets of the literature as texts, and as rows of tokens cut as a protocol says.
 
-A set is a published data set (`sources.DATASETS`) read as running text or as documents; from the network, from the hub, or from
+A set is a published data set (`catalogue.DATASETS`) read as running text or as documents; from the network, from the hub, or from
 local copies: a folder with a subfolder for each set (`wikitext-2/test.txt`, `lambada/lambada_test.jsonl`, `ag_news/test.csv`).
 """
 
@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class Texts:
     """The texts of a set: its documents, and what is known of where they are from."""
 
     documents: list[str]
@@ -39,12 +39,12 @@ class Found:
 
 def local(root: str, name: str) -> str:
     """The folder of a set in a folder of sets, by its name with or without dashes."""
-    plain = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
+    letters = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
     folder = Path(root).expanduser()
     if not folder.is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
     for inside in sorted(folder.iterdir()):
-        if inside.is_dir() and plain(inside.name) == plain(name):
+        if inside.is_dir() and letters(inside.name) == letters(name):
             return str(inside)
     raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out --data.path to fetch it")
 
@@ -52,7 +52,7 @@ def local(root: str, name: str) -> str:
 def read(
     name: str, split: str, *, detokenize: bool, lines: bool, path: str | None = None, cache: str | None = None,
     progress: Progress | None = None,
-) -> Found:  # fmt: skip
+) -> Texts:  # fmt: skip
     """The documents of a set.
 
     Args:
@@ -88,7 +88,7 @@ def read(
     about = source.about | {"split": split, "documents": len(texts)}
     if unknown and name.startswith("wikitext"):
         about["note"] = "the tokenised form, whose rare words are <unk>; the literature judges the raw form"
-    return Found(texts, about)
+    return Texts(texts, about)
 
 
 def _need_datasets(name: str) -> None:
@@ -119,7 +119,7 @@ def _lines(name: str, text: str) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------- rows of tokens
-class Given(Rows):
+class FixedFirst(Rows):
     """Rows whose first token is given: never noised, never counted."""
 
     def __init__(self, *args: Any, **options: Any):
@@ -143,7 +143,7 @@ def begin_token(tokenizer: Tokenizer) -> int | None:
 def cut(
     documents: list[str], tokenizer: Tokenizer, length: int, *, pack: str, eos: bool, begin: str, end: bool, name: str
 ) -> Rows:
-    """Documents as rows of `length` tokens, as a protocol says (`protocol.Protocol`).
+    """Documents as rows of `length` tokens, as a protocol says (`evaluation.protocol.Protocol`).
 
     Raises:
         InputError: a character that is not in the vocabulary, too little text, no token that ends a text.
@@ -160,7 +160,7 @@ def cut(
             whole.append(np.append(tokens, [separator] * eos).astype(np.int64))
     head, tail = ([first] if begin != "none" else []), [separator] * end
     inside = length - len(head) - len(tail)
-    kind = Given if begin == "given" else Rows
+    kind = FixedFirst if begin == "given" else Rows
     longer = [len(text) - inside for text in whole if len(text) > inside] if pack == "document" else []
     if pack == "document":
         whole = [np.array([*head, *text[:inside], *tail], np.int64) for text in whole if len(text)]

@@ -147,9 +147,9 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise InputError(f"'{shown(folder)}' holds a model but no state of its training; start a new run with --run")
     instead = "copy the checkpoint again, or remove it to resume an earlier one"
     check_sums(folder, STATE)
-    plain = read_json(folder / STATE, dict, instead)
-    structure(plain, State, f"'{shown(folder / STATE)}'", instead=instead)
-    return plain
+    state = read_json(folder / STATE, dict, instead)
+    structure(state, State, f"'{shown(folder / STATE)}'", instead=instead)
+    return state
 
 
 def read_metrics(run: Path) -> str:

@@ -169,7 +169,7 @@ RENAMED = {  # an entry's earlier name -> its name, where the class has the seco
 def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A config as plain data, with the format's number; `about` is what else is to be known (step, versions, ...)."""
     section = lambda value: CONVERTER.unstructure(value, type(value))  # noqa: E731
-    plain = {
+    entries = {
         "format": FORMAT,
         "zellige": __version__,
         "method": config.method,
@@ -180,10 +180,10 @@ def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str,
         "train": section(config.train),
         "run": config.run,
     }
-    return plain | ({"about": dict(about)} if about else {})
+    return entries | ({"about": dict(about)} if about else {})
 
 
-def from_json(plain: Mapping[str, Any], *, method: type | None = None, source: str = "config.json") -> Config:
+def from_json(entries: Mapping[str, Any], *, method: type | None = None, source: str = "config.json") -> Config:
     """The config that `to_json` wrote, every dataclass exactly as it was.
 
     Args:
@@ -193,17 +193,17 @@ def from_json(plain: Mapping[str, Any], *, method: type | None = None, source: s
     Raises:
         InputError: a newer format, an unknown entry, a value of another type or out of range.
     """
-    if not isinstance(plain, Mapping) or "format" not in plain or "method" not in plain:
+    if not isinstance(entries, Mapping) or "format" not in entries or "method" not in entries:
         raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
-    check_format(plain["format"], source)
+    check_format(entries["format"], source)
     names = [f.name for f in dataclasses.fields(Config)]
-    _known(plain, ["format", "zellige", FORMERLY, "about", *names], "", source)
-    options = _options(_section(plain["method"], str, "method", source), method)
+    _known(entries, ["format", "zellige", FORMERLY, "about", *names], "", source)
+    options = _options(_section(entries["method"], str, "method", source), method)
     kinds = {"options": options, "data": Data, "net": Net, "train": Train, "run": str, "network": str, "method": str}
-    missing = [name for name in names if name not in plain]
+    missing = [name for name in names if name not in entries]
     if missing:
         raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")
-    return Config(**{name: _section(plain[name], kinds[name], name, source) for name in names})
+    return Config(**{name: _section(entries[name], kinds[name], name, source) for name in names})
 
 
 def check_format(number: Any, source: str) -> None:
@@ -229,8 +229,8 @@ def _options(name: str, method: type | None) -> type:
         ) from None
 
 
-def _known(plain: Mapping[str, Any], names: list[str], prefix: str, source: str) -> None:
-    for key in plain:
+def _known(entries: Mapping[str, Any], names: list[str], prefix: str, source: str) -> None:
+    for key in entries:
         if key not in names:
             near = nearest(key, names)
             hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"

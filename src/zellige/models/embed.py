@@ -40,9 +40,9 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
     Raises:
         InputError: a layer that the network has not.
     """
-    inputs, told, skip = reading(method, x, t)
+    inputs, condition, skip = reading(method, x, t)
     if layer is None:
-        return method.network.features(inputs, told)[:, skip:]
+        return method.network.features(inputs, condition)[:, skip:]
     blocks = getattr(method.network, "blocks", None)
     if not isinstance(blocks, nn.ModuleList):
         raise InputError("this network has no blocks to look into; leave the layer out")
@@ -50,17 +50,17 @@ def features(method: Method, x: Tensor, layer: int | None = None, t: float = 0.0
         raise InputError(
             f"the network has no layer {layer}, but 0 to {len(blocks) - 1}; give one of these, or -1 for the last"
         )
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def keep(module: Any, args: Any, out: Any) -> None:
-        found.append(out[0] if isinstance(out, tuple) else out)
+        outputs.append(out[0] if isinstance(out, tuple) else out)
 
     handle = blocks[layer].register_forward_hook(keep)
     try:
-        method.network.features(inputs, told)
+        method.network.features(inputs, condition)
     finally:
         handle.remove()
-    return found[0][: len(x), skip:]
+    return outputs[0][: len(x), skip:]
 
 
 @torch.no_grad()

@@ -86,8 +86,8 @@ class Frame:
         memory = self.state.memory
         if not isinstance(memory, Growth):
             return self.ends
-        given = self.fixed.long().cumprod(-1).sum(-1).tolist()
-        return [min(end, max(memory.end, first)) for end, first in zip(self.ends, given)]
+        prefixes = self.fixed.long().cumprod(-1).sum(-1).tolist()
+        return [min(end, max(memory.end, first)) for end, first in zip(self.ends, prefixes)]
 
     @cached_property
     def text(self) -> list[str]:
@@ -95,7 +95,7 @@ class Frame:
         return [self.tokenizer.decode(row[:end]) for row, end in zip(self.x.tolist(), self.ends)]
 
     def marks(self, row: int) -> list[Mark]:
-        """What happened to each token of a row, as `terminal.Picture` has it."""
+        """What happened to each token of a row, as `show.style` names it."""
         known = torch.zeros_like(self.fixed) if self.mask is None else self.before != self.mask
         codes = torch.full_like(self.x, 2)
         codes[self.x != self.before] = 4  # another token than before

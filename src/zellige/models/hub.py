@@ -4,7 +4,7 @@
     Model.from_pretrained("me/model", revision="v2")
     model.push_to_hub("me/model", license="mit")
 
-The folder is the one format of Zellige (see `checkpoint`), so `zellige.load` reads it too, and nothing loads but strictly.
+The folder is the one format of Zellige (see `model`), so `zellige.load` reads it too, and nothing loads but strictly.
 Where the tokens are those of the `tokenizers` library, `transformers.AutoTokenizer.from_pretrained(folder)` loads them, with the
 mask as its mask token, under the number that the model's noise has for it.
 """
@@ -106,15 +106,15 @@ class Shared(ModelHubMixin, library_name="zellige"):
         except InputError:
             raise
         except Exception as problem:
-            said = first_line(problem)
+            reason = first_line(problem)
             raise InputError(
-                f"'{repo_id}' cannot be written on the Hugging Face hub ({said}); log in with: hf auth login"
+                f"'{repo_id}' cannot be written on the Hugging Face hub ({reason}); log in with: hf auth login"
             ) from problem
         return f"https://huggingface.co/{repo_id}"
 
-    def generate_model_card(self, *_: Any, **said: Any) -> ModelCard:
+    def generate_model_card(self, *_: Any, **details: Any) -> ModelCard:
         """The model card; see `card`."""
-        return ModelCard(card(self, **said))
+        return ModelCard(card(self, **details))
 
 
 def first_line(problem: BaseException) -> str:
@@ -129,13 +129,13 @@ def complete_tokenizer(folder: Path, method: Any, tokenizer: Any) -> None:
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return
-    plain = read_json(path) | {"model_max_length": int(method.shape[0])}
+    entries = read_json(path) | {"model_max_length": int(method.shape[0])}
     mask = getattr(getattr(method, "process", None), "mask", None)
     if mask == tokenizer.known:  # transformers numbers a token that is not in the vocabulary after all others
-        plain["mask_token"] = MASK
+        entries["mask_token"] = MASK
     elif mask is not None and mask < tokenizer.known:
-        plain["mask_token"] = tokenizer.inner.id_to_token(mask)
-    path.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        entries["mask_token"] = tokenizer.inner.id_to_token(mask)
+    path.write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------------- the model card
@@ -155,7 +155,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     head = ["library_name: zellige", *([f"license: {license}"] if license else [])]
     head += ["pipeline_tag: text-generation"] if text else []
     source = DATASETS.get(config.data.name)
-    said = f"{config.data.name}: {source.what}; licence of the data: {source.licence}" if source else config.data.name
+    corpus = f"{config.data.name}: {source.what}; licence of the data: {source.licence}" if source else config.data.name
     rows = {
         "System": title,
         "Paper": f"[arXiv {paper[1]}](https://arxiv.org/abs/{paper[1]})" if paper else "-",
@@ -163,7 +163,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
         "Choices": ", ".join(f"{k} = {v}" for k, v in vars(config.options).items()) or "-",
         "Network": _network(config, method),
         "Tokenizer": f"{tokenizer.name}, {tokenizer.size:,} tokens{_mask(method)}",
-        "Data": said,
+        "Data": corpus,
         "Training": f"{model.about['step']:,} steps" if "step" in model.about else "-",
     }
     table = [f"| {key} | {value} |" for key, value in rows.items()]
@@ -211,17 +211,17 @@ def _numbers(source: Path | None) -> list[str]:
     """A table of these results, each with its interval and what was done for it."""
     rows: list[tuple[bool, str]] = []
     for path in _results(source):
-        plain = read_json(path)
+        result = read_json(path)
         try:
-            value, (low, high) = plain["result"]["value"], (plain["interval"][end] for end in ("low", "high"))
-            about, said = plain["result"].get("about") or {}, plain.get("protocol") or {}
-            sign = {"bound": "≤ ", "exact": "= "}.get(plain.get("kind"), "")
+            value, (low, high) = result["result"]["value"], (result["interval"][end] for end in ("low", "high"))
+            about, protocol = result["result"].get("about") or {}, result.get("protocol") or {}
+            sign = {"bound": "≤ ", "exact": "= "}.get(result.get("kind"), "")
             on = " ".join(str(about[key]) for key in ("data", "split") if about.get(key)) or path.stem
-            number = f"{sign}{value:.3f} ± {(high - low) / 2:.3f} {plain['unit']}"
-            part = str(said.get("texts", "all"))
+            number = f"{sign}{value:.3f} ± {(high - low) / 2:.3f} {result['unit']}"
+            part = str(protocol.get("texts", "all"))
             part = "" if part.startswith("all") else f", a partial result: {part}"
-            draws = f", {said['draws']} draws, seed {plain.get('seed')}" if "draws" in said else ""
-            rows.append((bool(part), f"| {Path(on).name}{part} | {number} | {said.get('name', '-')}{draws} |"))
+            draws = f", {protocol['draws']} draws, seed {result.get('seed')}" if "draws" in protocol else ""
+            rows.append((bool(part), f"| {Path(on).name}{part} | {number} | {protocol.get('name', '-')}{draws} |"))
         except (ValueError, KeyError, TypeError):  # something else, or of another version
             continue
     if not rows:

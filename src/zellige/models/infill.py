@@ -83,16 +83,16 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) 
     if unit == "char":  # read as a whole, so that an error names the position in what was typed
         stand_in = tokenizer.decode([0])
         tokenizer.encode(text.replace(sign, stand_in * len(sign)), "the text")
-    for i, given in enumerate(text.split(sign)):
+    for i, part in enumerate(text.split(sign)):
         if i:
             if parts and isinstance(parts[-1], int):
                 parts[-1] += 1
             else:
                 parts.append(1)
             fixed.append(-1)
-        if given:
-            parts.append(given)
-            fixed += tokenizer.encode(given, "the text")
+        if part:
+            parts.append(part)
+            fixed += tokenizer.encode(part, "the text")
     if len(fixed) > length:
         raise InputError(f"the text has {len(fixed):,} tokens, the model takes {length:,}; shorten it")
     return Gaps(parts, fixed)
@@ -146,12 +146,14 @@ def fill(
 ) -> tuple[Gaps, Drawn]:
     """As `infill`, with what it cost; `see` is shown every frame."""
     model = as_model(model)
-    given = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
-    return given, filled(given, collect(watch(model, fixed=given.fixed, alone=True, **how), see), model.tokenizer)
+    text_gaps = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
+    return text_gaps, filled(
+        text_gaps, collect(watch(model, fixed=text_gaps.fixed, alone=True, **how), see), model.tokenizer
+    )
 
 
-def filled(given: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:
+def filled(gapped: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:
     """Drawn rows as the text with its gaps filled; what comes after the text is cut off."""
-    texts = [given.fill(row, tokenizer) for row in drawn.tokens]
-    tokens = [row[: len(given.fixed)] for row in drawn.tokens]
+    texts = [gapped.fill(row, tokenizer) for row in drawn.tokens]
+    tokens = [row[: len(gapped.fixed)] for row in drawn.tokens]
     return replace(drawn, texts=texts, tokens=tokens)

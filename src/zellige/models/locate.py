@@ -40,8 +40,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     points = folder / "checkpoints"
     if points.is_dir():
         names = [Path(checkpoint).name] if checkpoint else [BEST, LAST]
-        found = next((f for f in (named(points, name) for name in names) if f), None)
-        if found is None:
+        match = next((f for f in (named(points, name) for name in names) if f), None)
+        if match is None:
             short = (name for name in (BEST, LAST) if named(points, name))
             there = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
             if checkpoint and there:
@@ -53,7 +53,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
                     f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; rename one so"
                 )
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
-        return found
+        return match
     if checkpoint:
         raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
     return folder

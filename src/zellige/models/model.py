@@ -129,13 +129,13 @@ def unit(tokenizer: Any) -> str:
 
 def versions() -> dict[str, str]:
     """What this runs on."""
-    found = {"zellige": __version__, "python": platform.python_version()}
+    numbers = {"zellige": __version__, "python": platform.python_version()}
     for package in ("torch", "lightning", "numpy", "safetensors"):
         try:
-            found[package] = version(package)
+            numbers[package] = version(package)
         except PackageNotFoundError:  # a build of one's own
             continue
-    return found
+    return numbers
 
 
 def usable(device: torch.device | str) -> torch.device:
@@ -256,21 +256,21 @@ def load(
 def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: Any, choices: dict[str, Any]) -> Model:
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
-        found = published.read(folder, hub, **choices)
-        return Model(found.method.to(device), found.tokenizer, found.config, found.about)
+        imported = published.read(folder, hub, **choices)
+        return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about)
     if choices:
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
         )
-    plain = read_config(folder)
+    entries = read_config(folder)
     check_sums(folder, CONFIG, *TOKENIZER)
     if (folder / WEIGHTS).is_file():
         check_format(_format(folder / WEIGHTS), shown(folder / WEIGHTS))
-    config = from_json(plain, method=method, source=shown(folder / CONFIG))
+    config = from_json(entries, method=method, source=shown(folder / CONFIG))
     mine = net is None
     layout = layouts.LAYOUTS.get(config.network)
     if net is None and layout is not None and layout.build is not None:
-        net = published.rebuild(layout, plain.get("about") or {}, config)
+        net = published.rebuild(layout, entries.get("about") or {}, config)
     if config.network and net is None:
         raise InputError(
             f"'{shown(path)}' was trained with an own network ({config.network}); hand it over: load(path, net=...)"
@@ -284,7 +284,7 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
     check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
     fit(model, tensors, config, take=mine)
-    made = Model(model.to(device), tokenizer, config, plain.get("about"))
+    made = Model(model.to(device), tokenizer, config, entries.get("about"))
     made.source = Path(path) if Path(path).is_dir() else folder
     return made
 
@@ -305,10 +305,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
-    plain = read_json(path, dict, AGAIN)
-    if "format" not in plain:
+    entries = read_json(path, dict, AGAIN)
+    if "format" not in entries:
         raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
-    return plain
+    return entries
 
 
 def as_model(model: Any) -> Any:

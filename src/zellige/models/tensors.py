@@ -70,15 +70,15 @@ def header(path: Path) -> dict[str, Any]:
     if len(first) < 8 or len(text) < length:
         raise _truncated(path, have, 8 + length)
     try:
-        found = json.loads(text)
-        if not all(isinstance(value, str) for value in (found.get("__metadata__") or {}).values()):
+        entries = json.loads(text)
+        if not all(isinstance(value, str) for value in (entries.get("__metadata__") or {}).values()):
             raise TypeError("metadata are texts")
-        need = 8 + length + max((e["data_offsets"][1] for n, e in found.items() if n != "__metadata__"), default=0)
+        need = 8 + length + max((e["data_offsets"][1] for n, e in entries.items() if n != "__metadata__"), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise InputError(f"'{shown(path)}' is not a safetensors file; give a folder that Zellige wrote") from None
     if have < need:
         raise _truncated(path, have, need)
-    return found
+    return entries
 
 
 def _truncated(path: Path, have: int, need: int) -> InputError:
@@ -114,18 +114,18 @@ def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
 _WORDS = {"tensor", "tuple", "items"}
 
 
-def unpack(plain: Any, tensors: Mapping[str, Tensor]) -> Any:
+def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Any:
     """What `pack` was given."""
-    if isinstance(plain, list):
-        return [unpack(v, tensors) for v in plain]
-    if not isinstance(plain, dict):
-        return plain
-    if len(plain) == 1 and {*plain} & _WORDS:
-        (word, inner), *_ = plain.items()
+    if isinstance(packed, list):
+        return [unpack(v, tensors) for v in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if len(packed) == 1 and {*packed} & _WORDS:
+        (word, inner), *_ = packed.items()
         if word == "tensor":
             return tensors[inner]
         return tuple(unpack(inner, tensors)) if word == "tuple" else {k: unpack(v, tensors) for k, v in inner}
-    return {k: unpack(v, tensors) for k, v in plain.items()}
+    return {k: unpack(v, tensors) for k, v in packed.items()}
 
 
 def refuse_pickle(path: Path) -> None:

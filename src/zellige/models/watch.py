@@ -122,8 +122,10 @@ def _watch(
     try:
         for first in range(0, total, batch):
             B = min(batch, total - first)
-            given = None if fixed is None else fixed[torch.arange(first, first + B) * len(fixed) // total].to(device)
-            states = _states(how, method, (B, length), steps, given, seed, first)
+            fixed_rows = (
+                None if fixed is None else fixed[torch.arange(first, first + B) * len(fixed) // total].to(device)
+            )
+            states = _states(how, method, (B, length), steps, fixed_rows, seed, first)
             before, seconds = None, 0.0
             while True:
                 started = time.perf_counter()
@@ -144,7 +146,7 @@ def _watch(
 
 
 def _states(
-    how: Any, method: Any, shape: tuple[int, int], steps: int | None, given: Tensor | None, seed: int, first: int
+    how: Any, method: Any, shape: tuple[int, int], steps: int | None, fixed_rows: Tensor | None, seed: int, first: int
 ) -> Iterator[tuple[int, State]]:
     """The states of a batch, each with the number of its step. Texts that repeat themselves are drawn again from the beginning,
     at most `how.redraw` times, with another stream of random numbers each time; the last step is that of all of them.
@@ -154,7 +156,7 @@ def _states(
     for tried in range(how.redraw + 1):
         seeds = [mix(seed, first + row, *([tried] if tried else [])) for row in rows.tolist()]
         streams = [torch.Generator().manual_seed(number) for number in seeds]
-        fixed = None if given is None else given[rows.to(given.device)]
+        fixed = None if fixed_rows is None else fixed_rows[rows.to(fixed_rows.device)]
         for step, part in enumerate(run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams)):
             state = part if whole is None else merged(whole, rows, part)
             if step == last and tried < how.redraw and len(again(state)):
@@ -186,9 +188,9 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) 
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
         raise InputError(f"fixed is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
-    N, given = rows.shape
-    if given > length or (given < length and not kinds.of(tokenizer).running):
-        raise InputError(f"fixed has {given:,} places, the model takes {length:,}; give a token or -1 for each")
+    N, width = rows.shape
+    if width > length or (width < length and not kinds.of(tokenizer).running):
+        raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
     low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
     if low < -1 or high >= tokenizer.size:
         wrong = low if low < -1 else high
@@ -198,7 +200,7 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) 
         raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
     if not N or total % N:
         raise InputError(f"--count is {total:,}, fixed has {N:,} rows; give a multiple of that")
-    return torch.nn.functional.pad(rows, (0, length - given), value=rest)
+    return torch.nn.functional.pad(rows, (0, length - width), value=rest)
 
 
 def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:

@@ -23,9 +23,9 @@ class unfilled(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, inside = getattr(func, "__name__", ""), getattr(func, "__module__", None) == "torch.nn.init"
         if inside or name in _FILLS:
-            given = args[0] if args else (kwargs or {}).get("tensor")
-            if isinstance(given, nn.Parameter):
-                return given
+            parameter = args[0] if args else (kwargs or {}).get("tensor")
+            if isinstance(parameter, nn.Parameter):
+                return parameter
         return func(*args, **(kwargs or {}))
 
 

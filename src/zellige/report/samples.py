@@ -53,7 +53,7 @@ def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
     count = min(len(rows), max(1, most // each)) if across else 1
     chosen = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
     truth = np.stack([rows[i]["tokens"].numpy() for i in chosen])
-    fixed = np.stack([kind.given(row) if rows.given is None else rows.given[i] for i, row in zip(chosen, truth)])
+    fixed = np.stack([kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(chosen, truth)])
     frames = [
         f for f in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed) if f.step == f.steps
     ]

@@ -234,7 +234,7 @@ def test_every_layout_reads_what_it_writes():
     for layout in layouts.LAYOUTS.values():
         if layout.build is None:
             net = Net(3, 32, 2, 48, dropout=0.25, condition=16, constant=layout.name in ("mdlm", "bd3lm"))
-            said = layout.read(layout.write(published.Said(net, 100)), {})
+            said = layout.read(layout.write(published.Description(net, 100)), {})
             shown = (
                 said.net if layout.name not in ("radd", "ar") else zellige.Net(3, 32, 2, 48, dropout=0.25, condition=16)
             )

@@ -1,6 +1,6 @@
 """Models that others have published, as ours: found by what their config.json says, renamed, checked by name, placed.
 
-    found = read("downloads/sedd-small")            # a folder or a file; `zellige.load` takes a hub id too
+    imported = read("downloads/sedd-small")         # a folder or a file; `zellige.load` takes a hub id too
     zellige.load("runs/mine").export("out", to="mdlm")   # the way back, or out
 
 A layout is one way of publishing (`layout.py`): those of the DDiT family are in `hydra.py` and `flat.py`, with the one table of
@@ -10,12 +10,12 @@ code that came with a file, and nothing but tensors is ever unpickled (`opening.
 
 from .catalogue import CATALOGUE, Published
 from .classifiers import classifier
-from .layout import Choices, Layout, Said
+from .layout import Choices, Description, Layout
 from .layouts import LAYOUTS
-from .reading import Found, is_published, read, rebuild
+from .reading import Imported, is_published, read, rebuild
 from .writing import layout_of, write
 
 __all__ = [
-    "CATALOGUE", "LAYOUTS", "Choices", "Found", "Layout", "Published", "Said", "classifier", "is_published", "layout_of", "read",
-    "rebuild", "write",
+    "CATALOGUE", "LAYOUTS", "Choices", "Description", "Imported", "Layout", "Published", "classifier", "is_published",
+    "layout_of", "read", "rebuild", "write",
 ]  # fmt: skip

@@ -28,10 +28,10 @@ def classifier(source: str | Path, **choices: Any) -> Classifier:
     net = ddit.sizes(shapes, Choices.of(choices))
     with weights.unfilled():
         trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
-        found = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
-    given = {_ours(name): tensor for name, tensor in tensors.items() if name not in names.BUFFERS}
-    weights.place(found, given, f"a classifier of {net.layers} layers", take=True)
-    return found.eval()
+        network = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
+    renamed = {_ours(name): tensor for name, tensor in tensors.items() if name not in names.BUFFERS}
+    weights.place(network, renamed, f"a classifier of {net.layers} layers", take=True)
+    return network.eval()
 
 
 def _ours(name: str) -> str:

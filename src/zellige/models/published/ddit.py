@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import InputError
 from ...nn.block import Net
 from . import names
-from .layout import Choices, Layout, Said, Shapes, field_of
+from .layout import Choices, Description, Layout, Shapes, field_of
 
 
 def sizes(shapes: Shapes, choices: Choices) -> Net:
@@ -34,14 +34,14 @@ def sizes(shapes: Shapes, choices: Choices) -> Net:
     return Net(layers, hidden, heads, choices.length, condition=condition, classes=classes)
 
 
-def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Said:
+def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
     """What the tensors of a file without a config say, with the choices."""
     net = sizes(shapes, choices)
     if layout.name == "bd3lm" and choices.block is None:
         raise InputError("nothing says how long a block is; give --block, e.g. --block 16")
     chosen = {name: getattr(choices, name) for name in ("block", "process", "time")}
     options = {name: value for name, value in chosen.items() if value is not None}
-    return layout.read(layout.write(Said(net, shapes["vocab_embed.embedding"][0], options)), shapes)
+    return layout.read(layout.write(Description(net, shapes["vocab_embed.embedding"][0], options)), shapes)
 
 
 def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
@@ -50,10 +50,10 @@ def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
     if name not in known:
         raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here; choose with --schedule")
     ends = {"geometric": (1e-4, 20.0)}.get(name)
-    said = tuple(field_of(config, "noise", end, default=None) for end in ("sigma_min", "sigma_max"))
-    if ends and None not in said and any(abs(a - b) > 1e-9 for a, b in zip(said, ends)):
+    theirs = tuple(field_of(config, "noise", end, default=None) for end in ("sigma_min", "sigma_max"))
+    if ends and None not in theirs and any(abs(a - b) > 1e-9 for a, b in zip(theirs, ends)):
         raise InputError(
-            f"its geometric noise runs from {said[0]:g} to {said[1]:g}; only {ends[0]:g} to {ends[1]:g} is known here"
+            f"its geometric noise runs from {theirs[0]:g} to {theirs[1]:g}; only {ends[0]:g} to {ends[1]:g} is known here"
         )
     return name
 

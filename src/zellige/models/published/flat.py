@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import InputError
 from ...nn.block import Net
 from .ddit import layout, noise
-from .layout import Said, Shapes, field_of, real, whole
+from .layout import Description, Shapes, field_of, real, whole
 
 
 def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
@@ -20,13 +20,15 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
     algo = config.get("algo") if isinstance(config.get("algo"), Mapping) else config
     uniform = config.get("diffusion") == "uniform"
     name = str(field_of(config, "algo", "name", default=""))
-    said = str(algo.get("parameterization", ""))  # pyright: ignore[reportOptionalMemberAccess]
+    parameterization = str(algo.get("parameterization", ""))  # pyright: ignore[reportOptionalMemberAccess]
     kind = "DUO" if name.startswith(("duo", "distil")) else name if name in ("bd3lm", "udlm") else None
-    kind = kind or ("udlm" if uniform else {"subs": "mdlm", "sedd": "sedd", "ar": "ar"}.get(said))
-    if kind is None or (kind == "mdlm" and said == "d3pm"):
-        raise InputError(f"its parameterization is '{said}'; it must be subs, sedd, ar or, with uniform noise, d3pm")
+    kind = kind or ("udlm" if uniform else {"subs": "mdlm", "sedd": "sedd", "ar": "ar"}.get(parameterization))
+    if kind is None or (kind == "mdlm" and parameterization == "d3pm"):
+        raise InputError(
+            f"its parameterization is '{parameterization}'; it must be subs, sedd, ar or, with uniform noise, d3pm"
+        )
     classes = field_of(config, "data", "num_classes") if "cond_map.embedding_table.weight" in shapes else None
-    plain = {
+    flat = {
         "model_type": kind,
         "vocab_size": shapes.get("vocab_embed.embedding", (0,))[0],
         "model_length": model.get("length"),
@@ -39,11 +41,11 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
         "noise": str(field_of(config, "noise", "type", default="loglinear")),
     }
     if kind == "bd3lm":
-        plain["block_size"] = config.get("block_size")
-        plain |= {end: field_of(config, "training", end) for end in ("sampling_eps_min", "sampling_eps_max")}
+        flat["block_size"] = config.get("block_size")
+        flat |= {end: field_of(config, "training", end) for end in ("sampling_eps_min", "sampling_eps_max")}
     if classes:
-        plain |= {"cfg": True, "cfg_num_classes": classes}
-    return plain
+        flat |= {"cfg": True, "cfg_num_classes": classes}
+    return flat
 
 
 def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
@@ -64,81 +66,95 @@ def _schedule(config: Mapping[str, Any]) -> str:
     return noise({"noise": {"type": config.get("noise", "loglinear")}}, ("loglinear", "cosine"))
 
 
-def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", False))
     net = _flat_net(config, shapes, constant=not time)
-    return Said(net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config))
+    return Description(
+        net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+    )
 
 
-def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", False))
     clip = tuple(
         float(f"{real(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
     )
     options = {"block": whole(config, "block_size"), "time": time, "clip": clip, "schedule": _schedule(config)}
     net = _flat_net(config, shapes, constant=not time)
-    return Said(net, whole(config, "vocab_size"), options, **_tokenizer(config))
+    return Description(net, whole(config, "vocab_size"), options, **_tokenizer(config))
 
 
-def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net({"cond_dim": 128, **config}, shapes)
-    return Said(net, whole(config, "vocab_size"), {}, **_tokenizer(config))
+    return Description(net, whole(config, "vocab_size"), {}, **_tokenizer(config))
 
 
-def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net(config, shapes)
-    return Said(net, whole(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
+    return Description(net, whole(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
 
 
-def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", True))
     classes = int(config.get("cfg_num_classes", -1)) if config.get("cfg") else 0
     net = _flat_net(config, shapes, constant=not time, classes=max(classes, 0))
-    return Said(net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config))
+    return Description(
+        net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+    )
 
 
-def _flat(said: Said, kind: str, **more: Any) -> dict[str, Any]:
-    net = said.net
+def _flat(description: Description, kind: str, **more: Any) -> dict[str, Any]:
+    net = description.net
     return {
-        "model_type": kind, "vocab_size": said.rows, "model_length": net.length, "hidden_dim": net.hidden,
+        "model_type": kind, "vocab_size": description.rows, "model_length": net.length, "hidden_dim": net.hidden,
         "cond_dim": net.condition, "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout, **more,
     }  # fmt: skip
 
 
-def _write_mdlm(said: Said) -> dict[str, Any]:
-    return _flat(said, "mdlm", time_conditioning=said.options.get("time", False))
+def _write_mdlm(description: Description) -> dict[str, Any]:
+    return _flat(description, "mdlm", time_conditioning=description.options.get("time", False))
 
 
-def _write_bd3lm(said: Said) -> dict[str, Any]:
-    low, high = said.options.get("clip", (0.0, 1.0))
-    block = said.options.get("block", 16)
+def _write_bd3lm(description: Description) -> dict[str, Any]:
+    low, high = description.options.get("clip", (0.0, 1.0))
+    block = description.options.get("block", 16)
     return _flat(
-        said, "bd3lm", block_size=block, cross_attn=block < said.net.length, adaln=True, attn_backend="sdpa", causal=False,
-        time_conditioning=said.options.get("time", False), var_min=True, sampling_eps_min=low, sampling_eps_max=high,
+        description, "bd3lm", block_size=block, cross_attn=block < description.net.length, adaln=True, attn_backend="sdpa",
+        causal=False, time_conditioning=description.options.get("time", False), var_min=True, sampling_eps_min=low,
+        sampling_eps_max=high,
     )  # fmt: skip
 
 
-def _write_ar(said: Said) -> dict[str, Any]:
-    return _flat(said, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False)
-
-
-def _write_sedd_noeos(said: Said) -> dict[str, Any]:
-    if said.options.get("process", "absorbing") != "absorbing" or said.options.get("scale_by_sigma") is False:
-        raise InputError("the layout sedd-noeos is for absorbing noise, scaled by sigma; use --to sedd")
-    return _flat(said, "sedd", time_conditioning=True)
-
-
-def _write_udlm(said: Said) -> dict[str, Any]:
-    classes = said.net.classes
+def _write_ar(description: Description) -> dict[str, Any]:
     return _flat(
-        said, "udlm", time_conditioning=said.options.get("time", True), cfg=classes > 0, cfg_num_classes=classes or -1
+        description, "bd3lm", block_size=1, cross_attn=False, adaln=False, causal=True, time_conditioning=False
     )
 
 
-def _write_duo(said: Said) -> dict[str, Any]:
-    if said.net.classes or not said.options.get("time", True):
+def _write_sedd_noeos(description: Description) -> dict[str, Any]:
+    if (
+        description.options.get("process", "absorbing") != "absorbing"
+        or description.options.get("scale_by_sigma") is False
+    ):
+        raise InputError("the layout sedd-noeos is for absorbing noise, scaled by sigma; use --to sedd")
+    return _flat(description, "sedd", time_conditioning=True)
+
+
+def _write_udlm(description: Description) -> dict[str, Any]:
+    classes = description.net.classes
+    return _flat(
+        description,
+        "udlm",
+        time_conditioning=description.options.get("time", True),
+        cfg=classes > 0,
+        cfg_num_classes=classes or -1,
+    )
+
+
+def _write_duo(description: Description) -> dict[str, Any]:
+    if description.net.classes or not description.options.get("time", True):
         raise InputError("the layout duo is told the time and no classes; use --to udlm")
-    return _flat(said, "DUO", causal=False, var_min=True)
+    return _flat(description, "DUO", causal=False, var_min=True)
 
 
 def _typed(*kinds: str) -> Callable[[Mapping[str, Any]], bool]:

@@ -6,7 +6,7 @@ from typing import Any
 from ...errors import InputError
 from ...nn.block import Net
 from .ddit import layout, noise
-from .layout import Said, Shapes, field_of, real, whole
+from .layout import Description, Shapes, field_of, real, whole
 
 
 def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
@@ -22,7 +22,7 @@ def _hydra(config: Mapping[str, Any]) -> bool:
     return "tokens" in config and isinstance(config.get("model"), Mapping)
 
 
-def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     kind = field_of(config, "graph", "type", default="absorb")
     process = {"absorb": "absorbing", "uniform": "uniform"}.get(kind)
     if process is None:
@@ -32,54 +32,58 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Said:
         "process": process, "schedule": noise(config, ("loglinear", "geometric")),
         "scale_by_sigma": scaled if process == "absorbing" else None,
     }  # fmt: skip
-    return Said(_net(config, shapes), whole(config, "tokens") + (process == "absorbing"), options, data=_data(config))
+    return Description(
+        _net(config, shapes), whole(config, "tokens") + (process == "absorbing"), options, data=_data(config)
+    )
 
 
-def _write_sedd(said: Said) -> dict[str, Any]:
-    process = said.options.get("process", "absorbing")
+def _write_sedd(description: Description) -> dict[str, Any]:
+    process = description.options.get("process", "absorbing")
     absorbs = process == "absorbing"
-    scaled = said.options.get("scale_by_sigma")
+    scaled = description.options.get("scale_by_sigma")
     return {
-        "tokens": said.rows - absorbs,
+        "tokens": description.rows - absorbs,
         "graph": {"type": "absorb" if absorbs else "uniform"},
-        "noise": {"type": said.options.get("schedule", "loglinear"), "sigma_min": 1e-4, "sigma_max": 20},
-        "model": _sizes(said) | {"scale_by_sigma": absorbs if scaled is None else scaled},
+        "noise": {"type": description.options.get("schedule", "loglinear"), "sigma_min": 1e-4, "sigma_max": 20},
+        "model": _sizes(description) | {"scale_by_sigma": absorbs if scaled is None else scaled},
     }
 
 
-def _sizes(said: Said) -> dict[str, Any]:
-    net = said.net
+def _sizes(description: Description) -> dict[str, Any]:
+    net = description.net
     return {
         "name": "small", "type": "ddit", "hidden_size": net.hidden, "cond_dim": net.condition, "length": net.length,
         "n_blocks": net.layers, "n_heads": net.heads, "dropout": net.dropout,
     }  # fmt: skip
 
 
-def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Said:
+def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     condition = int(field_of(config, "model", "cond_dim", default=None) or 128)  # it has none: the number is never used
     loss = str(field_of(config, "training", "loss_type", default=config.get("loss_type", "lambda_DCE")))
     name = loss.lower().replace("_", "-")
     options = {"schedule": noise(config, ("loglinear",))}
     if name in ("k-dce", "lambda-dce", "t-dce", "t-dse"):
         options["loss"] = name
-    return Said(_net(config, shapes, condition=condition), whole(config, "tokens") + 1, options, data=_data(config))
+    return Description(
+        _net(config, shapes, condition=condition), whole(config, "tokens") + 1, options, data=_data(config)
+    )
 
 
-def _write_radd(said: Said) -> dict[str, Any]:
+def _write_radd(description: Description) -> dict[str, Any]:
     loss = {"k-dce": "k_DCE", "lambda-dce": "lambda_DCE", "t-dce": "t_DCE", "t-dse": "t_DSE"}
     return {
-        "tokens": said.rows - 1,
+        "tokens": description.rows - 1,
         "graph": {"type": "absorb"},
         "noise": {"type": "loglinear", "sigma_min": 1e-4, "sigma_max": 20},
-        "training": {"loss_type": loss[said.options.get("loss", "lambda-dce")]},
-        "model": _sizes(said) | {"type": "ddit_wot", "use_checkpoint": False, "dtype": "float32"},
+        "training": {"loss_type": loss[description.options.get("loss", "lambda-dce")]},
+        "model": _sizes(description) | {"type": "ddit_wot", "use_checkpoint": False, "dtype": "float32"},
     }
 
 
 def _data(config: Mapping[str, Any]) -> str:
     """What it was trained on, by our name."""
-    said = field_of(config, "data", "train", default="")
-    return said if said in ("openwebtext", "text8", "lm1b") else "openwebtext" if "webtext" in str(said) else ""
+    corpus = field_of(config, "data", "train", default="")
+    return corpus if corpus in ("openwebtext", "text8", "lm1b") else "openwebtext" if "webtext" in str(corpus) else ""
 
 
 def _is_radd(config: Mapping[str, Any]) -> bool:

@@ -52,7 +52,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Said:
+class Description:
     """What a published config says, in our words.
 
     Attributes:
@@ -89,8 +89,8 @@ class Layout:
         order: sorts published names of parameters as the published class has them (the order of an EMA list).
         buffers: names that may stand in a file beside the parameters; kept for the way back.
         strips: prefixes that wrappers add, taken away wherever they begin a name.
-        build: the network, where it is not our DiT: (config, said) -> a network (`nn.network`), its weights unset.
-        tokenizer: that of a folder, where its tokens are the states: (folder, said) -> a tokenizer.
+        build: the network, where it is not our DiT: (config, description) -> a network (`nn.network`), its weights unset.
+        tokenizer: that of a folder, where its tokens are the states: (folder, description) -> a tokenizer.
     """
 
     name: str
@@ -98,15 +98,15 @@ class Layout:
     about: str
     prefix: str
     knows: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Mapping[str, Any], Shapes], Said]
-    write: Callable[[Said], dict[str, Any]]
+    read: Callable[[Mapping[str, Any], Shapes], Description]
+    write: Callable[[Description], dict[str, Any]]
     ours: Callable[[str], str]
     theirs: Callable[[str], str]
     order: Callable[[Sequence[str]], list[str]] = sorted
     buffers: tuple[str, ...] = ()
     strips: tuple[str, ...] = ("_orig_mod.", "module.", "model.", "backbone.")
-    build: Callable[[Mapping[str, Any], Said], nn.Module] | None = None
-    tokenizer: Callable[[Path, Said], Any] | None = None
+    build: Callable[[Mapping[str, Any], Description], nn.Module] | None = None
+    tokenizer: Callable[[Path, Description], Any] | None = None
 
 
 def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:
@@ -132,8 +132,8 @@ def whole(config: Mapping[str, Any], *path: str) -> int:
     """A whole number of a config that must be there; InputError if it is not."""
     value = field_of(config, *path)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        said = "has no entry" if value is None else f"has {value!r} as"
+        has = "has no entry" if value is None else f"has {value!r} as"
         raise InputError(
-            f"the published config.json {said} '{'.'.join(path)}'; it must be a whole number, as in the folder it came from"
+            f"the published config.json {has} '{'.'.join(path)}'; it must be a whole number, as in the folder it came from"
         )
     return value

@@ -17,7 +17,7 @@ from ...errors import InputError
 from ...nn.block import Net
 from ...nn.llama import Llama, LlamaNet
 from ...schema import read_json, shown
-from .layout import Layout, Said, Shapes, whole
+from .layout import Description, Layout, Shapes, whole
 
 PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
 
@@ -41,9 +41,9 @@ class Names:
         """A published name in our network's words; a name that it has not comes back as it is."""
         whole = {f"{self.embedding}.weight": "embedding.weight", f"{self.norm}.weight": "norm.weight"}
         whole[f"{self.head}.weight"] = "head.rows"
-        found = re.fullmatch(rf"{re.escape(self.layers)}(\d+)\.(.+)\.(weight|bias)", key)
-        if found and found[2] in self.parts:
-            return f"layers.{found[1]}.{PARTS[self.parts.index(found[2])]}.{found[3]}"
+        match = re.fullmatch(rf"{re.escape(self.layers)}(\d+)\.(.+)\.(weight|bias)", key)
+        if match and match[2] in self.parts:
+            return f"layers.{match[1]}.{PARTS[self.parts.index(match[2])]}.{match[3]}"
         return whole.get(key, key)
 
     def theirs(self, key: str) -> str:
@@ -59,9 +59,9 @@ def number(config: Mapping[str, Any], name: str) -> float:
     """A number of a published configuration that must be there."""
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-        said = "has no entry" if value is None else f"has {value!r} as"
+        has = "has no entry" if value is None else f"has {value!r} as"
         raise InputError(
-            f"the published config.json {said} '{name}'; it must be a number, as in the folder it came from"
+            f"the published config.json {has} '{name}'; it must be a number, as in the folder it came from"
         )
     return float(value)
 
@@ -75,21 +75,21 @@ def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) ->
         allowed = need if isinstance(need, tuple) else (need,)
         value = config.get(name)
         if not any(value is a or (value == a and type(value) is type(a)) for a in allowed):
-            said = "says nothing of" if value is None else f"says {value!r} for"
+            says = "says nothing of" if value is None else f"says {value!r} for"
             raise InputError(
-                f"the published config.json {said} '{name}'; {system} is known with {allowed[0]!r} only, so it is not loaded"
+                f"the published config.json {says} '{name}'; {system} is known with {allowed[0]!r} only, so it is not loaded"
             )
 
 
 def tokenizer(folder: Path, mask: int) -> Tokens:
     """The tokenizer of `tokenizer.json`, which has the mask among its tokens."""
-    found = load(folder)
-    if not isinstance(found, Tokens):
+    own = load(folder)
+    if not isinstance(own, Tokens):
         raise InputError(
-            f"'{shown(folder)}' holds another model's tokenizer ({found.describe()}); copy or download the folder again"
+            f"'{shown(folder)}' holds another model's tokenizer ({own.describe()}); copy or download the folder again"
         )
-    complete(found.inner, folder)
-    return Tokens(found.inner, found.name, mask=mask)
+    complete(own.inner, folder)
+    return Tokens(own.inner, own.name, mask=mask)
 
 
 def complete(inner: Any, folder: Path) -> None:
@@ -101,12 +101,12 @@ def complete(inner: Any, folder: Path) -> None:
     from tokenizers import AddedToken
 
     try:
-        numbers, said = (
+        numbers, config = (
             read_json(path) if path.is_file() else {}
             for path in (folder / "added_tokens.json", folder / "tokenizer_config.json")
         )
         more = {int(number): str(token) for token, number in numbers.items()}
-        more |= {int(number): entry["content"] for number, entry in said.get("added_tokens_decoder", {}).items()}
+        more |= {int(number): entry["content"] for number, entry in config.get("added_tokens_decoder", {}).items()}
         for number, token in sorted(more.items()):
             if inner.id_to_token(number) is None:
                 inner.add_special_tokens([AddedToken(token, normalized=False, special=True)])
@@ -132,28 +132,28 @@ def layout(
         tokenizer: that of a folder, given the mask.
     """
 
-    def read(config: Mapping[str, Any], shapes: Shapes) -> Said:
+    def read(config: Mapping[str, Any], shapes: Shapes) -> Description:
         n = net(config)
-        return Said(
+        return Description(
             Net(n.layers, n.hidden, n.heads, n.length), n.rows, mask=whole(config, "mask_token_id"), tokenizer=""
         )
 
-    def write(said: Said) -> dict[str, Any]:
+    def write(description: Description) -> dict[str, Any]:
         raise InputError(f"the layout {name} is for the networks that were published in it; choose another with --to")
 
-    def words(folder: Path, said: Said) -> Tokens:
-        mask = said.mask or 0
-        found = tokenizer(folder, mask)
-        if not mask < found.size <= said.rows:
+    def words(folder: Path, description: Description) -> Tokens:
+        mask = description.mask or 0
+        own = tokenizer(folder, mask)
+        if not mask < own.size <= description.rows:
             raise InputError(
-                f"tokenizer '{found.name}' has {found.size:,} tokens; the model's table has {said.rows:,} rows, its mask is "
+                f"tokenizer '{own.name}' has {own.size:,} tokens; the model's table has {description.rows:,} rows, its mask is "
                 f"{mask:,}: give the tokenizer that it was trained with (--tokenizer)"
             )
-        return found
+        return own
 
-    def build(config: Mapping[str, Any], said: Said) -> Llama:
+    def build(config: Mapping[str, Any], description: Description) -> Llama:
         with torch.device("meta"):  # its tensors are put in as they are, in the precision that they have
-            return Llama(replace(net(config), length=said.net.length), said.rows)
+            return Llama(replace(net(config), length=description.net.length), description.rows)
 
     return Layout(
         name, "mdlm", about, "", lambda config: config.get("model_type") == kind, read, write, names.ours, names.theirs,

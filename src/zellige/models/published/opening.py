@@ -90,11 +90,11 @@ def weights_in(folder: Path) -> Path | None:
     for name in _FIRST:
         if (folder / name).is_file():
             return folder / name
-    found = sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and f.is_file() and not f.name.startswith("."))
-    if len(found) > 1:
-        there = ", ".join(f.name for f in found[:5])
-        raise InputError(f"'{shown(folder)}' holds {len(found)} files of weights ({there}); give one of them")
-    return found[0] if found else None
+    files = sorted(f for f in folder.iterdir() if f.suffix in SUFFIXES and f.is_file() and not f.name.startswith("."))
+    if len(files) > 1:
+        there = ", ".join(f.name for f in files[:5])
+        raise InputError(f"'{shown(folder)}' holds {len(files)} files of weights ({there}); give one of them")
+    return files[0] if files else None
 
 
 def open_weights(file: Path) -> Opened:
@@ -155,7 +155,7 @@ def _from_pickle(file: Path, held: Any) -> Opened:
     tensors = {str(name): value for name, value in inside.items() if isinstance(value, Tensor)}
     if not tensors:
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")
-    config = plain(held.get("hyper_parameters", {}))
+    config = as_values(held.get("hyper_parameters", {}))
     config = config.get("config", config) if isinstance(config, dict) else {}
     step = next((held[name] for name in ("global_step", "step") if isinstance(held.get(name), int)), None)
     return Opened(file, tensors, _average(held), config or None, step)
@@ -163,23 +163,23 @@ def _from_pickle(file: Path, held: Any) -> Opened:
 
 def _average(held: Mapping[str, Any]) -> list[Tensor] | dict[str, Tensor] | None:
     """The averaged weights of a checkpoint, as a list or by name."""
-    found = held.get("ema", held.get("ema_state_dict"))
-    if isinstance(found, Mapping) and "shadow_params" in found:
-        found = found["shadow_params"]
-    if isinstance(found, Mapping):
-        found = found["state_dict"] if isinstance(found.get("state_dict"), Mapping) else found
-        return {str(name): value for name, value in found.items() if isinstance(value, Tensor)} or None
-    return [t for t in found if isinstance(t, Tensor)] or None if isinstance(found, (list, tuple)) else None
+    average = held.get("ema", held.get("ema_state_dict"))
+    if isinstance(average, Mapping) and "shadow_params" in average:
+        average = average["shadow_params"]
+    if isinstance(average, Mapping):
+        average = average["state_dict"] if isinstance(average.get("state_dict"), Mapping) else average
+        return {str(name): value for name, value in average.items() if isinstance(value, Tensor)} or None
+    return [t for t in average if isinstance(t, Tensor)] or None if isinstance(average, (list, tuple)) else None
 
 
-def plain(value: Any) -> Any:
+def as_values(value: Any) -> Any:
     """Stand-ins of a configuration as dicts, lists and values."""
     if isinstance(value, Inert):
         state = value.state if isinstance(value.state, Mapping) else {}
         inside = state.get("_content", state.get("_val"))
-        return plain(inside)
+        return as_values(inside)
     if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): as_values(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
+        return [as_values(v) for v in value]
     return value if isinstance(value, (bool, int, float, str)) else None

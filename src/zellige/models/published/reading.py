@@ -20,7 +20,7 @@ from ..config import Config
 from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened
-from .layout import Choices, Layout, Said, Shapes
+from .layout import Choices, Description, Layout, Shapes
 from .opening import SUFFIXES, Opened, open_weights, weights_in
 from .tokens import first_token, tokenizer_of
 
@@ -28,8 +28,8 @@ BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weigh
 
 
 @dataclass(frozen=True)
-class Found:
-    """A published model: what `checkpoint.Model` is made of."""
+class Imported:
+    """A published model: what `Model` is made of."""
 
     method: Method
     tokenizer: Any
@@ -47,13 +47,13 @@ def is_published(path: Path) -> bool:
 def _own(folder: Path) -> bool:
     """Whether a folder's config is one that Zellige wrote."""
     try:
-        plain = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(plain, dict) and "format" in plain
+    return isinstance(entries, dict) and "format" in entries
 
 
-def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
+def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     """A published model from its folder or its file.
 
     Args:
@@ -73,35 +73,35 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Found:
     config = config if config is not None else opened.config
     if config is not None and layout.build is None:
         config = flattened(config, shapes) or config
-    said = _said(layout, config, shapes, chosen)
+    description = _describe(layout, config, shapes, chosen)
     if layout.tokenizer is not None:
         place = Path(chosen.tokenizer or file.parent).expanduser()
-        tokenizer = layout.tokenizer(place.parent if place.is_file() else place, said)
-        said = replace(said, rows=tokenizer.size)
+        tokenizer = layout.tokenizer(place.parent if place.is_file() else place, description)
+        description = replace(description, rows=tokenizer.size)
     else:
-        tokenizer = tokenizer_of(layout, said, chosen, file.parent)
-    cls, options = METHODS[layout.method], _options(layout, said, chosen, tokenizer)
+        tokenizer = tokenizer_of(layout, description, chosen, file.parent)
+    cls, options = METHODS[layout.method], _options(layout, description, chosen, tokenizer)
     with weights.unfilled(), torch.random.fork_rng(devices=[]):
-        net = layout.build(config or {}, said) if layout.build else said.net
-        method = build(cls, tokenizer.size, net, options, said.net.length)
+        net = layout.build(config or {}, description) if layout.build else description.net
+        method = build(cls, tokenizer.size, net, options, description.net.length)
     assert isinstance(method.network, nn.Module)
-    averaged = _take(method.network, layout, tensors, opened, chosen, said)
+    averaged = _take(method.network, layout, tensors, opened, chosen, description)
     about = {
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
-            "config": next((c for c in (written, config) if c is not None), None) or layout.write(said),
+            "config": next((c for c in (written, config) if c is not None), None) or layout.write(description),
             "weights": "ema" if averaged else "raw",
-            "rows": said.rows,
+            "rows": description.rows,
         }
         | _rest(layout, opened, tensors)
     }
     if opened.step is not None:
         about["step"] = opened.step  # pyright: ignore[reportArgumentType]
-    name = said.data if said.data in DATASETS else "text"
-    data = Data(name, tokenizer=chosen.tokenizer or said.tokenizer)
-    found = Config(layout.method, options, data, said.net, network=layout.name if layout.build else "")
-    return Found(method.eval(), tokenizer, found, about)
+    name = description.data if description.data in DATASETS else "text"
+    data = Data(name, tokenizer=chosen.tokenizer or description.tokenizer)
+    run = Config(layout.method, options, data, description.net, network=layout.name if layout.build else "")
+    return Imported(method.eval(), tokenizer, run, about)
 
 
 def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
@@ -137,8 +137,8 @@ def _layout(
     config = config if config is not None else opened.config
     if known is None and config is not None:
         bare = stripped(opened.tensors, LAYOUTS["mdlm"].strips)
-        plain = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
-        known = next((layout.name for layout in LAYOUTS.values() if layout.knows(plain)), None)
+        flat = flattened(config, {name: tuple(t.shape) for name, t in bare.items()}) or config
+        known = next((layout.name for layout in LAYOUTS.values() if layout.knows(flat)), None)
         if known is None:
             kind = config.get("model_type", config.get("architectures", "-"))
             raise InputError(
@@ -160,15 +160,15 @@ def _layout(
 
 def stripped(tensors: Mapping[str, Tensor], strips: tuple[str, ...]) -> dict[str, Tensor]:
     """Tensors by their names without the prefixes that wrappers add."""
-    found: dict[str, Tensor] = {}
+    bare: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         short = bare_name(name, strips)
-        if short in found:
+        if short in bare:
             raise InputError(
                 f"two tensors are called '{short}' when prefixes are taken away; give a file with one model"
             )
-        found[short] = tensor
-    return found
+        bare[short] = tensor
+    return bare
 
 
 def bare_name(name: str, strips: tuple[str, ...]) -> str:
@@ -179,20 +179,20 @@ def bare_name(name: str, strips: tuple[str, ...]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- what it says
-def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Said:
+def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chosen: Choices) -> Description:
     """What the config says, or the tensors; a choice outranks them."""
     if config is None:
         if layout.build is not None:
             raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
-        said = ddit.bare(layout, shapes, chosen)
+        description = ddit.bare(layout, shapes, chosen)
     else:
-        said = layout.read(config, shapes)
-    rows = shapes.get("vocab_embed.embedding", (said.rows,))[0]
-    if rows != said.rows:
+        description = layout.read(config, shapes)
+    rows = shapes.get("vocab_embed.embedding", (description.rows,))[0]
+    if rows != description.rows:
         raise InputError(
-            f"the config.json says {said.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
+            f"the config.json says {description.rows:,} rows, the table of embeddings has {rows:,}; copy both again"
         )
-    net, options = said.net, dict(said.options)
+    net, options = description.net, dict(description.options)
     if chosen.length is not None or chosen.heads is not None:
         net = replace(net, length=chosen.length or net.length, heads=chosen.heads or net.heads)
     for name in ("block", "process", "schedule", "time"):
@@ -205,13 +205,13 @@ def _said(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, chos
         options["scale_by_sigma"] = None
     if chosen.time is not None:
         net = replace(net, constant=not chosen.time)
-    return replace(said, net=net, options=options)
+    return replace(description, net=net, options=options)
 
 
-def _options(layout: Layout, said: Said, chosen: Choices, tokenizer: Any) -> Any:
-    options = dict(said.options)
-    if said.mask is not None:
-        options["mask"] = said.mask
+def _options(layout: Layout, description: Description, chosen: Choices, tokenizer: Any) -> Any:
+    options = dict(description.options)
+    if description.mask is not None:
+        options["mask"] = description.mask
     if layout.method == "ar":
         begin = chosen.begin if chosen.begin is not None else first_token(tokenizer)
         if begin is None:
@@ -222,7 +222,12 @@ def _options(layout: Layout, said: Said, chosen: Choices, tokenizer: Any) -> Any
 
 # ---------------------------------------------------------------------------------------------------- its tensors
 def _take(
-    network: nn.Module, layout: Layout, tensors: dict[str, Tensor], opened: Opened, chosen: Choices, said: Said
+    network: nn.Module,
+    layout: Layout,
+    tensors: dict[str, Tensor],
+    opened: Opened,
+    chosen: Choices,
+    description: Description,
 ) -> bool:
     """Place the tensors, the averaged ones where there are any; whether they are averages."""
     own = network.state_dict()
@@ -237,15 +242,15 @@ def _take(
                 f"the averaged weights are {len(average)} tensors, the model has {len(ordered)}; "
                 "take the others with --weights raw"
             )
-        given = dict(zip(ordered, average))
+        by_name = dict(zip(ordered, average))
     elif average is not None:
-        given = stripped(average, layout.strips)
+        by_name = stripped(average, layout.strips)
     else:
-        given = tensors
-    given = {name: tensor for name, tensor in given.items() if name not in layout.buffers}
-    what = f"the layout is {layout.name}, of {said.net.layers} layers"
-    weights.check({name: own[wanted[name]] for name in wanted}, given, what)
-    renamed = {wanted[name]: tensor.detach() for name, tensor in given.items()}
+        by_name = tensors
+    by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
+    what = f"the layout is {layout.name}, of {description.net.layers} layers"
+    weights.check({name: own[wanted[name]] for name in wanted}, by_name, what)
+    renamed = {wanted[name]: tensor.detach() for name, tensor in by_name.items()}
     weights.place(network, renamed, what, take=True)
     return average is not None
 
@@ -253,20 +258,22 @@ def _take(
 def _rest(layout: Layout, opened: Opened, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """What the way back needs beside the weights: the prefix, the type of numbers, and the buffers."""
     whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
-    kept = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
+    buffers = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}
     first = next(t for n, t in tensors.items() if n not in layout.buffers)
     return {
         "prefix": whole.removesuffix(bare_name(whole, layout.strips)),
         "dtype": str(first.dtype).removeprefix("torch."),
-        "buffers": {n: {"dtype": str(t.dtype).removeprefix("torch."), "values": t.tolist()} for n, t in kept.items()},
+        "buffers": {
+            n: {"dtype": str(t.dtype).removeprefix("torch."), "values": t.tolist()} for n, t in buffers.items()
+        },
     }
 
 
 def rebuild(layout: Layout, about: Mapping[str, Any], config: Config) -> nn.Module:
     """The network of a layout with a class of its own, for a model that was imported and saved; its weights unset."""
     published = about.get("published", {})
-    said = published.get("config")
-    if layout.build is None or not isinstance(said, Mapping) or not isinstance(published.get("rows"), int):
+    entries = published.get("config")
+    if layout.build is None or not isinstance(entries, Mapping) or not isinstance(published.get("rows"), int):
         raise InputError(f"the model does not say how its network ({layout.name}) was published; import it again")
     with weights.unfilled():
-        return layout.build(said, replace(layout.read(said, {}), net=config.net, rows=published["rows"]))
+        return layout.build(entries, replace(layout.read(entries, {}), net=config.net, rows=published["rows"]))

@@ -8,36 +8,40 @@ from ...data import load as load_tokenizer
 from ...data.tokenizer import Integers, Tokens
 from ...errors import InputError
 from ...methods import METHODS
-from .layout import Choices, Layout, Said
+from .layout import Choices, Description, Layout
 
 SIZES = {"gpt2": 50257, "bert-base-uncased": 30522}  # of those that a layout is known for
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "encoder.json")
 
 
-def tokenizer_of(layout: Layout, said: Said, chosen: Choices, folder: Path) -> Any:
+def tokenizer_of(layout: Layout, description: Description, chosen: Choices, folder: Path) -> Any:
     """The tokenizer: a chosen one, that of the folder, or the one its layout is known for. InputError if it does not fit."""
     spec, cls = chosen.tokenizer, METHODS[layout.method]
-    options = said.options if said.mask is None else {**said.options, "mask": said.mask}
-    tokens = said.rows - cls.states(0, cls.Config(**options))  # how many the table is for
+    options = description.options if description.mask is None else {**description.options, "mask": description.mask}
+    tokens = description.rows - cls.states(0, cls.Config(**options))  # how many the table is for
     if spec == "integers":
         return Integers(tokens)
     own = spec is None and any((folder / name).is_file() for name in TOKENIZERS)
-    if not own and spec is None and tokens - SIZES.get(said.tokenizer, tokens) not in (0, int(tokens == said.rows)):
+    if (
+        not own
+        and spec is None
+        and tokens - SIZES.get(description.tokenizer, tokens) not in (0, int(tokens == description.rows))
+    ):
         raise InputError(
-            f"nothing says its tokenizer, which has {tokens:,} tokens ({said.rows:,} rows, layout {layout.name}); "
+            f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}); "
             "give --tokenizer, e.g. a tokenizer.json"
         )
     if own and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)
     else:
-        tokenizer = _named(str(folder) if own else spec or said.tokenizer)
+        tokenizer = _named(str(folder) if own else spec or description.tokenizer)
     if tokenizer.size == tokens:
         return tokenizer
     spare = tokens - tokenizer.size  # rows that are no tokens: of a mask that never occurs, or to fill the table up
-    if isinstance(tokenizer, Tokens) and tokens == said.rows and (own or spare == 1) and spare > 0:
+    if isinstance(tokenizer, Tokens) and tokens == description.rows and (own or spare == 1) and spare > 0:
         return Tokens(tokenizer.inner, tokenizer.name, tokens)
     raise InputError(
-        f"the model is for {tokens:,} tokens ({said.rows:,} rows, layout {layout.name}) and the tokenizer "
+        f"the model is for {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}) and the tokenizer "
         f"'{tokenizer.name}' has {tokenizer.size:,}; give the one that it was trained with (--tokenizer)"
     )
 

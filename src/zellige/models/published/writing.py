@@ -2,7 +2,7 @@
 
 What came in a layout goes back into it with the same keys, the same bytes and the same config.json. A time-free network is
 written in the layout of MDLM, whose adaptive norms then say nothing (shift and scale 0, gate 1), or of RADD, whose norms have a
-bias: both are the same function (`modulated`, `plain`).
+bias: both are the same function (`modulated`, `unmodulated`).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from ...nn.embedding import Modulation
 from ...nn.transformer import DiT
 from ..config import Config
 from ..tensors import save_tensors
-from .layout import Layout, Said
+from .layout import Description, Layout
 
 FREE = ("mdlm", "md4", "radd")  # time-free, all three read their network as p(x_0 | x_t) at the masks
 
@@ -66,24 +66,24 @@ def write(
         tensors = {layout.theirs(name): tensor for name, tensor in method.network.state_dict().items()}  # pyright: ignore
         dtype = getattr(torch, came["dtype"])
         tensors = {came["prefix"] + name: tensor.to(dtype) for name, tensor in tensors.items()}
-        for name, kept in came["buffers"].items():
-            tensors[name] = torch.tensor(kept["values"], dtype=getattr(torch, kept["dtype"]))
-        said = came["config"]
+        for name, buffer in came["buffers"].items():
+            tensors[name] = torch.tensor(buffer["values"], dtype=getattr(torch, buffer["dtype"]))
+        entries = came["config"]
     else:
-        state, told = state_of(layout, method, tokenizer, config)
+        state, description = state_of(layout, method, tokenizer, config)
         tensors = {layout.prefix + layout.theirs(name): tensor for name, tensor in state.items()}
         width = config.net.hidden // config.net.heads
         tensors[f"{layout.prefix}rotary_emb.inv_freq"] = 1e4 ** (-torch.arange(0, width, 2).float() / width)
         if layout.name == "bd3lm":
-            for end, value in zip(("min", "max"), told.options.get("clip", (0.0, 1.0))):
+            for end, value in zip(("min", "max"), description.options.get("clip", (0.0, 1.0))):
                 tensors[f"sampling_eps_{end}"] = torch.tensor(value, dtype=torch.float32)
-        said = layout.write(told)
+        entries = layout.write(description)
     save_tensors(folder / "model.safetensors", tensors, {"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     tokenizer.save(folder)
 
 
-def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> tuple[dict[str, Tensor], Said]:
+def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> tuple[dict[str, Tensor], Description]:
     """The network's tensors, by our names, as the layout has them, and what its config is to say. InputError."""
     net, network, options = config.net, method.network, dataclasses.asdict(config.options)
     free = not method.time_conditioned
@@ -113,11 +113,11 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
         raise InputError("the layout bd3lm is for --prediction mean; this one gives a score")
     state = dict(network.state_dict())
     if layout.name == "radd":
-        state = plain(network)
+        state = unmodulated(network)
     elif network.time is None and layout.method != "ar":
         state, net = modulated(network), dataclasses.replace(net, constant=True)
     rows = type(method).states(tokenizer.size, config.options)
-    return state, Said(net, rows, options)
+    return state, Description(net, rows, options)
 
 
 # ---------------------------------------------------------------------------------------------------- one function, two forms
@@ -125,7 +125,7 @@ BRANCHES = (("norm1", "out"), ("norm2", "mlp.2"))  # of a block: its layer norm,
 
 
 @torch.no_grad()
-def plain(network: DiT) -> dict[str, Tensor]:
+def unmodulated(network: DiT) -> dict[str, Tensor]:
     """The tensors of the same function without adaptive norms, with a bias in each norm (RADD's form).
 
     For a network that is told no time and no class.
@@ -133,7 +133,7 @@ def plain(network: DiT) -> dict[str, Tensor]:
     if network.classes is not None:
         raise InputError("this network is told classes, for which the layout radd has no word; use --to udlm")
     state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
-    told = None if network.time is None else network.told(torch.zeros(1, 1, dtype=torch.long), None)
+    condition = None if network.time is None else network.told(torch.zeros(1, 1, dtype=torch.long), None)
 
     def into(norm: str, module: Any, shift: Tensor | None, scale: Tensor | None) -> None:
         bias = torch.zeros_like(module.weight) if module.bias is None else module.bias
@@ -143,7 +143,7 @@ def plain(network: DiT) -> dict[str, Tensor]:
 
     for i, block in enumerate(network.blocks):
         assert isinstance(block, Block)
-        vectors = [None] * 6 if told is None or block.modulation is None else block.modulation(told[0])
+        vectors = [None] * 6 if condition is None or block.modulation is None else block.modulation(condition[0])
         for j, (norm, last) in enumerate(BRANCHES):
             shift, scale, gate = vectors[3 * j : 3 * j + 3]
             into(f"blocks.{i}.{norm}", getattr(block, norm), shift, scale)
@@ -151,7 +151,7 @@ def plain(network: DiT) -> dict[str, Tensor]:
                 name = f"blocks.{i}.{last}.{part}"
                 if name in state:
                     state[name] = state[name] * (gate[:, None] if part == "weight" else gate)  # pyright: ignore
-    shift, scale = [None] * 2 if told is None or network.modulation is None else network.modulation(told[0])
+    shift, scale = [None] * 2 if condition is None or network.modulation is None else network.modulation(condition[0])
     into("norm", network.norm, shift, scale)
     return state
 
