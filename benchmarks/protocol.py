@@ -56,9 +56,11 @@ def measure(model: Any, name: str, protocol: Protocol, data: str, limit: int, se
     """The number of one set by one protocol; rows that are the same texts are cut once."""
     if same_rows(protocol):  # the suite would read and cut them again
         if name not in kept:
-            found = zero_shot.read(name, "test", detokenize=True, lines=False, path=zero_shot.local(data, name))
+            found = zero_shot.read_texts(
+                name, "test", detokenize=True, lines=False, path=zero_shot.folder_of(data, name)
+            )
             length = int(model.method.shape[0])
-            kept[name] = zero_shot.cut(
+            kept[name] = zero_shot.cut_rows(
                 found.documents, model.tokenizer, length, pack="wrap", eos=True, begin="none", end=False, name=name
             )
         return evaluate_rows(

@@ -29,7 +29,7 @@ from .errors import InputError, check_counts
 from .evaluation import conditional
 from .models.frames import Frame
 from .models.model import as_model
-from .models.sampler_choice import choose, ending
+from .models.sampler_choice import choose_sampler, end_token
 from .samplers import run
 from .samplers.pairing import blank, of_length
 from .show.kinds import added, of
@@ -174,8 +174,10 @@ class Zellige(LM):
             if how.get("do_sample") is False
             else float(how.get("temperature", 1.0 if how.get("do_sample") else 0.0))
         )
-        end = ending(self.model.tokenizer, self._documents)
-        return choose(self.sampler, self.model.method, heat, float(how.get("top_p", 1.0)), dict(self.options), end)
+        end = end_token(self.model.tokenizer, self._documents)
+        return choose_sampler(
+            self.sampler, self.model.method, heat, float(how.get("top_p", 1.0)), dict(self.options), end
+        )
 
     @property
     def _documents(self) -> bool:
@@ -193,7 +195,7 @@ class Zellige(LM):
         sampler.admit(method, fixed)
         streams = [torch.Generator().manual_seed(seed) for seed in seeds]
         *_, state = run(sampler, method, tuple(fixed.shape), self.steps, fixed=fixed, generator=streams)  # pyright: ignore
-        end = ending(tokenizer, True) if self._documents else None
+        end = end_token(tokenizer, True) if self._documents else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))
         ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends
         texts = [added(tokenizer, row[:given], row[given:stop]) for row, stop in zip(rows, ends)]

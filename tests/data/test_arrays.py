@@ -18,11 +18,11 @@ import torch
 
 import zellige
 from zellige.data import DATASETS, Data, catalogue
-from zellige.data.array_source import cut
+from zellige.data.array_source import cut_splits
 from zellige.data.arrays import overlap, quantised, smaller
 from zellige.data.images import cifar_images, idx
 from zellige.data.prepare import prepare
-from zellige.data.symbols import grids4, invariants, pairs, solved, symmetric
+from zellige.data.symbols import grids4, invariants, puzzles_and_solutions, solved, symmetric
 from zellige.errors import InputError
 
 
@@ -245,7 +245,7 @@ def test_solved_by_brute_force():
 
 def test_sudokus_of_nine(published):
     path = published / "sudoku" / "sudoku9_pairs.csv.xz"
-    puzzles, solutions = pairs(path)
+    puzzles, solutions = puzzles_and_solutions(path)
     corpus = prepare(Data("sudoku", size=9, path=str(path)))
     counts = [len(corpus.split(s)) for s in catalogue.SPLITS]
     assert counts == [5523, 307, 307]
@@ -268,7 +268,7 @@ def test_sudokus_of_nine(published):
 
 
 def test_symmetries_of_sudoku(published):
-    _, solutions = pairs(published / "sudoku" / "sudoku9_pairs.csv.xz")
+    _, solutions = puzzles_and_solutions(published / "sudoku" / "sudoku9_pairs.csv.xz")
     grids = solutions[:300]
     images = symmetric(grids, np.random.default_rng(3))
     assert solved(images).all()
@@ -282,7 +282,7 @@ def test_symmetries_of_sudoku(published):
 
 
 def test_a_twin_of_a_held_out_grid_is_left_out(tmp_path, published):
-    _, solutions = pairs(published / "sudoku" / "sudoku9_pairs.csv.xz")
+    _, solutions = puzzles_and_solutions(published / "sudoku" / "sudoku9_pairs.csv.xz")
     held, other = solutions[:2], solutions[2:22]
     twins = symmetric(held, np.random.default_rng(5))
     every = np.concatenate([twins[:1], other, twins[1:], held])
@@ -387,17 +387,17 @@ def test_files_that_are_no_arrays(tmp_path):
 def test_cut_in_order():
     x = np.arange(100)
     entry = DATASETS["digits"]
-    parts = cut({"all": x}, Data("digits"), entry)
+    parts = cut_splits({"all": x}, Data("digits"), entry)
     assert {name: (p[0], p[-1]) for name, p in parts.items()} == {
         "train": (0, 79),
         "validation": (80, 89),
         "test": (90, 99),
     }
-    parts = cut({"train": x, "test": x[:7]}, Data("digits", validation=3), entry)
+    parts = cut_splits({"train": x, "test": x[:7]}, Data("digits", validation=3), entry)
     assert [len(parts[s]) for s in catalogue.SPLITS] == [97, 3, 7]
-    assert [*cut({"all": x}, Data("digits", validation=0, test=0), entry)] == ["train"]
+    assert [*cut_splits({"all": x}, Data("digits", validation=0, test=0), entry)] == ["train"]
     with pytest.raises(InputError, match="digits has 100 rows, the test split would take 100"):
-        cut({"all": x}, Data("digits", test=100), entry)
+        cut_splits({"all": x}, Data("digits", test=100), entry)
 
 
 # ---------------------------------------------------------------------------------------------------- end to end

@@ -200,7 +200,7 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
     from zellige.data import cache as store
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "write", lambda *a, **k: pytest.fail("encoded again"))
+        patch.setattr(store, "write_tokens", lambda *a, **k: pytest.fail("encoded again"))
         again = prepare(data, 32)  # another length, the same tokens
     assert again.tokenizer.fingerprint == first.tokenizer.fingerprint
     assert again.about["sha256"] == first.about["sha256"]
@@ -252,7 +252,7 @@ def test_a_cache_of_an_earlier_version_is_used(tmp_path, cache, monkeypatch):
     (folder,) = (cache / "tokens").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     (folder / "meta.json").write_text(json.dumps({k: v for k, v in meta.items() if k not in ("files", "checksum")}))
-    monkeypatch.setattr(store, "write", lambda *a, **k: pytest.fail("encoded again"))
+    monkeypatch.setattr(store, "write_tokens", lambda *a, **k: pytest.fail("encoded again"))
     assert prepare(data, 16).notes == ()
 
 

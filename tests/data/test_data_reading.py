@@ -10,14 +10,14 @@ import pytest
 
 from zellige.data import DATASETS, Data, readers
 from zellige.data.prepare import prepare
-from zellige.data.readers import Format, read
+from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
 
 TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them
 
 
 def whole(path):
-    pieces = list(read(path, Format()))
+    pieces = list(read_pieces(path, Format()))
     return "".join(text for text, _ in pieces), pieces
 
 
@@ -36,7 +36,7 @@ def test_plain_and_packed_files_read_the_same(tmp_path):
         assert max(len(t) for t, _ in pieces) <= readers.BLOCK
         assert [ends for _, ends in pieces] == [False] * (len(pieces) - 1) + [True]
         counted = []
-        assert sum(len(t) for t, _ in read(path, Format(raw=True), counted.append)) in (len(raw), len(raw) + 3)
+        assert sum(len(t) for t, _ in read_pieces(path, Format(raw=True), counted.append)) in (len(raw), len(raw) + 3)
         assert sum(counted) >= path.stat().st_size * 0.99
 
 
@@ -70,12 +70,12 @@ def test_documents(tmp_path):
     with gzip.open(tmp_path / "c.csv.gz", "wt", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([[1, "T", t] for t in texts])
     wanted = [(t, True) for t in texts]
-    assert list(read(tmp_path / "a.jsonl", Format())) == wanted
-    assert list(read(tmp_path / "b.csv", Format(("text",)))) == wanted
-    titled = list(read(tmp_path / "c.csv.gz", Format(("title", "text"), ("class", "title", "text"))))
+    assert list(read_pieces(tmp_path / "a.jsonl", Format())) == wanted
+    assert list(read_pieces(tmp_path / "b.csv", Format(("text",)))) == wanted
+    titled = list(read_pieces(tmp_path / "c.csv.gz", Format(("title", "text"), ("class", "title", "text"))))
     assert titled == [("T " + t, True) for t in texts]
     (tmp_path / "d.txt").write_text("one\n\n  \ntwo\r\nthree")
-    assert [t for t, _ in read(tmp_path / "d.txt", Format(lines=True))] == ["one", "two", "three"]
+    assert [t for t, _ in read_pieces(tmp_path / "d.txt", Format(lines=True))] == ["one", "two", "three"]
 
 
 def refuse(path, said, **choices):

@@ -18,8 +18,8 @@ def every(published):
     yield tk.Characters(tk.TEXT8), "the cat"
     yield tk.Bytes(), "naïve 日本 \n"
     yield tokenizer_by_name.train_bpe(400, [TEXT]), "the cat saw 日本.\n"
-    yield tokenizer_by_name.build(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
-    yield tokenizer_by_name.build(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
+    yield tokenizer_by_name.named_tokenizer(str(published / "gpt2-bpe"), None), "Hello world, naïve 日本 \n\n x"
+    yield tokenizer_by_name.named_tokenizer(str(published / "bert-vocab" / "vocab.txt"), None), "hello world"
     yield tk.Integers(20), "3 19 0"
 
 
@@ -42,11 +42,11 @@ def test_round_trip_and_saved_folder(published, tmp_path):
 
 
 def test_the_published_vocabularies(published):
-    gpt2 = tokenizer_by_name.build(str(published / "gpt2-bpe"), None)
+    gpt2 = tokenizer_by_name.named_tokenizer(str(published / "gpt2-bpe"), None)
     assert (gpt2.name, gpt2.size, gpt2.separator) == ("gpt2", 50257, 50256)
     assert gpt2.encode("Hello world") == [15496, 995]  # as published
     assert gpt2.encode("<|endoftext|>") == [50256]
-    bert = tokenizer_by_name.build(str(published / "bert-vocab"), None)
+    bert = tokenizer_by_name.named_tokenizer(str(published / "bert-vocab"), None)
     assert (bert.size, bert.encode("Hello world"), bert.separator) == (30522, [7592, 2088], 102)
 
 
@@ -59,7 +59,7 @@ def test_gpt2_by_name_is_fetched_with_its_checksum(published):
 
     import hashlib
 
-    assert tokenizer_by_name.build("gpt2", fetch).size == 50257
+    assert tokenizer_by_name.named_tokenizer("gpt2", fetch).size == 50257
     for name, (_, checksum) in tokenizer_by_name.GPT2_FILES.items():
         assert hashlib.sha256((published / "gpt2-bpe" / name).read_bytes()).hexdigest() == checksum in asked
 

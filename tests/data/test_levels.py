@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zellige.data import load, require_same
-from zellige.data.levels import Levels, note
+from zellige.data.levels import Levels, note_name
 from zellige.data.tokenizer import Characters
 from zellige.errors import InputError
 
@@ -52,7 +52,7 @@ def test_images_line_by_line():
 
 
 def test_music_voice_by_voice():
-    assert [note(p) for p in (60, 69, 61, 36, -1)] == ["C4", "A4", "C#4", "C2", "-"]
+    assert [note_name(p) for p in (60, 69, 61, 36, -1)] == ["C4", "A4", "C#4", "C2", "-"]
     roll = Levels(4, (2, 4), "roll", "note", True, labels=(-1, 60, 61, 62))
     assert roll.decode([3, 2, 1, 0, 3, 3, 4, 1]).splitlines() == [
         "soprano  D4 D4", "alto     C#4 D4", "tenor    C4 ·", "bass     - C4",

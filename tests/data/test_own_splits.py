@@ -10,7 +10,7 @@ import pytest
 
 from zellige.data import Data
 from zellige.data.prepare import prepare
-from zellige.data.readers import Format, read
+from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
 from zellige.methods import METHODS
 from zellige.training import notes
@@ -42,16 +42,16 @@ def test_rows_of_columns(tmp_path, arrow):
     with arrow.CompressedOutputStream(str(tmp_path / "f.jsonl.zst"), "zstd") as out:
         out.write(lines(TEXTS))
     for path in sorted(tmp_path.iterdir()):
-        assert list(read(path, Format())) == [(text, True) for text in TEXTS], path.name
+        assert list(read_pieces(path, Format())) == [(text, True) for text in TEXTS], path.name
     for name in ("a.parquet", "f.jsonl.zst"):
         path = tmp_path / name
         with pytest.raises(
             InputError, match=r"field 'body' is not in line 1 .* \(fields: id, text\); use --data\.field text"
         ):
-            list(read(path, Format(("body",))))
+            list(read_pieces(path, Format(("body",))))
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         with pytest.raises(InputError, match=r"is damaged .*; copy or download it again"):
-            list(read(path, Format()))
+            list(read_pieces(path, Format()))
 
 
 def test_parquet_without_its_reader(tmp_path, monkeypatch):

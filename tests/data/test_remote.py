@@ -111,7 +111,7 @@ def test_what_has_been_fetched_before_is_there(asked, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
     from zellige.data import tokenizer_by_name
 
-    found = tokenizer_by_name.build("somebody/words", lambda *where: pytest.fail("fetched"))
+    found = tokenizer_by_name.named_tokenizer("somebody/words", lambda *where: pytest.fail("fetched"))
     assert isinstance(found, Tokens)
     assert json.loads(found.inner.to_str())["model"]["vocab"] == words
 
@@ -120,7 +120,7 @@ def test_the_libraries_are_as_they_were_afterwards(asked):
     from huggingface_hub import constants
 
     assert not constants.HF_HUB_OFFLINE
-    with remote.hub() as silence:
+    with remote.hub_silence() as silence:
         assert silence == "Name or service not known"
         assert constants.HF_HUB_OFFLINE
     assert not constants.HF_HUB_OFFLINE

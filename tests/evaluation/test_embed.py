@@ -12,7 +12,7 @@ from zellige.data.tokenizer import Characters
 from zellige.evaluation.logistic_regression import bags, linear, regress, standardized
 from zellige.evaluation.probe import Labelled, fine_tune, labelled, logits, probe, split_texts, untrained
 from zellige.models.config import Train
-from zellige.models.embed import embed_tokens, features, room
+from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model
 from zellige.nn.block import Net
 from zellige.nn.classifier import Classifier
@@ -31,7 +31,7 @@ def test_a_vector_is_the_mean_of_the_hidden_states(name):
     close(found[0], features(method, torch.tensor([TEXTS[0]]))[0].mean(0).float())
     close(found[0], found[4], rtol=0, atol=0)
     close(embed_tokens(method, TEXTS, batch=1), found, rtol=1e-6, atol=1e-6)
-    size = room(method)
+    size = tokens_at_once(method)
     first, rest = embed_tokens(method, [TEXTS[2][:size], TEXTS[2][size:]])
     close(found[2], (size * first + (11 - size) * rest) / 11)
     assert len({round(float(v), 6) for v in found[[0, 1, 2, 3], 0]}) == 4  # order tells, and length
@@ -53,7 +53,7 @@ def test_ar_reads_up_to_a_token():
     method = make("ar")
     x = torch.tensor([TEXTS[0]])
     close(features(method, x)[:, :-1], method._features(method.inputs(Batch(x)), None, Batch(x))[:, 1:])
-    assert room(method) == 7
+    assert tokens_at_once(method) == 7
 
 
 def test_a_layer_and_a_time_can_be_chosen():

@@ -75,7 +75,7 @@ class Words(Bytes):
 
 def rows_of(protocol, documents, length=6):
     p = PROTOCOLS[protocol]
-    return zero_shot.cut(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
+    return zero_shot.cut_rows(documents, Words(), length, pack=p.pack, eos=p.eos, begin=p.begin, end=p.end, name="it")
 
 
 def shown(row):
@@ -104,7 +104,9 @@ def test_rows_are_cut_as_the_paper_does(protocol, rows):
 
 def test_one_document_a_row():
     p = replace(PROTOCOLS["mdlm"], pack="document")
-    found = zero_shot.cut(["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it")
+    found = zero_shot.cut_rows(
+        ["abc", "defghijk"], Words(), 6, pack=p.pack, eos=p.eos, begin=p.begin, end=False, name="it"
+    )
     assert [shown(row)[: int(row["mask"].sum())] for row in found] == ["^abc$", "^defgh"]
     assert [row["mask"].sum() for row in found] == [5, 6]
 
@@ -113,16 +115,18 @@ def test_lines_and_running_text(tmp_path):
     text = " \n = A = \n \n First line . \n Second line . \n \n"
     (tmp_path / "WikiText-2").mkdir()
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text)
-    path = zero_shot.local(str(tmp_path), "wikitext2")
-    lines = zero_shot.read("wikitext2", "test", detokenize=True, lines=True, path=path).documents
+    path = zero_shot.folder_of(str(tmp_path), "wikitext2")
+    lines = zero_shot.read_texts("wikitext2", "test", detokenize=True, lines=True, path=path).documents
     assert lines == ["", " = A =\n", "", " First line.\n", " Second line.\n", ""]  # the blank ones are documents too
-    one = zero_shot.read("wikitext2", "test", detokenize=True, lines=False, path=path)
+    one = zero_shot.read_texts("wikitext2", "test", detokenize=True, lines=False, path=path)
     assert one.documents == ["\n = A =\n\n First line.\n Second line.\n\n"]
     assert "note" not in one.about
     (tmp_path / "WikiText-2" / "wiki.test.tokens").write_text(text.replace("First", "<unk>"))
-    assert "raw form" in zero_shot.read("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
+    assert (
+        "raw form" in zero_shot.read_texts("wikitext2", "test", detokenize=False, lines=True, path=path).about["note"]
+    )
     with pytest.raises(zellige.InputError, match=r"has no validation split, only test"):
-        zero_shot.read("wikitext2", "validation", detokenize=True, lines=True, path=path)
+        zero_shot.read_texts("wikitext2", "validation", detokenize=True, lines=True, path=path)
 
 
 def test_a_protocol_says_all_of_itself():

@@ -19,7 +19,7 @@ from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
 from zellige.models.frames import Drawn, Frame, collect
-from zellige.models.infill import approximate, fill
+from zellige.models.infill import approximate, fill_gaps
 from zellige.models.infill import gaps as gaps_of
 from zellige.nn import Net
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
@@ -305,10 +305,10 @@ def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
 
 
 def test_characters_end_no_text():
-    from zellige.models.sampler_choice import ending
+    from zellige.models.sampler_choice import end_token
 
-    assert ending(tk.Characters(tk.TEXT8)) is None
-    assert ending(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
+    assert end_token(tk.Characters(tk.TEXT8)) is None
+    assert end_token(tk.Characters("CNO=()\n", "smiles", (12,))) == 0
 
 
 def test_block_sampler_is_blockwise_with_its_options():
@@ -338,7 +338,7 @@ def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():
     filled = zellige.infill(m, text, count=3, steps=4, seed=1)
     assert all(f.startswith("the value of ") and len(f) == len(text) and f[14] == " " for f in filled)
     frames = []
-    fill(m, text, see=frames.append, steps=4)
+    fill_gaps(m, text, see=frames.append, steps=4)
     assert frames[0].x.shape[1] == len(text)  # what comes after does not matter to it
     with pytest.raises(zellige.InputError, match="position 16 is given, right of a gap"):
         zellige.infill(m, "the value _f the object")
@@ -362,7 +362,7 @@ def test_infill_draws_nothing_behind_the_text():
     """The text is the beginning of one of the model's length; what comes after it stays masked, and costs no call."""
     m = model()
     frames = []
-    fill(m, "ab_", see=frames.append, seed=1)
+    fill_gaps(m, "ab_", see=frames.append, seed=1)
     assert frames[0].x.shape == (1, L)
     assert frames[0].fixed[0].tolist() == [True, True, False] + [True] * (L - 3)
     assert (frames[-1].x[0, 3:] == m.method.process.mask).all()
@@ -377,7 +377,7 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
     if cls.refuse(m.method) or cls.grows or sampler == "uniformisation" or (name, sampler) == ("d3pm", "remasking"):
         pytest.skip("cannot be paired, writes from left to right, or asks where nothing may happen")
     steps = 50 if name == "d3pm" else 64
-    _, drawn = fill(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)
+    _, drawn = fill_gaps(m, "the ___ of _ is __", count=3, steps=steps, sampler=sampler, seed=2)
     revealing = (name not in ("sedd", "d3pm") or sampler in ("any_order", "fixed_order")) and sampler != "remasking"
     if name == "genmd4" and sampler in ("ancestral", "first_hitting", "tau_leaping", "euler"):
         revealing = False  # candidates that are not accepted cost a call too
@@ -390,7 +390,7 @@ def test_infill_asks_once_a_gap_at_most(name, sampler):
 def test_noise_of_tokens_draws_the_rest_too():
     m = model(name="udlm")
     frames = []
-    fill(m, "ab_", see=frames.append, seed=1, steps=4)
+    fill_gaps(m, "ab_", see=frames.append, seed=1, steps=4)
     assert frames[0].fixed[0].tolist() == [True, True] + [False] * (L - 2)
 
 

@@ -13,7 +13,7 @@ from zellige import Config, Data, InputError
 from zellige.cli import main
 from zellige.data import load as load_tokenizer
 from zellige.data.tokenizer import Characters, Tokens
-from zellige.data.tokenizer_by_name import build as named
+from zellige.data.tokenizer_by_name import named_tokenizer as named
 from zellige.data.tokenizer_by_name import train_bpe
 from zellige.methods import METHODS, build
 from zellige.models.config import Train

@@ -50,7 +50,7 @@ class Raw:
         return next(iter(self.splits.values())).shape[1:]
 
 
-def locate(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]:
+def locate_files(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]:
     """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them."""
     entry = DATASETS[data.name]
     if not data.path:
@@ -60,7 +60,7 @@ def locate(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]
         return files, {"addresses": {split: where[0] for split, where in entry.files.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():
-        files = {"all": readers.find(data.path)[0]}
+        files = {"all": readers.find_files(data.path)[0]}
         return files, sums(files)
     files = {}
     for split, (address, _) in entry.files.items():
@@ -75,7 +75,7 @@ def locate(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]
 
 def sums(files: dict[str, Path]) -> dict[str, Any]:
     """The checksum of the files, and where they are."""
-    digest = {split: readers.digest([path], lambda count: None) for split, path in files.items()}
+    digest = {split: readers.digest_files([path], lambda count: None) for split, path in files.items()}
     return {"sha256": digest.get("all", digest), "files": [str(path) for path in files.values()]}
 
 
@@ -83,7 +83,7 @@ def tell(data: "Data") -> str:
     return f"'{data.path}'" if data.path else data.name
 
 
-def cut(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str, np.ndarray]:
+def cut_splits(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str, np.ndarray]:
     """Train, validation and test: what is published stays; what is missing is cut off the end, in order.
 
     "all" gives validation and test; a train split without a validation split gives that.

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InputError
 from . import catalogue, images, symbols
-from .array_source import Raw, cut, tell
+from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
 
@@ -32,11 +32,13 @@ READERS = {
     "sudoku": symbols.sudoku,
     "qm9": symbols.molecules,
     "dna": symbols.dna,
-    "array": images.array,
+    "array": images.read_arrays,
 }
 
 
-def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", progress: "Progress | None") -> "Corpus":
+def prepare_arrays(
+    data: "Data", length: int | None, tokenizer: "Tokenizer | None", progress: "Progress | None"
+) -> "Corpus":
     """Read `data` into rows of its own shape: what `prepare` does for data that is not text."""
     from .cache import dtype_for
     from .corpus import Corpus, count_rows, describe_tokenizer
@@ -46,7 +48,7 @@ def prepare(data: "Data", length: int | None, tokenizer: "Tokenizer | None", pro
     entry = DATASETS[data.name]
     cache = catalogue.cache_folder(data.cache)
     raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
-    splits = raw.splits if raw.cut else cut(raw.splits, data, entry)
+    splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
     if raw.kind == "image":
         splits, own, protocol = _images(splits, raw, data)
     else:

@@ -29,7 +29,7 @@ BATCH = 1 << 20  # characters encoded at once: bounds the memory that the tokeni
 CHUNK = 1 << 16  # characters of one call of a subword tokenizer
 
 
-def key(what: dict[str, Any]) -> str:
+def tokens_key(what: dict[str, Any]) -> str:
     """The name of the folder for tokens made by `what` (JSON): source, tokenizer, splits; not the packing."""
     return hashlib.sha256(json.dumps({"format": FORMAT} | what, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -68,7 +68,7 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     return meta if whole else None
 
 
-def write(
+def write_tokens(
     folder: Path,
     splits: Iterable[tuple[str, Iterator[Piece]]],
     tokenizer: Tokenizer,

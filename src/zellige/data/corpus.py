@@ -107,7 +107,7 @@ class Corpus:
         return self.split("test")
 
 
-def documents(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
+def document_layout(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str, Any]:
     """How `Rows` lays out the documents that begin at `starts` (D + 1,)."""
     if data.fill and tokenizer.separator is None:
         raise InputError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InputError
 from . import readers
-from .array_source import Fetch, Raw, locate, sums
+from .array_source import Fetch, Raw, locate_files, sums
 from .catalogue import cache_folder
 from .text_source import load_hub
 
@@ -32,7 +32,7 @@ def local_arrays(data: "Data") -> dict[str, Path]:
     if not all(p.suffix in ARRAYS for p in files):
         return {}
     if len(files) == 1:
-        return {"all": readers.find(str(files[0]))[0]}
+        return {"all": readers.find_files(str(files[0]))[0]}
     splits = {readers.split_of(p): p for p in reversed(files)}
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
@@ -40,8 +40,8 @@ def local_arrays(data: "Data") -> dict[str, Path]:
 def copies(data: "Data", fetch: Fetch) -> Raw | None:
     """The images from arrays or from the hub, where --data.path names such; else None, and the published files are read."""
     if local_arrays(data):
-        return array(data, fetch)
-    return hub(data) if on_hub(data) else None
+        return read_arrays(data, fetch)
+    return read_hub(data) if on_hub(data) else None
 
 
 # ---------------------------------------------------------------------------------------------------- MNIST
@@ -49,7 +49,7 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
     """MNIST and Fashion-MNIST, from the idx files, from arrays or from the hub."""
     if elsewhere := copies(data, fetch):
         return elsewhere
-    files, about = locate(data, fetch)
+    files, about = locate_files(data, fetch)
     return Raw({split: idx(path) for split, path in files.items()}, 256, about=about)
 
 
@@ -67,7 +67,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
 
 def idx(path: Path) -> np.ndarray:
     """An idx file of bytes: 0 0 8 and the number of axes, their lengths (big-endian, 4 bytes each), the bytes."""
-    raw = readers.whole(path)
+    raw = readers.read_bytes(path)
     axes = raw[3] if len(raw) > 3 else 0
     if raw[:3] != b"\0\0\x08" or not axes or len(raw) < 4 + 4 * axes:
         raise InputError(f"'{path}' is not an idx file of bytes; give the published one")
@@ -79,7 +79,7 @@ def idx(path: Path) -> np.ndarray:
 
 def amat(path: Path) -> np.ndarray:
     """Larochelle's text: a line an image, 784 times 0 or 1 with spaces between."""
-    raw = np.frombuffer(b"".join(readers.whole(path).split()), np.uint8) - ord("0")
+    raw = np.frombuffer(b"".join(readers.read_bytes(path).split()), np.uint8) - ord("0")
     if raw.size % 784 or (raw.size and raw.max() > 1):
         raise InputError(f"'{path}' does not hold lines of 784 zeros and ones; give the published .amat files")
     return raw.reshape(-1, 28, 28)
@@ -90,7 +90,7 @@ def cifar(data: "Data", fetch: Fetch) -> Raw:
     """CIFAR-10's binary version: a label and 3 x 32 x 32 bytes an image, colour by colour."""
     if elsewhere := copies(data, fetch):
         return elsewhere
-    files, about = locate(data, fetch)
+    files, about = locate_files(data, fetch)
     names = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
     members: dict[str, bytes] = {}
     try:
@@ -121,7 +121,7 @@ def on_hub(data: "Data") -> bool:
     return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not Path(name).parent.is_dir()
 
 
-def hub(data: "Data") -> Raw:
+def read_hub(data: "Data") -> Raw:
     """The images of a data set of the Hugging Face hub, by its splits."""
     published = {split: split for split in ("train", "test")}
     loaded, splits = load_hub(data, (str(data.path), None, published), cache_folder(data.cache)), {}
@@ -130,7 +130,7 @@ def hub(data: "Data") -> Raw:
         if column is None:
             raise InputError(f"'{data.path}' has no column of images ({', '.join(rows.column_names)}); give another id")
         splits[split] = np.stack([np.asarray(image, np.uint8) for image in rows[column]])
-    return numbers(data, splits, {"hub": data.path})
+    return checked_arrays(data, splits, {"hub": data.path})
 
 
 def digits(data: "Data", fetch: Fetch) -> Raw:
@@ -142,19 +142,19 @@ def digits(data: "Data", fetch: Fetch) -> Raw:
 
 
 # ---------------------------------------------------------------------------------------------------- arrays
-def array(data: "Data", fetch: Fetch) -> Raw:
+def read_arrays(data: "Data", fetch: Fetch) -> Raw:
     """Whole numbers from .npy and .npz: one row an entry of the first axis. For `array`, --data.kind says what they are."""
     files = local_arrays(data)
     splits = {"all": np.asarray(own)} if (own := getattr(data, "_tokens", None)) is not None else {}
     if not files and not splits:
         raise InputError(f"--data.name {data.name} needs a .npy or .npz file; give it by --data.path")
     for split, path in files.items():
-        for name, rows in load(path).items():
+        for name, rows in load_arrays(path).items():
             splits[split if name == "all" else name] = rows
-    return numbers(data, splits, sums(files) if files else {})
+    return checked_arrays(data, splits, sums(files) if files else {})
 
 
-def numbers(data: "Data", splits: dict[str, np.ndarray], about: dict[str, Any]) -> Raw:
+def checked_arrays(data: "Data", splits: dict[str, np.ndarray], about: dict[str, Any]) -> Raw:
     """Arrays as they were found, after a look at them: whole numbers, of one shape, in their range."""
     tell = f"'{data.path}'" if data.path else "the array"
     shapes = {x.shape[1:] for x in splits.values()}
@@ -183,7 +183,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def load(path: Path) -> dict[str, np.ndarray]:
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a .npy (mapped into memory) or a .npz, by split: "all", or train, validation, test by their keys."""
     try:
         if path.suffix == ".npy":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .tokenizer_base import _Base
+from .tokenizer_base import BaseTokenizer
 
 NOTES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 VOICES = ("soprano", "alto", "tenor", "bass")
@@ -21,12 +21,12 @@ FREE = ".·_?"
 NOUNS = {"image": "images", "roll": "rolls", "grid": "grids"}
 
 
-def note(pitch: int) -> str:
+def note_name(pitch: int) -> str:
     """The name of a MIDI pitch: C4 is 60; a rest is `-`."""
     return "-" if pitch == SILENT else f"{NOTES[pitch % 12]}{pitch // 12 - 1}"
 
 
-class Levels(_Base):
+class Levels(BaseTokenizer):
     """Rows of levels of one shape.
 
     >>> puzzle = Levels(4, (4, 4), "grid", "cell", labels=(1, 2, 3, 4))
@@ -56,7 +56,7 @@ class Levels(_Base):
         if self.labels and len(self.labels) != size:
             raise ValueError(f"{len(self.labels)} labels for {size} levels")
         values = self.labels or range(size)
-        self._signs = [note(v) for v in values] if kind == "roll" else [str(v) for v in values]
+        self._signs = [note_name(v) for v in values] if kind == "roll" else [str(v) for v in values]
         self._joint = "" if kind != "roll" and all(len(sign) == 1 for sign in self._signs) else " "
 
     def describe(self) -> str:

@@ -11,8 +11,8 @@ from ..arguments import checked
 from ..errors import InputError, at_least, quoted, unknown
 from . import catalogue
 from .catalogue import DATASETS
-from .corpus import PACKS, Corpus, Data, count_rows, describe_tokenizer, documents, require_rows
-from .text_source import Opened, Progress, boundaries, open_source
+from .corpus import PACKS, Corpus, Data, count_rows, describe_tokenizer, document_layout, require_rows
+from .text_source import Progress, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
     from .rows import Rows
@@ -41,7 +41,7 @@ def prepare(
     if DATASETS[data.name].shaped:
         from . import arrays
 
-        return arrays.prepare(data, length, tokenizer, progress)
+        return arrays.prepare_arrays(data, length, tokenizer, progress)
     if length is None:
         raise InputError("text is cut into rows; give prepare their length")
     if tokenizer is not None and tokenizer.shape:
@@ -51,7 +51,7 @@ def prepare(
     if hasattr(data, "_tokens") or data.name == "tokens":
         from . import tokens as own
 
-        return own.prepare(data, length, tokenizer)
+        return own.prepare_tokens(data, length, tokenizer)
     from . import cache as store
     from . import tokenizer as tk
     from . import tokenizer_by_name
@@ -61,7 +61,7 @@ def prepare(
     learnt = tokenizer is None and (spec == "characters" or tokenizer_by_name.bpe_size(spec) is not None)
     if tokenizer is None and not learnt:
         spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
-        tokenizer = tokenizer_by_name.build(
+        tokenizer = tokenizer_by_name.named_tokenizer(
             spec, lambda address, checksum: catalogue.fetch(address, checksum, cache, progress)
         )
     source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress)
@@ -72,7 +72,7 @@ def prepare(
         "cut": source.cut,
         "documents": source.documents,
     }
-    folder = cache / "tokens" / store.key(made_by)
+    folder = cache / "tokens" / store.tokens_key(made_by)
     meta = store.read_meta(folder)
     notes = (REBUILT,) if meta is None and folder.exists() else ()
 
@@ -88,7 +88,7 @@ def prepare(
             tokenizer = tokenizer_by_name.train_bpe(
                 tokenizer_by_name.bpe_size(spec) or 0, (text for text, _ in source.splits(ends)[0][1])
             )
-        meta = store.write(
+        meta = store.write_tokens(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )
     tokenizer = tokenizer or tk.load(folder)
@@ -152,7 +152,7 @@ def _check(data: Data) -> None:
 
 
 def _rows(
-    meta: dict[str, Any], folder: Path, data: Data, length: int, tokenizer: "Tokenizer", source: Opened
+    meta: dict[str, Any], folder: Path, data: Data, length: int, tokenizer: "Tokenizer", source: TextSource
 ) -> "dict[str, Rows]":
     import numpy as np
 
@@ -171,7 +171,7 @@ def _rows(
             start=of["start"],
             stop=of["stop"],
             characters=of["characters"],
-            **({} if starts is None else documents(data, np.asarray(starts[first : last + 1]), tokenizer)),
+            **({} if starts is None else document_layout(data, np.asarray(starts[first : last + 1]), tokenizer)),
         )
         if starts is None:  # exactly: less the characters of the tail that fills no row
             tail = ready[split].tail()

@@ -34,7 +34,7 @@ KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
 csv.field_size_limit(1 << 30)
 
 
-def find(path: str) -> list[Path]:
+def find_files(path: str) -> list[Path]:
     """The files that `path` (a file, a folder or a glob) names, in order of their names."""
     place = Path(path).expanduser()
     if place.is_file():
@@ -151,7 +151,7 @@ class _Counted(io.RawIOBase):
         super().close()
 
 
-def digest(files: list[Path], report: Callable[[int], None]) -> str:
+def digest_files(files: list[Path], report: Callable[[int], None]) -> str:
     """sha256 of one file as it stands on disk, or of the list of the files' sums and names."""
     sums = []
     for path in files:
@@ -199,7 +199,7 @@ class Format:
     raw: bool = False
 
 
-def read(path: Path, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
+def read_pieces(path: Path, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
     """The pieces of one file; report(bytes read since) is called as it goes."""
     with _opened(path, report) as file:
         if kind(path) == ".jsonl":
@@ -214,7 +214,7 @@ def read(path: Path, form: Format, report: Callable[[int], None] = lambda count:
             yield from _ended(_text(path, file, form.raw))
 
 
-def whole(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """All bytes of a file, unpacked."""
     with _opened(path, lambda count: None) as file:
         return file.read()

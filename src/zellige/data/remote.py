@@ -56,7 +56,7 @@ def _ask(address: str) -> str:
 
 
 @contextmanager
-def hub() -> Iterator[str]:
+def hub_silence() -> Iterator[str]:
     """Why the Hugging Face hub does not answer, "" where it does. Within, its libraries then look into their cache alone."""
     from huggingface_hub import constants
 

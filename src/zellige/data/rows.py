@@ -61,7 +61,7 @@ class Rows(Dataset):
             self.tokens_total, self.left_out = self._count * length, total % length
         else:
             self.cut = int((np.diff(documents) > length).sum())
-            self.documents = pieces(documents, length)
+            self.documents = piece_starts(documents, length)
             sizes = np.diff(self.documents)
             self.texts = len(sizes)
             self._sizes = np.minimum(-(-sizes // fill) * fill, length)
@@ -120,8 +120,10 @@ class Rows(Dataset):
         """
         if self.documents is None:
             stop = self._start + self._count * self.length
-            return spaced(self._tokens[self._start : stop].reshape(self._count, self.length), most).astype(np.int64)
-        chosen = spaced(np.arange(self.texts), most)
+            return evenly_spaced(self._tokens[self._start : stop].reshape(self._count, self.length), most).astype(
+                np.int64
+            )
+        chosen = evenly_spaced(np.arange(self.texts), most)
         every = np.full((len(chosen), self.length), -1, np.int64)
         for row, i in zip(every, chosen):
             row[: self._sizes[i]] = self._document(i)
@@ -132,12 +134,12 @@ class Rows(Dataset):
         return self._tokens[self._start + self._count * self.length : self._stop]
 
 
-def spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
+def evenly_spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
     """At most so many of the rows, evenly spaced; None: all."""
     return rows if most is None or len(rows) <= most else rows[np.arange(most) * len(rows) // most]
 
 
-def pieces(documents: np.ndarray, length: int) -> np.ndarray:
+def piece_starts(documents: np.ndarray, length: int) -> np.ndarray:
     """Where pieces of at most `length` begin, and the last ends, of documents that begin at `documents` (D + 1,).
 
     >>> pieces(np.array([0, 3, 10, 14]), 4).tolist()

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..schema import parse
 from . import readers
-from .array_source import Fetch, Raw, cut, locate
+from .array_source import Fetch, Raw, cut_splits, locate_files
 from .catalogue import DATASETS
 from .levels import SILENT
 from .tokenizer import Characters
@@ -30,10 +30,10 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is left out.
     """
     steps = data.size or STEPS
-    files, about = locate(data, fetch)
+    files, about = locate_files(data, fetch)
     path = next(iter(files.values()))
     try:
-        entries = parse(readers.whole(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
+        entries = parse(readers.read_bytes(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
         pieces = {
             split: [np.array(p, np.int64).reshape(-1, 4) for p in entries[split]]
             for split in ("train", "valid", "test")
@@ -101,9 +101,9 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
             dict.fromkeys(("train", "validation", "test"), every), 4, "grid", "cell", False, labels=(1, 2, 3, 4),
             about={"protocol": "all 288 grids, the same in every split"},
         )  # fmt: skip
-    files, about = locate(data, fetch)
-    puzzles, solutions = pairs(next(iter(files.values())))
-    splits = cut({"all": np.arange(len(solutions))}, data, DATASETS["sudoku"])
+    files, about = locate_files(data, fetch)
+    puzzles, solutions = puzzles_and_solutions(next(iter(files.values())))
+    splits = cut_splits({"all": np.arange(len(solutions))}, data, DATASETS["sudoku"])
     held = {key for name in splits if name != "train" for key in invariants(solutions[splits[name]])}
     twins = np.array([key in held for key in invariants(solutions[splits["train"]])])
     splits["train"] = splits["train"][~twins]
@@ -144,9 +144,9 @@ def solved(grids: np.ndarray) -> np.ndarray:
     return distinct(grids) & distinct(grids.swapaxes(1, 2)) & distinct(boxes)
 
 
-def pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with columns puzzle and solution."""
-    table = csv.DictReader(io.StringIO(readers.whole(path).decode("utf-8", "replace")))
+    table = csv.DictReader(io.StringIO(readers.read_bytes(path).decode("utf-8", "replace")))
     rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
@@ -236,10 +236,10 @@ def dna(data: "Data", fetch: Fetch) -> Raw:
 
 def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of --data.field), or the lines of a plain file."""
-    files, about = locate(data, fetch)
+    files, about = locate_files(data, fetch)
     readers.require_columns(data.field, [*files.values()])
     form = readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
-    lines = [text.strip() for path in files.values() for text, _ in readers.read(path, form)]
+    lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]
     if not lines:
         raise InputError(f"'{data.path}' holds no rows; give a .csv with the column {form.fields[0]}")
     return lines, about

@@ -19,7 +19,7 @@ Report = Callable[[int], None]
 Progress = Callable[[int, int], None]
 
 
-class Opened:
+class TextSource:
     """A source whose files are found: its parts ("all", or the splits as published), read as often as wanted."""
 
     def __init__(self, data: "Data", entry: Source, progress: Progress | None):
@@ -101,7 +101,7 @@ class _Peekable:
             yield text[:take], ends
 
 
-def boundaries(source: Opened, counts: dict[str, int]) -> dict[str, int]:
+def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
     """Where each split ends: training first, then validation, then test."""
     total, (validation, test) = counts[source.whole or "all"], source.cut or (0, 0)
     test = test if test >= 1 else test * total
@@ -116,9 +116,9 @@ def boundaries(source: Opened, counts: dict[str, int]) -> dict[str, int]:
     return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
 
 
-def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None) -> Opened:
+def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None) -> TextSource:
     entry = DATASETS[data.name]
-    source = Opened(data, entry, progress)
+    source = TextSource(data, entry, progress)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
     form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
     if data.name == "pydocs":
@@ -134,7 +134,7 @@ def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None)
     return source
 
 
-def _from_pydocs(source: Opened, form: Format) -> None:
+def _from_pydocs(source: TextSource, form: Format) -> None:
     paragraphs = catalogue.pydocs()
     text = " ".join(paragraphs)
     sha = hashlib.sha256(text.encode()).hexdigest()
@@ -152,10 +152,10 @@ def _from_pydocs(source: Opened, form: Format) -> None:
 
 def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
-    files = readers.find(data.path or "")
+    files = readers.find_files(data.path or "")
     if data.name == "text":
         paths = {"validation": data.validation, "test": data.test}
-        paths = {split: readers.find(path) for split, path in paths.items() if isinstance(path, str)}
+        paths = {split: readers.find_files(path) for split, path in paths.items() if isinstance(path, str)}
         if paths:
             return {"train": files} | paths
         return readers.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
@@ -172,7 +172,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     return sorted_files
 
 
-def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> None:
+def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) -> None:
     every = list(chain.from_iterable(files.values()))
     readers.require_columns(source.data.field, every)
     source.documents = form.lines or any(readers.is_documents(f) for f in every)
@@ -181,10 +181,10 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
         raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
 
     def part(paths: list[Path]) -> Callable[[Report], Iterator[Piece]]:
-        return lambda report: chain.from_iterable(readers.read(path, form, report) for path in paths)
+        return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
 
     def identity() -> Any:
-        sums = {split: readers.digest(paths, source.report) for split, paths in files.items()}
+        sums = {split: readers.digest_files(paths, source.report) for split, paths in files.items()}
         source.about["sha256"] = sums.get("all", sums)
         lines = form.lines and not all(readers.is_documents(f) for f in every)
         return [sums, form.fields, form.columns, lines, form.raw]
@@ -199,7 +199,7 @@ def _from_files(source: Opened, files: dict[str, list[Path]], form: Format) -> N
         source.about["left_out"] = [f"{many} not read, e.g. {others[0].name}"]
 
 
-def _taken(source: Opened) -> str:
+def _taken(source: TextSource) -> str:
     """Which splits are one's own, and what the others are."""
     own, cut = ", ".join(source.parts), source.cut or []
     noun = "documents" if source.documents else "characters"
@@ -222,7 +222,7 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
         getattr(datasets, "disable_progress_bars", lambda: None)()
     name, configuration, names = hub
-    with remote.hub() as silence:
+    with remote.hub_silence() as silence:
         try:
             return {
                 split: datasets.load_dataset(name, configuration, split=published, cache_dir=str(cache / "hub"))
@@ -236,7 +236,7 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
             raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by --data.path") from None
 
 
-def _from_hub(source: Opened, form: Format, cache: Path) -> None:
+def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
     entry, lines = source.entry, source.entry.lines and not form.lines  # a row a line of one text; or a document
     assert entry.hub is not None
     loaded, (name, configuration, _) = load_hub(source.data, entry.hub, cache), entry.hub

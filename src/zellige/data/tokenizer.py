@@ -25,14 +25,14 @@ import numpy as np
 from .. import FORMERLY
 from ..errors import InputError
 from ..schema import read_json
-from .tokenizer_base import CONFIG, OURS, OutsideVocabulary, Tokenizer, _Base, _fingerprint
+from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, _fingerprint
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = "<|endoftext|>"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # unset, the library warns on stderr in every forked worker
 
 
-class Characters(_Base):
+class Characters(BaseTokenizer):
     """One token a character, numbered in code-point order.
 
     kind, shape: of rows that each hold one text of at most so many characters, filled up with line ends.
@@ -81,7 +81,7 @@ class Characters(_Base):
         return entries | ({"kind": self.kind, "shape": [*self.shape]} if self.shape else {})
 
 
-class Bytes(_Base):
+class Bytes(BaseTokenizer):
     """One token a byte: any file, any language, no error."""
 
     name, unit, raw, size = "bytes", "byte", True, 256
@@ -105,7 +105,7 @@ class Bytes(_Base):
         return {"zellige": "bytes"}
 
 
-class Integers(_Base):
+class Integers(BaseTokenizer):
     """Own tokens without a text behind them: decoded as numbers with a space between."""
 
     name = "integers"
@@ -135,7 +135,7 @@ class Integers(_Base):
         return {"zellige": "integers", "size": self.size}
 
 
-class Tokens(_Base):
+class Tokens(BaseTokenizer):
     """A tokenizer of the `tokenizers` library. Its separator is the end-of-text or sentence token it declares.
 
     size: of a published model whose table has rows that no token uses, how many rows there are.

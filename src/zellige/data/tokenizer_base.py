@@ -48,7 +48,7 @@ class Tokenizer(Protocol):
     def save(self, folder: str | Path) -> None: ...
 
 
-class _Base:
+class BaseTokenizer:
     name: str
     size: int
     unit: str = "token"

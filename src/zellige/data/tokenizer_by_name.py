@@ -17,7 +17,7 @@ GPT2_FILES = {  # file -> (address, sha256)
 }
 
 
-def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
+def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
     """The tokenizer that `--data.tokenizer` names, if it needs no corpus.
 
     spec: "text8" (a-z and space), "bytes", "gpt2", a tokenizer.json, a folder with encoder.json and vocab.bpe (or
@@ -59,7 +59,7 @@ def build(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         raise InputError(
             f"no tokenizer at '{spec}'; " + (f"did you mean '{near}'?" if near else "there is no such file")
         )
-    with remote.hub() as silence:
+    with remote.hub_silence() as silence:
         try:
             return Tokens(Inner.from_pretrained(spec), spec)
         except Exception as problem:

@@ -14,23 +14,23 @@ from . import cache as store
 from . import catalogue, readers, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
-from .text_source import Opened, boundaries
+from .text_source import TextSource, boundaries
 
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
     from .tokenizer_base import Tokenizer
 
 
-def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus":
+def prepare_tokens(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus":
     """Split and pack them: what `prepare` does for a text."""
-    from .corpus import Corpus, count_rows, describe_tokenizer, documents, require_rows
+    from .corpus import Corpus, count_rows, describe_tokenizer, document_layout, require_rows
     from .rows import Rows
 
     tell = f"'{data.path}'" if data.path else "the tokens"
     tokens, starts = _documents(_integers(data, tell), data, tell)
     if tokenizer is None and data.tokenizer:
         cache = catalogue.cache_folder(data.cache)
-        tokenizer = tokenizer_by_name.build(
+        tokenizer = tokenizer_by_name.named_tokenizer(
             data.tokenizer, lambda address, checksum: catalogue.fetch(address, checksum, cache)
         )
     tokenizer = tokenizer or tk.Integers(data.vocabulary)
@@ -38,7 +38,7 @@ def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus
     if starts is None and tokens.ndim == 2 and tokens.shape[1] != length:
         rows = f"{tell} come in rows of {tokens.shape[1]:,}"
         raise InputError(f"{rows}, the network takes {length:,}; use --net.length {tokens.shape[1]}")
-    source = Opened(data, DATASETS["tokens"], None)
+    source = TextSource(data, DATASETS["tokens"], None)
     source.parts = {"all": lambda report: iter(())}
     source.documents = starts is not None or tokens.ndim == 2  # what is counted
     ends = boundaries(source, {"all": len(tokens) if starts is None else len(starts) - 1})
@@ -48,7 +48,7 @@ def prepare(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus
         if starts is None:
             ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
         else:
-            ready[split] = Rows(narrow, length, **documents(data, starts[begin : end + 1], tokenizer))
+            ready[split] = Rows(narrow, length, **document_layout(data, starts[begin : end + 1], tokenizer))
         begin = end
     require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
     sha256 = hashlib.sha256(np.ascontiguousarray(narrow).data)
@@ -76,7 +76,7 @@ def _integers(data: "Data", tell: str) -> Any:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
         )
-    path = readers.find(data.path)[0]
+    path = readers.find_files(data.path)[0]
     wrong = _other(path)
     if wrong:
         raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")

@@ -37,7 +37,7 @@ class Texts:
     about: dict[str, Any]
 
 
-def local(root: str, name: str) -> str:
+def folder_of(root: str, name: str) -> str:
     """The folder of a set in a folder of sets, by its name with or without dashes."""
     letters = lambda text: re.sub(r"[^a-z0-9]", "", text.lower())  # noqa: E731
     folder = Path(root).expanduser()
@@ -49,7 +49,7 @@ def local(root: str, name: str) -> str:
     raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out --data.path to fetch it")
 
 
-def read(
+def read_texts(
     name: str, split: str, *, detokenize: bool, lines: bool, path: str | None = None, cache: str | None = None,
     progress: Progress | None = None,
 ) -> Texts:  # fmt: skip
@@ -66,7 +66,7 @@ def read(
     split = "test" if name in TEST_ONLY else split
     running = name in RUNNING
     if path is not None:
-        readers.find(path)
+        readers.find_files(path)
     data = Data(name, path=path, cache=cache, pack="wrap" if running else "document")
     if path is None and DATASETS[name].hub:
         _need_datasets(name)
@@ -140,7 +140,7 @@ def begin_token(tokenizer: Tokenizer) -> int | None:
     return next((token for token in known if token is not None), tokenizer.separator)
 
 
-def cut(
+def cut_rows(
     documents: list[str], tokenizer: Tokenizer, length: int, *, pack: str, eos: bool, begin: str, end: bool, name: str
 ) -> Rows:
     """Documents as rows of `length` tokens, as a protocol says (`evaluation.protocol.Protocol`).

@@ -32,7 +32,7 @@ from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
 from ..methods import METHODS, build
-from ..models.embed import embed_tokens, reading, room
+from ..models.embed import embed_tokens, reading, tokens_at_once
 from ..models.model import as_model, identity
 from ..nn.classifier import Classifier
 from ..show.kinds import of
@@ -269,7 +269,7 @@ def probe(
     kind = of(model.tokenizer)
     if not kind.running:
         raise InputError(f"the probe is on texts, and this model makes {kind.many}; use a model of text")
-    method, size, classes = model.method, room(model.method), len(data.classes)
+    method, size, classes = model.method, tokens_at_once(model.method), len(data.classes)
     whole = [model.tokenizer.encode(text, f"text {i:,}") for i, text in enumerate(data.texts)]
     tokens = [text[:size] for text in whole]
     cut = sum(len(text) > size for text in whole)

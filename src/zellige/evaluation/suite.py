@@ -151,16 +151,16 @@ def judge(
 
 
 def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: str | None, **how: Any) -> Result:
-    path = None if root is None else sets.local(root, name)
+    path = None if root is None else sets.folder_of(root, name)
     length = protocol.length or int(model.method.shape[0])
     if length > model.method.window:
         raise InputError(
             f"the protocol's rows have {length:,} tokens, the model takes {model.method.window:,}; use fewer"
         )
-    texts = sets.read(
+    texts = sets.read_texts(
         name, protocol.split, detokenize=protocol.detokenize, lines=protocol.lines, path=path, cache=cache
     )
-    rows = sets.cut(
+    rows = sets.cut_rows(
         texts.documents, model.tokenizer, length, pack=protocol.pack, eos=protocol.eos, begin=protocol.begin,
         end=protocol.end, name=name,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import torch
 from .. import samplers
 from ..errors import InputError, check_counts
 from ..models.frames import collect
-from ..models.sampler_choice import choose
+from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
@@ -71,7 +71,7 @@ def settled(model: Any, way: Way, length: int | None = None) -> Way:
     Raises InputError: no such sampler, or not for this model, or an option that it does not take.
     """
     method = model.method
-    made = choose(way.sampler or None, method, way.temperature, way.top_p, way.options)
+    made = choose_sampler(way.sampler or None, method, way.temperature, way.top_p, way.options)
     times = made.times(of_length(method, length or int(method.shape[0])), way.steps)
     return replace(way, sampler=made.name, steps=len(times) - 1)
 

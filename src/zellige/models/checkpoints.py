@@ -29,7 +29,7 @@ def nbytes(tensors: Mapping[str, Tensor]) -> int:
 
 
 @contextlib.contextmanager
-def room(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Iterator[None]:
+def explain_full_disk(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Iterator[None]:
     """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
     try:
         yield
@@ -96,7 +96,7 @@ def best(checkpoints: Path) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def named(checkpoints: Path, name: str) -> Path | None:
+def named_checkpoint(checkpoints: Path, name: str) -> Path | None:
     """The checkpoint that "last", "best" or a name of its own means; None where there is no such.
 
     A folder that a copy has put in a link's place is what is meant where there are no others.
@@ -114,7 +114,7 @@ class Best(TypedDict):
     result: dict[str, Any]
 
 
-class Progress(TypedDict):
+class RunProgress(TypedDict):
     """How far a run is: steps, seconds, tokens, the best validation, and the parts of rows of metrics.csv to come."""
 
     step: int
@@ -127,12 +127,12 @@ class Progress(TypedDict):
     norms: list[float]
 
 
-class State(TypedDict):
+class TrainingState(TypedDict):
     """training.json: the progress, and where in training.safetensors the weights and the optimizer's moments are."""
 
     weights: dict[str, Any]
     optimizer_states: list[Any]
-    run: Progress
+    run: RunProgress
     global_step: int
     epoch: int
 
@@ -148,7 +148,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     instead = "copy the checkpoint again, or remove it to resume an earlier one"
     check_sums(folder, STATE)
     state = read_json(folder / STATE, dict, instead)
-    structure(state, State, f"'{shown(folder / STATE)}'", instead=instead)
+    structure(state, TrainingState, f"'{shown(folder / STATE)}'", instead=instead)
     return state
 
 

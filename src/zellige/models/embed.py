@@ -29,7 +29,7 @@ def reading(method: Any, x: Tensor, t: float = 0.0) -> tuple[Tensor, Tensor | No
     return inputs, method._told(inputs, t, None), int(causal)
 
 
-def room(method: Method) -> int:
+def tokens_at_once(method: Method) -> int:
     """How many tokens of a text the network reads at once."""
     return int(method.shape[0]) - (method.predicts == "next")
 
@@ -81,7 +81,7 @@ def embed_tokens(
         raise InputError(f"{method.name} has no noise, so t is 0; leave it out")
     if empty := [i for i, text in enumerate(texts) if not len(text)]:
         raise InputError(f"text {empty[0]:,} is empty; give texts of one character or more")
-    size, device = room(method), next((p.device for p in method.parameters()), torch.device("cpu"))
+    size, device = tokens_at_once(method), next((p.device for p in method.parameters()), torch.device("cpu"))
     rows = [(i, [*text[at : at + size]]) for i, text in enumerate(texts) for at in range(0, len(text), size)]
     total: Tensor | None = None
     done, training = 0, method.training

@@ -133,7 +133,7 @@ def infill(
     if (text is None) == (fixed is None):
         raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
     if text is not None and kind.running:
-        return fill(model, text, count=count, steps=steps, seed=seed, mask_token=mask_token, **how)[1].texts
+        return fill_gaps(model, text, count=count, steps=steps, seed=seed, mask_token=mask_token, **how)[1].texts
     rows = kind.rows(kind.read(text) if text is not None else fixed)
     drawn = collect(watch(model, fixed=rows, count=count * len(rows), steps=steps, seed=seed, **how))
     values = kind.values(drawn.tokens)
@@ -141,7 +141,7 @@ def infill(
     return values.reshape(len(rows), count, *kind.shape) if many else values
 
 
-def fill(
+def fill_gaps(
     model: Any, text: str, *, mask_token: str | None = None, see: Callable[[Frame], None] | None = None, **how: Any
 ) -> tuple[Gaps, Drawn]:
     """As `infill`, with what it cost; `see` is shown every frame."""

@@ -10,7 +10,7 @@ from ..errors import InputError, nearest
 from ..files import FULL
 from ..schema import shown
 from . import hub, published
-from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named
+from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named_checkpoint
 from .checksums import CHECKSUMS
 from .tensors import refuse_pickle
 
@@ -21,7 +21,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
     folder = Path(path)
     if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
-        meant = named(folder.parent, folder.name)
+        meant = named_checkpoint(folder.parent, folder.name)
         if meant is not None:
             return meant
     if folder.is_file():
@@ -40,9 +40,9 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     points = folder / "checkpoints"
     if points.is_dir():
         names = [Path(checkpoint).name] if checkpoint else [BEST, LAST]
-        match = next((f for f in (named(points, name) for name in names) if f), None)
+        match = next((f for f in (named_checkpoint(points, name) for name in names) if f), None)
         if match is None:
-            short = (name for name in (BEST, LAST) if named(points, name))
+            short = (name for name in (BEST, LAST) if named_checkpoint(points, name))
             there = sorted({*short, *(p.name for p in points.iterdir() if not p.name.startswith("."))})
             if checkpoint and there:
                 raise InputError(
@@ -77,7 +77,7 @@ def _download(name: str, **how: Any) -> Path:
 
     silence = ""
     try:
-        with remote.hub() as silence:
+        with remote.hub_silence() as silence:
             folder = Path(
                 snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.txt", CHECKSUMS], **how)
             )

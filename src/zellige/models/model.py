@@ -28,7 +28,7 @@ from ..methods import METHODS, build
 from ..methods.method import Method
 from ..schema import read_json, shown, unchecked
 from . import hub, published, weights
-from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, nbytes, room
+from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
 from .checksums import check_sums, write_checksums
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .locate import _download, locate
@@ -196,7 +196,7 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
     published.layout_of(model.config, model.about, to)
 
     def fill(here: Path) -> None:
-        published.write(here, model.method, model.tokenizer, model.config, model.about, to)
+        published.write_layout(here, model.method, model.tokenizer, model.config, model.about, to)
         write_checksums(here)
 
     return _write(folder, model.method.state_dict(), fill)
@@ -209,7 +209,7 @@ def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Pa
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
     if (folder / "checkpoints").exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
-    with room(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
+    with explain_full_disk(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
         return write_folder(folder, fill)
 
 
@@ -283,7 +283,7 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
         )  # fmt: skip
     check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
-    fit(model, tensors, config, take=mine)
+    place_weights(model, tensors, config, take=mine)
     made = Model(model.to(device), tokenizer, config, entries.get("about"))
     made.source = Path(path) if Path(path).is_dir() else folder
     return made
@@ -294,7 +294,7 @@ def _format(path: Path) -> Any:
     return int(number) if str(number).isdigit() else number if number != "pt" else 1
 
 
-def fit(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
+def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
     """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
     layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
     weights.place(method, tensors, layers, take)

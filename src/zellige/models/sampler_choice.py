@@ -11,7 +11,7 @@ ARGUMENTS = (
 )  # fmt: skip  # of `watch`, beside a sampler's own options
 
 
-def choose(
+def choose_sampler(
     sampler: Any,
     method: Method,
     temperature: float = 1.0,
@@ -83,7 +83,7 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def ending(tokenizer: Any, documents: bool = False) -> int | None:
+def end_token(tokenizer: Any, documents: bool = False) -> int | None:
     """The token that ends a text, where the tokenizer has one.
 
     Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.

@@ -27,7 +27,7 @@ from ..samplers.sampler import HIDDEN, start_law
 from ..show import kinds
 from .frames import BATCH, Frame, collect
 from .model import as_model
-from .sampler_choice import choose, ending
+from .sampler_choice import choose_sampler, end_token
 
 STEPS = 1_000_000  # at most, of a sampler
 
@@ -76,8 +76,8 @@ def watch(
     model = as_model(model)
     method, tokenizer = model.method, model.tokenizer
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
-    end = None if fixed is not None else ending(tokenizer, documents)
-    how = choose(sampler, method, temperature, top_p, options, end)
+    end = None if fixed is not None else end_token(tokenizer, documents)
+    how = choose_sampler(sampler, method, temperature, top_p, options, end)
     if alone and how.grows and length is None:
         length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)

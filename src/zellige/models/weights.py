@@ -34,7 +34,7 @@ def listed(names: Sequence[str]) -> str:
     return f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
 
 
-def check(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
+def check_fit(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], what: str) -> None:
     """InputError if a tensor is missing, left over or of another shape; `what` ends the sentence: what the config says."""
     missing = [name for name in own if name not in tensors]
     over = [name for name in tensors if name not in own]
@@ -77,7 +77,7 @@ def place(module: nn.Module, tensors: Mapping[str, Tensor], what: str, take: boo
         InputError: one is missing, left over, of another shape or not finite.
     """
     own = module.state_dict()
-    check(own, tensors, what)
+    check_fit(own, tensors, what)
     check_finite(module, tensors)
     copies = not take or os.name == "nt"  # Windows neither moves nor removes a file that is a model's memory
     if copies and not any(tensor.is_meta for tensor in own.values()):

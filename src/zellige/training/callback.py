@@ -13,7 +13,7 @@ from ..data import Corpus
 from ..errors import Diverged, InputError
 from ..evaluation.result import Result
 from ..models import checkpoints
-from ..models.checkpoints import intact, room
+from ..models.checkpoints import explain_full_disk, intact
 from ..models.model import Model
 from .divergence import diagnosis
 from .ema import EMA
@@ -148,7 +148,9 @@ class TrainingCallback(Callback):
 
     def settle(self, trainer: Any, module: Any) -> None:
         """What follows a step: validation, a row, a checkpoint, the end. A full disk is one line, whatever was written."""
-        with room(self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)):
+        with explain_full_disk(
+            self.folder, f"writing what step {self.step:,} gave", 1e5, lambda: intact(self.checkpoints)
+        ):
             self._settle(trainer, module)
 
     def _settle(self, trainer: Any, module: Any) -> None:

@@ -25,7 +25,7 @@ from .. import files
 from ..core.batch import Batch
 from ..methods.method import Method
 from ..models import checksums
-from ..models.checkpoints import METRICS, intact, nbytes, read_state, room
+from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, read_state
 from ..models.config import Config
 from ..models.model import write_model
 from ..models.tensors import load_tensors, pack, save_tensors, unpack
@@ -130,7 +130,7 @@ class Writer(CheckpointIO):
             checksums.write_checksums(folder)
 
         size = nbytes(model) + nbytes(tensors)
-        with room(Path(path), f"saving step {step:,}", size, lambda: intact(Path(path).parent)):
+        with explain_full_disk(Path(path), f"saving step {step:,}", size, lambda: intact(Path(path).parent)):
             files.write_folder(path, write)
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..methods.method import Method
 from ..models import checkpoints, checksums, tensors
 from ..models.config import Config, from_json, to_json
-from ..models.model import fit, read_config
+from ..models.model import place_weights, read_config
 from ..schema import sealed
 from ..show.numbers import count
 
@@ -87,7 +87,7 @@ def check_checkpoint(last: Path, method: Method, config: Config) -> None:
     """InputError unless a run can go on from a checkpoint, whose weights `method` gets: it says from which other one it could."""
     try:
         checksums.check_sums(last)
-        fit(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        place_weights(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
         tensors.header(last / "training.safetensors")
         checkpoints.read_state(last)
     except InputError as problem:
@@ -107,5 +107,5 @@ def settled(last: Path) -> bool:
 def write_config(folder: Path, config: Config, about: dict[str, Any]) -> None:
     """Write config.json; a full disk is one line."""
     text = json.dumps(sealed(to_json(config, about)), indent=1, ensure_ascii=False) + "\n"
-    with checkpoints.room(folder, "starting the run", len(text), lambda: "free space and start again"):
+    with checkpoints.explain_full_disk(folder, "starting the run", len(text), lambda: "free space and start again"):
         files.write_file(folder / "config.json", text)

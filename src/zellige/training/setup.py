@@ -194,4 +194,4 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
                 )
     weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
     rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
-    model.fit(method, weights | rest, config)
+    model.place_weights(method, weights | rest, config)

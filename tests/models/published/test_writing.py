@@ -107,7 +107,7 @@ def test_forms_are_one_function():
     for p in constant.parameters():
         torch.nn.init.normal_(p, std=0.3)
     as_plain = build("radd", 11, NET).network.double()
-    as_plain.load_state_dict(writing.plain(constant))
+    as_plain.load_state_dict(writing.unmodulated(constant))
     torch.testing.assert_close(as_plain(X), constant(X), rtol=1e-11, atol=1e-11)
     back = build("mdlm", 11, dataclasses.replace(NET, constant=True)).network.double()
     back.load_state_dict(writing.modulated(as_plain))

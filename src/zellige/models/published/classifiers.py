@@ -9,7 +9,7 @@ from .. import weights
 from . import ddit, names
 from .layout import Choices
 from .opening import open_weights
-from .reading import find, stripped
+from .reading import stripped, weights_and_config
 
 STRIPS = ("classifier_model.", "classifier.", "_orig_mod.", "module.", "model.", "backbone.")
 
@@ -23,7 +23,7 @@ def classifier(source: str | Path, **choices: Any) -> Classifier:
     Raises:
         InputError: as `read`.
     """
-    tensors = stripped(open_weights(find(Path(source))[0]).tensors, STRIPS)
+    tensors = stripped(open_weights(weights_and_config(Path(source))[0]).tensors, STRIPS)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     net = ddit.sizes(shapes, Choices.of(choices))
     with weights.unfilled():

@@ -58,6 +58,6 @@ def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
     return name
 
 
-def layout(name: str, method: str, about: str, prefix: str, knows: Any, read: Any, write: Any) -> Layout:
+def ddit_layout(name: str, method: str, about: str, prefix: str, knows: Any, read: Any, write: Any) -> Layout:
     """A layout with our DiT and the family's names."""
     return Layout(name, method, about, prefix, knows, read, write, names.ours, names.theirs, names.order, names.BUFFERS)

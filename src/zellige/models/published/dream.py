@@ -19,9 +19,9 @@ from ...data.tokenizer import Tokens
 from ...errors import InputError
 from ...nn.llama import LlamaNet
 from ...schema import shown
-from .layout import whole
-from .llama import Names, complete, layout, number, require
-from .llama import tokenizer as own
+from .layout import count_in
+from .llama import Names, complete, llama_layout, number_in, require
+from .llama import llama_tokenizer as own
 
 TRAINED = 2048  # tokens, the length it was trained with; its config says 131,072, which is what Qwen2.5 admits
 NAMES = Names(  # transformers' Qwen2
@@ -47,25 +47,25 @@ WORDS = (  # how Qwen2 cuts a text before its merges
 )
 
 
-def net(config: Mapping[str, Any]) -> LlamaNet:
+def dream_net(config: Mapping[str, Any]) -> LlamaNet:
     """The network of a published config.json (`DreamConfig`)."""
     require(config, NEEDS, "Dream")
     return LlamaNet(
-        layers=whole(config, "num_hidden_layers"),
-        hidden=whole(config, "hidden_size"),
-        heads=whole(config, "num_attention_heads"),
-        shared=whole(config, "num_key_value_heads"),
-        inner=whole(config, "intermediate_size"),
-        rows=whole(config, "vocab_size"),
-        length=min(whole(config, "max_position_embeddings"), TRAINED),
-        base=number(config, "rope_theta"),
-        eps=number(config, "rms_norm_eps"),
+        layers=count_in(config, "num_hidden_layers"),
+        hidden=count_in(config, "hidden_size"),
+        heads=count_in(config, "num_attention_heads"),
+        shared=count_in(config, "num_key_value_heads"),
+        inner=count_in(config, "intermediate_size"),
+        rows=count_in(config, "vocab_size"),
+        length=min(count_in(config, "max_position_embeddings"), TRAINED),
+        base=number_in(config, "rope_theta"),
+        eps=number_in(config, "rms_norm_eps"),
         bias=True,
         shift=True,
     )
 
 
-def tokenizer(folder: Path, mask: int) -> Tokens:
+def dream_tokenizer(folder: Path, mask: int) -> Tokens:
     """Its tokenizer, from `tokenizer.json` where there is one, else from `vocab.json` and `merges.txt` as Qwen2 reads them.
 
     Raises:
@@ -94,4 +94,4 @@ def tokenizer(folder: Path, mask: int) -> Tokens:
     return Tokens(inner, folder.resolve().name, mask=mask)
 
 
-LAYOUT = layout("dream", "Dream 7B, Qwen2 in both directions", "Dream", NAMES, net, tokenizer)
+LAYOUT = llama_layout("dream", "Dream 7B, Qwen2 in both directions", "Dream", NAMES, dream_net, dream_tokenizer)

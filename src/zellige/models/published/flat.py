@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import InputError
 from ...nn.block import Net
-from .ddit import layout, noise
-from .layout import Description, Shapes, field_of, real, whole
+from .ddit import ddit_layout, noise
+from .layout import Description, Shapes, count_in, field_of, number_or
 
 
 def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | None:
@@ -50,8 +50,9 @@ def flattened(config: Mapping[str, Any], shapes: Shapes) -> dict[str, Any] | Non
 
 def _flat_net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     return Net(
-        whole(config, "n_blocks"), whole(config, "hidden_dim"), whole(config, "n_heads"), whole(config, "model_length"),
-        dropout=real(config, "dropout", 0.0), condition=whole(config, "cond_dim"), **more,
+        count_in(config, "n_blocks"), count_in(config, "hidden_dim"), count_in(config, "n_heads"),
+        count_in(config, "model_length"), dropout=number_or(config, "dropout", 0.0),
+        condition=count_in(config, "cond_dim"), **more,
     )  # fmt: skip
 
 
@@ -70,28 +71,33 @@ def _read_mdlm(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", False))
     net = _flat_net(config, shapes, constant=not time)
     return Description(
-        net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
     )
 
 
 def _read_bd3lm(config: Mapping[str, Any], shapes: Shapes) -> Description:
     time = bool(config.get("time_conditioning", False))
     clip = tuple(
-        float(f"{real(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
+        float(f"{number_or(config, f'sampling_eps_{end}', edge):.6g}") for end, edge in (("min", 0.0), ("max", 1.0))
     )
-    options = {"block": whole(config, "block_size"), "time": time, "clip": clip, "schedule": _schedule(config)}
+    options = {
+        "block": count_in(config, "block_size"),
+        "time": time,
+        "clip": clip,
+        "schedule": _schedule(config),
+    }
     net = _flat_net(config, shapes, constant=not time)
-    return Description(net, whole(config, "vocab_size"), options, **_tokenizer(config))
+    return Description(net, count_in(config, "vocab_size"), options, **_tokenizer(config))
 
 
 def _read_ar(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net({"cond_dim": 128, **config}, shapes)
-    return Description(net, whole(config, "vocab_size"), {}, **_tokenizer(config))
+    return Description(net, count_in(config, "vocab_size"), {}, **_tokenizer(config))
 
 
 def _read_sedd_noeos(config: Mapping[str, Any], shapes: Shapes) -> Description:
     net = _flat_net(config, shapes)
-    return Description(net, whole(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
+    return Description(net, count_in(config, "vocab_size"), {"schedule": _schedule(config)}, **_tokenizer(config))
 
 
 def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
@@ -99,7 +105,7 @@ def _read_uniform(config: Mapping[str, Any], shapes: Shapes) -> Description:
     classes = int(config.get("cfg_num_classes", -1)) if config.get("cfg") else 0
     net = _flat_net(config, shapes, constant=not time, classes=max(classes, 0))
     return Description(
-        net, whole(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
+        net, count_in(config, "vocab_size"), {"time": time, "schedule": _schedule(config)}, **_tokenizer(config)
     )
 
 
@@ -166,7 +172,7 @@ def _is_ar(config: Mapping[str, Any]) -> bool:
 
 
 def _layout(name: str, method: str, about: str, knows: Any, read: Any, write: Any):
-    return layout(name, method, about, "backbone.", knows, read, write)
+    return ddit_layout(name, method, about, "backbone.", knows, read, write)
 
 
 LAYOUTS = [

@@ -5,16 +5,16 @@ from typing import Any
 
 from ...errors import InputError
 from ...nn.block import Net
-from .ddit import layout, noise
-from .layout import Description, Shapes, field_of, real, whole
+from .ddit import ddit_layout, noise
+from .layout import Description, Shapes, count_in, field_of, number_or
 
 
 def _net(config: Mapping[str, Any], shapes: Shapes, **more: Any) -> Net:
     model = field_of(config, "model", default={})
-    condition = more.pop("condition", None) or whole(config, "model", "cond_dim")
+    condition = more.pop("condition", None) or count_in(config, "model", "cond_dim")
     return Net(
-        whole(config, "model", "n_blocks"), whole(config, "model", "hidden_size"), whole(config, "model", "n_heads"),
-        whole(config, "model", "length"), dropout=real(model, "dropout", 0.0), condition=condition, **more,
+        count_in(config, "model", "n_blocks"), count_in(config, "model", "hidden_size"), count_in(config, "model", "n_heads"),
+        count_in(config, "model", "length"), dropout=number_or(model, "dropout", 0.0), condition=condition, **more,
     )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
         "scale_by_sigma": scaled if process == "absorbing" else None,
     }  # fmt: skip
     return Description(
-        _net(config, shapes), whole(config, "tokens") + (process == "absorbing"), options, data=_data(config)
+        _net(config, shapes), count_in(config, "tokens") + (process == "absorbing"), options, data=_data(config)
     )
 
 
@@ -65,7 +65,7 @@ def _read_radd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     if name in ("k-dce", "lambda-dce", "t-dce", "t-dse"):
         options["loss"] = name
     return Description(
-        _net(config, shapes, condition=condition), whole(config, "tokens") + 1, options, data=_data(config)
+        _net(config, shapes, condition=condition), count_in(config, "tokens") + 1, options, data=_data(config)
     )
 
 
@@ -92,11 +92,11 @@ def _is_radd(config: Mapping[str, Any]) -> bool:
 
 
 LAYOUTS = [
-    layout(
+    ddit_layout(
         "sedd", "sedd", "SEDD, absorbing or uniform noise", "",
         lambda config: _hydra(config) and not _is_radd(config), _read_sedd, _write_sedd,
     ),
-    layout(
+    ddit_layout(
         "radd", "radd", "RADD, no time, layer norms with a bias", "",
         lambda config: _hydra(config) and _is_radd(config), _read_radd, _write_radd,
     ),

@@ -118,7 +118,7 @@ def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:
     return config
 
 
-def real(config: Mapping[str, Any], name: str, default: float) -> float:
+def number_or(config: Mapping[str, Any], name: str, default: float) -> float:
     """A number of a config, `default` where it is not there; InputError where it is something else."""
     value = config.get(name, default)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -128,7 +128,7 @@ def real(config: Mapping[str, Any], name: str, default: float) -> float:
     return float(value)
 
 
-def whole(config: Mapping[str, Any], *path: str) -> int:
+def count_in(config: Mapping[str, Any], *path: str) -> int:
     """A whole number of a config that must be there; InputError if it is not."""
     value = field_of(config, *path)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

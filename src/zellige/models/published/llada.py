@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...nn.llama import LlamaNet
-from .layout import whole
-from .llama import Names, layout, number, require, tokenizer
+from .layout import count_in
+from .llama import Names, llama_layout, llama_tokenizer, number_in, require
 
 NAMES = Names(
     "model.transformer.wte",
@@ -41,21 +41,21 @@ NEEDS = {  # what LLaDAConfig means where an entry is left out is GPT-2's: so so
 }
 
 
-def net(config: Mapping[str, Any]) -> LlamaNet:
+def llada_net(config: Mapping[str, Any]) -> LlamaNet:
     """The network of a published config.json (`LLaDAConfig`)."""
     require(config, NEEDS, "LLaDA")
     return LlamaNet(
-        layers=whole(config, "n_layers"),
-        hidden=whole(config, "d_model"),
-        heads=whole(config, "n_heads"),
-        shared=whole(config, "n_heads" if config.get("n_kv_heads") is None else "n_kv_heads"),
-        inner=whole(config, "mlp_hidden_size"),
-        rows=whole(config, "vocab_size" if config.get("embedding_size") is None else "embedding_size"),
-        length=whole(config, "max_sequence_length"),
-        base=number(config, "rope_theta"),
-        eps=number(config, "rms_norm_eps"),
+        layers=count_in(config, "n_layers"),
+        hidden=count_in(config, "d_model"),
+        heads=count_in(config, "n_heads"),
+        shared=count_in(config, "n_heads" if config.get("n_kv_heads") is None else "n_kv_heads"),
+        inner=count_in(config, "mlp_hidden_size"),
+        rows=count_in(config, "vocab_size" if config.get("embedding_size") is None else "embedding_size"),
+        length=count_in(config, "max_sequence_length"),
+        base=number_in(config, "rope_theta"),
+        eps=number_in(config, "rms_norm_eps"),
         bias=bool(config.get("include_qkv_bias")),
     )
 
 
-LAYOUT = layout("llada", "LLaDA 8B, a Llama in both directions", "llada", NAMES, net, tokenizer)
+LAYOUT = llama_layout("llada", "LLaDA 8B, a Llama in both directions", "llada", NAMES, llada_net, llama_tokenizer)

@@ -17,7 +17,7 @@ from ...errors import InputError
 from ...nn.block import Net
 from ...nn.llama import Llama, LlamaNet
 from ...schema import read_json, shown
-from .layout import Description, Layout, Shapes, whole
+from .layout import Description, Layout, Shapes, count_in
 
 PARTS = ("norm1", "query", "key", "value", "out", "norm2", "gate", "up", "down")
 
@@ -55,7 +55,7 @@ class Names:
         return {"embedding": self.embedding, "norm": self.norm, "head": self.head}[first] + ".weight"
 
 
-def number(config: Mapping[str, Any], name: str) -> float:
+def number_in(config: Mapping[str, Any], name: str) -> float:
     """A number of a published configuration that must be there."""
     value = config.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
@@ -81,7 +81,7 @@ def require(config: Mapping[str, Any], needs: Mapping[str, Any], system: str) ->
             )
 
 
-def tokenizer(folder: Path, mask: int) -> Tokens:
+def llama_tokenizer(folder: Path, mask: int) -> Tokens:
     """The tokenizer of `tokenizer.json`, which has the mask among its tokens."""
     own = load(folder)
     if not isinstance(own, Tokens):
@@ -116,7 +116,7 @@ def complete(inner: Any, folder: Path) -> None:
         raise InputError(f"'{shown(folder)}' holds no tokenizer ({problem}); copy or download it again") from None
 
 
-def layout(
+def llama_layout(
     name: str,
     about: str,
     kind: str,
@@ -135,7 +135,10 @@ def layout(
     def read(config: Mapping[str, Any], shapes: Shapes) -> Description:
         n = net(config)
         return Description(
-            Net(n.layers, n.hidden, n.heads, n.length), n.rows, mask=whole(config, "mask_token_id"), tokenizer=""
+            Net(n.layers, n.hidden, n.heads, n.length),
+            n.rows,
+            mask=count_in(config, "mask_token_id"),
+            tokenizer="",
         )
 
     def write(description: Description) -> dict[str, Any]:

@@ -67,7 +67,7 @@ INERT = (
 
 
 @dataclass
-class Opened:
+class WeightsFile:
     """What a file holds.
 
     Attributes:
@@ -97,7 +97,7 @@ def weights_in(folder: Path) -> Path | None:
     return files[0] if files else None
 
 
-def open_weights(file: Path) -> Opened:
+def open_weights(file: Path) -> WeightsFile:
     """The tensors of a file, or of all the files that an index names.
 
     Raises:
@@ -109,7 +109,7 @@ def open_weights(file: Path) -> Opened:
     check_sums(file.parent, file.name)
     if file.suffix == ".safetensors":
         tensors, metadata = load_tensors(file)
-        return Opened(file, tensors, metadata=metadata)
+        return WeightsFile(file, tensors, metadata=metadata)
     return _from_pickle(file, unpickle(file))
 
 
@@ -119,14 +119,14 @@ class Index(TypedDict):
     weight_map: dict[str, str]
 
 
-def _open_shards(index: Path) -> Opened:
+def _open_shards(index: Path) -> WeightsFile:
     files = sorted({*read_json(index, Index, "copy or download it again")["weight_map"].values()})
     if not all(Path(name).name == name for name in files):
         raise InputError(f"'{shown(index)}' names files outside its folder; copy or download it again")
     tensors: dict[str, Tensor] = {}
     for name in files:
         tensors |= open_weights(index.parent / name).tensors
-    return Opened(index, tensors)
+    return WeightsFile(index, tensors)
 
 
 def unpickle(file: Path) -> Any:
@@ -146,7 +146,7 @@ def unpickle(file: Path) -> Any:
         raise InputError(f"'{shown(file)}' is damaged ({why[:100].rstrip('.')}); copy or download it again") from None
 
 
-def _from_pickle(file: Path, held: Any) -> Opened:
+def _from_pickle(file: Path, held: Any) -> WeightsFile:
     if not isinstance(held, Mapping):
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")
     inside = next(
@@ -158,7 +158,7 @@ def _from_pickle(file: Path, held: Any) -> Opened:
     config = as_values(held.get("hyper_parameters", {}))
     config = config.get("config", config) if isinstance(config, dict) else {}
     step = next((held[name] for name in ("global_step", "step") if isinstance(held.get(name), int)), None)
-    return Opened(file, tensors, _average(held), config or None, step)
+    return WeightsFile(file, tensors, _average(held), config or None, step)
 
 
 def _average(held: Mapping[str, Any]) -> list[Tensor] | dict[str, Tensor] | None:

@@ -21,7 +21,7 @@ from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened
 from .layout import Choices, Description, Layout, Shapes
-from .opening import SUFFIXES, Opened, open_weights, weights_in
+from .opening import SUFFIXES, WeightsFile, open_weights, weights_in
 from .tokens import first_token, tokenizer_of
 
 BESIDE = ("config.json", "tokenizer.json", "tokenizer_config.json")  # the weights, in a folder that has checksums
@@ -65,7 +65,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
             asks to run something. Nothing is loaded half.
     """
     chosen = Choices.of(choices)
-    file, written = find(Path(source))
+    file, written = weights_and_config(Path(source))
     config = written if written is None else _inner(written)
     opened = open_weights(file)
     layout, tensors = _layout(file, config, opened, chosen, hub)
@@ -104,7 +104,7 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     return Imported(method.eval(), tokenizer, run, about)
 
 
-def find(source: Path) -> tuple[Path, dict[str, Any] | None]:
+def weights_and_config(source: Path) -> tuple[Path, dict[str, Any] | None]:
     """The file of weights and the config.json beside it, if there is one."""
     file = source if source.is_file() else weights_in(source) if source.is_dir() else None
     if file is None:
@@ -126,7 +126,7 @@ def _inner(config: dict[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- which layout
 def _layout(
-    file: Path, config: Mapping[str, Any] | None, opened: Opened, chosen: Choices, hub: str
+    file: Path, config: Mapping[str, Any] | None, opened: WeightsFile, chosen: Choices, hub: str
 ) -> tuple[Layout, dict[str, Tensor]]:
     """The layout, and the tensors by their names without prefixes."""
     from .layouts import LAYOUTS
@@ -225,7 +225,7 @@ def _take(
     network: nn.Module,
     layout: Layout,
     tensors: dict[str, Tensor],
-    opened: Opened,
+    opened: WeightsFile,
     chosen: Choices,
     description: Description,
 ) -> bool:
@@ -249,13 +249,13 @@ def _take(
         by_name = tensors
     by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
     what = f"the layout is {layout.name}, of {description.net.layers} layers"
-    weights.check({name: own[wanted[name]] for name in wanted}, by_name, what)
+    weights.check_fit({name: own[wanted[name]] for name in wanted}, by_name, what)
     renamed = {wanted[name]: tensor.detach() for name, tensor in by_name.items()}
     weights.place(network, renamed, what, take=True)
     return average is not None
 
 
-def _rest(layout: Layout, opened: Opened, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _rest(layout: Layout, opened: WeightsFile, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """What the way back needs beside the weights: the prefix, the type of numbers, and the buffers."""
     whole = next((n for n in opened.tensors if bare_name(n, layout.strips) not in layout.buffers), "")
     buffers = {n: t for n, t in opened.tensors.items() if bare_name(n, layout.strips) in layout.buffers}

@@ -50,7 +50,9 @@ def _named(spec: str) -> Any:
     cache = catalogue.cache_folder(None)
     spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
     try:
-        return tokenizer_by_name.build(spec, lambda address, checksum: catalogue.fetch(address, checksum, cache))
+        return tokenizer_by_name.named_tokenizer(
+            spec, lambda address, checksum: catalogue.fetch(address, checksum, cache)
+        )
     except InputError as problem:
         what = str(problem).partition(";")[0]
         raise InputError(f"its tokenizer is missing: {what}; give --tokenizer, a tokenizer.json or a folder") from None

@@ -52,7 +52,7 @@ def fitting(config: Config) -> list[str]:
     return [n for n, layout in LAYOUTS.items() if layout.build is None and layout.method in (config.method, *free)]
 
 
-def write(
+def write_layout(
     folder: Path, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any], to: str | None = None
 ) -> None:
     """Fill `folder` with a model in a published layout: tensors, config.json and the tokenizer.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.levels import SILENT, VOICES, note
+from ...data.levels import SILENT, VOICES, note_name
 from ...errors import InputError
 from ..style import Line, Mark
 from .modality import Modality
@@ -54,7 +54,7 @@ class Roll(Modality):
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The name of each note."""
-        return ["·" if gone else note(p) for p, gone in zip(self._pitch(row).tolist(), self.absent(row))]
+        return ["·" if gone else note_name(p) for p, gone in zip(self._pitch(row).tolist(), self.absent(row))]
 
     # drawn -----------------------------------------------------------------------------------------------------
     def text(self, row: Sequence[int]) -> str:
@@ -75,7 +75,7 @@ class Roll(Modality):
                     look, now = looks[step * voices + voice], pitch[step, voice]
                     held = step > first and now == pitch[step - 1, voice] and not gone[step - 1, voice]
                     masked = gone[step, voice] or look in ("masked", "again")
-                    cell = " ·" if masked else " -" if now == SILENT else "────" if held else note(now)
+                    cell = " ·" if masked else " -" if now == SILENT else "────" if held else note_name(now)
                     line.append((cell.ljust(4), look))
                 out.append(line)
         return out
@@ -115,7 +115,7 @@ class Roll(Modality):
             tones = [p for p in range(int(low) - 2, int(high) + 3) if p % 12 in (0, 5)]
             ax.set(xlim=(0, steps / BAR), ylim=(low - 2, high + 2), yticks=tones, xticks=range(-(-steps // BAR)))
             ax.set_xticks(ax.get_xticks(), [str(int(bar) + 1) for bar in ax.get_xticks()], fontsize=8)
-            ax.set_yticklabels([note(p) for p in tones], fontsize=8)
+            ax.set_yticklabels([note_name(p) for p in tones], fontsize=8)
             ax.grid(axis="x", color="#d5dae0", lw=0.8)
             ax.grid(axis="y", color="#eceef1", lw=0.6)
             ax.set_axisbelow(True)
