@@ -126,7 +126,7 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
         reached = best + float(maths.kl(target, metropolis.law(method))) / 4
         drawn = samples(method, SAMPLERS[method.sampler](), 300, count, batch=5000)
     else:
-        what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.predicts)
+        what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.parameterization)
         denoiser.steps, denoiser.config = method.steps, method.config
         best, reached = expected_bound(denoiser, x_0, target), expected_bound(method, x_0, target)
         sampler = Ancestral(grid="log-snr" if method.name == "tauldr" else "uniform")  # its sigma is steep near t = 0

@@ -22,6 +22,7 @@ from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.methods import D3PM, SEDD, build
 from zellige.methods.method import Method
+from zellige.methods.terms import draw_step
 from zellige.nn import Net
 
 NET = Net(layers=4, hidden=256, heads=8, length=128)
@@ -42,7 +43,7 @@ def make(name: str, states: int) -> Method:
 def d3pm(method: Any, x_0: Tensor, generator: torch.Generator) -> Tensor:
     """T times the bound of one step, at random times: (B,) nats."""
     K, schedule = method.process.K, method.process.schedule
-    _, t, s = method._draw_step(Batch(x_0), generator)
+    _, t, s = draw_step(method, Batch(x_0), generator)
     x_t = method.corrupt(Batch(x_0), t[:, None], generator)
     alpha_s, alpha_t = (schedule.alpha(u)[:, :, None].float() for u in (s, t))
     a = alpha_t / alpha_s

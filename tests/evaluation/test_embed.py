@@ -45,14 +45,14 @@ def test_it_is_what_the_method_itself_reads(name, choices):
     method = make(name, choices)
     x = torch.tensor([TEXTS[0], TEXTS[3]])
     batch = Batch(x)
-    close(features(method, x), method._features(x, torch.zeros(2, 1), batch, method.clean(batch)))
+    close(features(method, x), method.hidden(x, torch.zeros(2, 1), batch, method.clean(batch)))
 
 
 def test_ar_reads_up_to_a_token():
     """Its feature at a token is that from which the next is predicted; the token that begins a text is not among them."""
     method = make("ar")
     x = torch.tensor([TEXTS[0]])
-    close(features(method, x)[:, :-1], method._features(method.inputs(Batch(x)), None, Batch(x))[:, 1:])
+    close(features(method, x)[:, :-1], method.hidden(method.inputs(Batch(x)), None, Batch(x))[:, 1:])
     assert tokens_at_once(method) == 7
 
 
@@ -60,7 +60,7 @@ def test_a_layer_and_a_time_can_be_chosen():
     method = make("md4")
     x = torch.tensor([TEXTS[0]])
     last = features(method, x, -1)
-    close(method.network._end(last, method.network.embed_time(method._told(x, 0.0, None))), features(method, x))
+    close(method.network._end(last, method.network.embed_time(method.input_times(x, 0.0, None))), features(method, x))
     assert not torch.allclose(features(method, x, 0), last)
     noisy = embed_tokens(method, TEXTS, t=0.9, seed=1)
     close(noisy, embed_tokens(method, TEXTS, t=0.9, seed=1, batch=2))

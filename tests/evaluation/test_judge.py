@@ -207,7 +207,7 @@ def test_ar_is_the_chain_rule_whatever_the_batch():
     texts = ["the value of", "a", "it is the name of a cl", "of the object"]
     judge = Judge(model)  # the first token given
     law = lambda before: model.method.next(  # noqa: E731
-        model.method._features(torch.tensor([[27, *before]]), None, None)[0, -1]
+        model.method.hidden(torch.tensor([[27, *before]]), None, None)[0, -1]
     )
     with torch.no_grad():
         by_hand = [

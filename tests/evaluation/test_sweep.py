@@ -236,7 +236,7 @@ def test_cold_samples_are_plainer_and_likelier_to_their_own_law():
         torch.no_grad()
     ):  # the first token's law is the same for every sample: its mean nats are the entropy of that law
         begin = torch.tensor([[own.method.begin]])
-        law = own.method.next(own.method._features(begin, None, None)[0, 0])
+        law = own.method.next(own.method.hidden(begin, None, None)[0, 0])
         drawn = sweep.draw_samples(own, Way("left_to_right"), 400, 1)
         nats = -law[torch.tensor([row[0] for row in drawn.rows])].log()
     expected = -float((law * law.log()).sum())

@@ -237,7 +237,7 @@ def test_an_own_process_without_a_schedule():
 
     class Own(Method):
         name = "own"
-        predicts = "leave_one_out"
+        parameterization = "leave_one_out"
 
         @dataclasses.dataclass(frozen=True)
         class Config:

@@ -13,10 +13,10 @@ from zellige import guide
 from zellige.core import bound
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior, truth
+from zellige.core.random import spread
 from zellige.core.schedule import CosinePower, Linear, Polynomial
 from zellige.methods import AR, BD3LM
 from zellige.methods.bd3lm_clipping import intervals
-from zellige.methods.masked import spread
 from zellige.nn import DiT, Net
 from zellige.samplers import FirstHitting, State
 
@@ -133,7 +133,7 @@ def test_forward_and_loss(golden, weights, case):
     golden.near(case, method.diffusion(given, c["xt"], t), c["nlls"].sum(-1))
     if "tc_true" in case:  # as ours tells it
         own = bd3lm(weights, block, None)
-        told = own._told(c["xt"], t, None)
+        told = own.input_times(c["xt"], t, None)
         assert told is not None
         golden.near(case, told if told.ndim == 1 else told[:, 0], c["sigma_used"])
         close = torch.allclose(own.diffusion(given, c["xt"], t).float(), c["nlls"].sum(-1), rtol=5e-4)
@@ -286,8 +286,8 @@ def _steps(golden, weights, case: str):
         start = x.shape[1] - block
         if start > read:
             cache, read = method.extend(cache, x[:, read:start]), start
-        whole = method._features(x, None)[:, start:]
-        here = method._features(x[:, start:], None, None, cache)
+        whole = method.hidden(x, None)[:, start:]
+        here = method.hidden(x[:, start:], None, None, cache)
         torch.testing.assert_close(here, whole, atol=1e-4, rtol=1e-4)  # with and without a cache
         t = c["t"][i].double()
         yield (

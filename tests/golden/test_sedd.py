@@ -168,7 +168,7 @@ def test_forward(golden, networks, kind):
 def per_token(method: SEDD, c: dict[str, Tensor], t: Tensor) -> Tensor:
     """Our closed form at every position, (B, L)."""
     x_0, x_t = c["x0"].flatten(), c["xt"].flatten()
-    logits = method._logits(method._features(c["xt"], t[:, None]))
+    logits = method.logits(method.hidden(c["xt"], t[:, None]))
     time = t[:, None].expand(c["xt"].shape).flatten()
     return method.cost(logits.flatten(0, 1), x_0, x_t, time).reshape(c["xt"].shape)
 

@@ -16,6 +16,7 @@ from zellige.core.matrices import CTMC
 from zellige.core.prediction import posterior, reverse_rate
 from zellige.core.schedule import CLEAN, LinearSigma
 from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
+from zellige.methods.terms import summed
 from zellige.samplers.tau_leaping import corrector_rate, landing
 
 from .recorded import JAX
@@ -155,7 +156,7 @@ class Replay:
 
     def part(self, f, x: Tensor) -> Tensor:
         """f of what the bound is made of at each position, summed: (B,)."""
-        return self.method._cost(self.batch, x, self.t, None, lambda *given: f(*self.method.moment(*given[:4])))
+        return summed(self.method, lambda *each: f(*self.method.moment(*each)), self.batch, x, self.t)
 
     def cross_entropy(self, x: Tensor) -> Tensor:
         return self.method.weighted(lambda _, u, v: 0 * v.sum(-1), self.batch, x, self.t, torch.zeros_like(self.t), 1.0)

@@ -11,10 +11,11 @@ from zellige import Data, InputError, Net, Train, exact
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel
+from zellige.core.random import spread
 from zellige.core.schedule import CLEAN, Linear
 from zellige.methods import BD3LM, MDLM, SEDD, build
 from zellige.methods.bd3lm_clipping import intervals
-from zellige.methods.masked import places, spread
+from zellige.methods.masked import places
 from zellige.models import model
 from zellige.nn import Table
 from zellige.training.train import train
@@ -33,7 +34,7 @@ def blocks(block, length=LENGTH, seed=0, **choices) -> Any:
     network = Table(V + 1, length, time=choices.get("time", False), block=block).double()
     with torch.no_grad():
         network.logits.copy_(3 * numbers(*network.logits.shape, seed=seed) - 1.5)
-    return BD3LM(network, V, (length,), BD3LM.Config(block=block, **choices))
+    return build("bd3lm", V, network, BD3LM.Config(block=block, **choices), length)
 
 
 def small(block, cls: Any = BD3LM, time=False, length=8, **choices):
@@ -115,7 +116,7 @@ def test_one_block_is_mdlm(time):
 def test_one_block_with_a_score_is_sedd():
     torch.manual_seed(0)
     network = table(V + 1, LENGTH, time=True)
-    ours = BD3LM(network, V, (LENGTH,), BD3LM.Config(block=LENGTH, prediction="score", time=True))
+    ours = build("bd3lm", V, network, BD3LM.Config(block=LENGTH, prediction="score", time=True), LENGTH)
     theirs = SEDD(network, V, (LENGTH,))
     for of in ("loss", "bound"):
         a, b = (getattr(m, of)(Batch(X_0), torch.Generator().manual_seed(3)) for m in (ours, theirs))

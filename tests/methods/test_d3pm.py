@@ -178,7 +178,7 @@ def test_more_steps_of_the_exact_network_come_down_to_the_entropy(process):
     gaps = []
     for T in (16, 32, 64):
         method = D3PM(None, V, (L,), D3PM.Config(process, diffusion_steps=T))
-        denoiser = exact.Denoiser(method.process, law, L, method.predicts)
+        denoiser = exact.Denoiser(method.process, law, L, method.parameterization)
         gaps.append(float((law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum() - exact.entropy(law)))
     assert gaps[0] > gaps[1] > gaps[2] > 0
     assert gaps[0] / gaps[2] > 3

@@ -254,13 +254,13 @@ def test_wrong_input(config, message):
 
 
 def test_what_it_learnt():
-    learnt = genmd4().learnt()
+    learnt = genmd4().learned_quantities()
     close(learnt["exponent"], W[:V])
     _, half = learnt.values()
     alpha = genmd4().process.schedule.alpha_of(torch.arange(V), half)
     close(alpha, torch.full_like(alpha, 0.5))
     assert half.argsort().tolist() == W[:V].argsort().tolist()  # the larger the exponent, the earlier from t = 1
-    assert build("mdlm", V, Net(layers=1, hidden=16, heads=2, length=L)).learnt() == {}
+    assert build("mdlm", V, Net(layers=1, hidden=16, heads=2, length=L)).learned_quantities() == {}
 
 
 def test_exponents_are_trained_averaged_saved_and_resumed(tmp_path):
@@ -292,7 +292,12 @@ def test_exponents_are_trained_averaged_saved_and_resumed(tmp_path):
     assert float(raw[V]) == pytest.approx(start, abs=1e-6)  # that of the mask: no gradient, and no weight decay either
     assert not torch.equal(average, raw)
     model = zellige.load(tmp_path / "whole")
-    close(model.method.learnt()["exponent"].float(), torch.nn.functional.softplus(average[:V]), rtol=1e-6, atol=1e-6)
+    close(
+        model.method.learned_quantities()["exponent"].float(),
+        torch.nn.functional.softplus(average[:V]),
+        rtol=1e-6,
+        atol=1e-6,
+    )
     assert len(list(zellige.sample(model, count=1, steps=4, seed=0))) == 1
     with pytest.raises(zellige.InputError, match="estimator"):
         zellige.evaluate(model, data=data, estimator="forward")

@@ -102,7 +102,7 @@ def test_single_precision_is_enough_at_any_noise(config, sigma):
     close(method.cost(logits, x_0, x_t, time), method.cost(logits.double(), x_0, x_t, time), rtol=1e-5, atol=1e-9)
     law = known(config)
     x = exact.states(method.process.K, L)
-    asked = law._logits(law._features(x, t.expand(len(x), 1)))
+    asked = law.logits(law.hidden(x, t.expand(len(x), 1)))
     for near in (1.0, 0.1, 0.01):  # log scores that are off by so much
         some = (asked + near * (numbers(*asked.shape, seed=5) - 0.5))[:, 0].float()
         for token in range(V):

@@ -10,6 +10,7 @@ from torch import nn
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import MDLM
+from zellige.methods.terms import summed
 from zellige.nn import DiT, Net, attention
 from zellige.nn.convolution import ShortConv
 
@@ -265,7 +266,9 @@ def test_a_method_tells_each_block_the_time_of_its_noise():
     for block, told in ((2, [0.2, 0.2, 0.5, 0.5, 0.9, 0.9]), (4, [0.5] * 4 + [0.9] * 2), (6, 0.9), (0, 0.9)):
         method = MDLM(network(block, time=True, length=6), K - 1, (6,), MDLM.Config(time=True))
         expected = method.network_time(torch.tensor(told, dtype=torch.float64))
-        torch.testing.assert_close(method._told(tokens(2, 6), t, None), expected.expand(2, *[6] * (block in (2, 4))))
+        torch.testing.assert_close(
+            method.input_times(tokens(2, 6), t, None), expected.expand(2, *[6] * (block in (2, 4)))
+        )
 
 
 def test_a_method_takes_a_time_for_each_position():
@@ -277,7 +280,7 @@ def test_a_method_takes_a_time_for_each_position():
     for bound in (method, super(MDLM, method)):
         near(bound.diffusion(batch, x_t, t), bound.diffusion(batch, x_t, wide[0]))
         near(bound.step(batch, x_t, t, s), bound.step(batch, x_t, *wide))
-    near(method._cost(batch, x_t, t, s), method._cost(batch, x_t, *wide))
+    near(summed(method, method.cost, batch, x_t, t, s), summed(method, method.cost, batch, x_t, *wide))
 
 
 @pytest.mark.parametrize("time", [False, True])

@@ -221,7 +221,7 @@ def test_the_page_has_what_was_learnt_where_something_was(folder, model, written
         "exponent": torch.linspace(2, 1, model.tokenizer.size),
         "half": torch.linspace(0.9, 0.1, model.tokenizer.size),
     }
-    monkeypatch.setattr(type(model.method), "learnt", lambda self: learnt)
+    monkeypatch.setattr(type(model.method), "learned_quantities", lambda self: learnt)
     html = report.write(folder, model=model, steps=8).read_text()
     part = html[html.index('id="schedule-learnt-title"') :]
     assert "<desc" in part

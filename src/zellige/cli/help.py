@@ -90,7 +90,7 @@ def methods() -> list[dict[str, str]]:
                 "system, paper": page.partition(":")[0] + (f", {paper[0]}" if paper else ""),
                 "noise": noise[1].strip() if noise else "-",
                 "network gives": {"leave_one_out": "leave-one-out", "next": "next token"}.get(
-                    cls.predicts, cls.predicts
+                    cls.parameterization, cls.parameterization
                 ),
                 "likelihood": "exact" if cls.exact else bound,
             }

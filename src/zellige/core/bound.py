@@ -18,7 +18,7 @@ from .process import Process
 
 def discrete(target: Prediction, pred: Prediction, s: Tensor | float) -> Tensor:
     """KL( q(x_s | x_t, x_0) || p(x_s | x_t) ), (*): D3PM eq. 1, a term of MD4's L_T; s = CLEAN gives -log p(x_0 | x_t)."""
-    return maths.kl(kernel(target, s), kernel(pred, s))
+    return maths.kl(kernel(target, s), kernel(pred, s))  # D3PM eq. 1
 
 
 def continuous(target: Prediction, pred: Prediction) -> Tensor:
@@ -28,7 +28,7 @@ def continuous(target: Prediction, pred: Prediction) -> Tensor:
     tauLDR's ELBO (proposition 2) up to a constant. t in the open interval (0, 1).
     """
     into = pred.process.rate_into(pred.x_t, pred.t)
-    return (into * maths.score_entropy(score(target), score(pred))).sum(-1)
+    return (into * maths.score_entropy(score(target), score(pred))).sum(-1)  # SEDD eq. 10
 
 
 def prior(process: Process, x_0: Tensor, t: Tensor | float) -> Tensor:

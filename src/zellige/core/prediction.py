@@ -86,7 +86,7 @@ class LeaveOneOut:
 
     def ratio(self, s):
         mu = self.mu.to(self.process.prior)
-        now = self.process.push(mu, CLEAN, self.t)
+        now = self.process.push(mu, CLEAN, self.t)  # D3PM eq. 4, without its q(x_t | x_s)
         here = now.gather(-1, self.x_t[..., None])
         possible, then = here > 0, now if s is self.t else self.process.push(mu, CLEAN, s)
         return torch.where(possible, then / torch.where(possible, here, 1.0), 0.0)
@@ -189,5 +189,5 @@ def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     """Logits (*, K) as a Mean on its support: zero masking probability, carry-over of what is not masked (MDLM, SUBS)."""
     q = process.likelihood(x_t, CLEAN, t)
-    mu = logits.masked_fill(~((q > 0) & process.clean), -torch.inf).softmax(-1)
+    mu = logits.masked_fill(~((q > 0) & process.clean), -torch.inf).softmax(-1)  # MDLM section 3.2.3
     return Mean(process, mu, x_t, t, supported=True, q=q)

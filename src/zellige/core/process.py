@@ -109,6 +109,12 @@ class Process(nn.Module):
         """Where the reverse kernel is not a point mass: (*) -> (*) bool. Absorbing: the masks. Else everywhere."""
         return torch.ones_like(x_t, dtype=torch.bool) if self.mask is None else x_t == self.mask
 
+    def without_mask(self, logits: Tensor) -> Tensor:
+        """Logits (*, K) with no mass on the mask; themselves where every state is a token."""
+        if self.blank is None:
+            return logits
+        return logits.masked_fill(torch.arange(logits.shape[-1], device=logits.device) == self.blank, -torch.inf)
+
     def one_hot(self, x: Tensor) -> Tensor:
         """The point mass at x, (*) -> (*, K), in the prior's dtype."""
         return F.one_hot(x, self.K).to(self.prior)
@@ -169,18 +175,18 @@ class Mixture(Process):
         return (b * self.prior).scatter(-1, x_t[..., None], 0.0)
 
     def sample(self, x_0, t, generator=None):
-        alpha = self._kept(x_0, t)
+        alpha = self._alpha_of(x_0, t)
         if self.mask is None:
             return random.replace(x_0, 1 - alpha, self.prior, generator)
         return torch.where(random.bernoulli(1 - alpha, generator), self.mask, x_0)
 
-    def _kept(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+    def _alpha_of(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """alpha_t of the tokens x_0, (*) -> (*)."""
         return self.schedule.alpha_of(x_0, t).to(self.prior)
 
     def divergence(self, x_0, t):
         # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two
-        alpha, prior = self._kept(x_0, t), self.prior[x_0]
+        alpha, prior = self._alpha_of(x_0, t), self.prior[x_0]
         return maths.kl(*(torch.stack([p, 1 - p], -1) for p in (alpha + (1 - alpha) * prior, prior)))
 
 

@@ -159,6 +159,16 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     return (u + (first + torch.arange(n, device=u.device, dtype=torch.float64)) / total) % 1.0
 
 
+def spread(n: Tensor, generator: Randomness = None) -> Tensor:
+    """A uniform in [0, 1) for each group of each row, n (B, G) positions in each: (B, G) float64.
+
+    Evenly spread over the rows, and over the groups of each row that have a position.
+    """
+    u = stratified(len(n), generator, n.device)[:, None]
+    groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
+    return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
+
+
 class Shard:
     """The random numbers of one rank: its rows of those that a single process would draw for the whole batch.
 

@@ -238,7 +238,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
     The tokens after it are masks. Noise without a mask has no such decoding: False.
     """
     length, device = int(method.shape[0]), next((p.device for p in method.parameters()), torch.device("cpu"))
-    causal = method.predicts == "next"
+    causal = method.parameterization == "next"
     if not causal and method.process.mask is None:
         return [False] * len(pairs)
     rows: list[tuple[int, list[int], int, int]] = []  # pair, tokens, first place that is asked, one after the last
@@ -270,7 +270,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
 def _next(method: Any, x: Tensor, at: Tensor) -> Tensor:
     """The laws of an autoregressive model at the places `at` of x: (N, V)."""
     batch = Batch(x)
-    return method.next(method._features(method.inputs(batch), None, batch)[at])
+    return method.next(method.hidden(method.inputs(batch), None, batch)[at])
 
 
 def _at(method: Method, x: Tensor, known: Tensor, at: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Own:
 
     def __init__(self, model: Any, name: str):
         method = self.method = model.method.eval()
-        if not (method.exact and method.predicts == "next"):
+        if not (method.exact and method.parameterization == "next"):
             raise InputError(f"judge '{name}' holds {method.name}, which says no next token; give a run of ar")
         self.name, self.tokenizer = name, model.tokenizer
         self.tokenizer_name, self.vocabulary = self.tokenizer.name, self.tokenizer.size
@@ -72,7 +72,7 @@ class Own:
 
     def _hidden(self, tokens: Tensor, real: Tensor) -> Tensor:
         batch = Batch(tokens, real).to(self.device)
-        return self.method._features(self.method.inputs(batch), None, batch)
+        return self.method.hidden(self.method.inputs(batch), None, batch)
 
 
 class Transformer:

@@ -18,8 +18,8 @@ from ..core.batch import Batch, Estimator
 from ..core.random import Randomness, mix
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
-from ..methods.masked import at_masks
-from ..methods.method import Method, per_position
+from ..methods.method import Method
+from ..methods.terms import per_position, reconstruction
 from ..nn.attention import documents
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
@@ -115,8 +115,8 @@ class Likelihood:
             t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
             terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
         if self.ends:
-            terms["reconstruction"] = m._reconstruction(batch, generator)
-            terms["prior"] = m._prior(batch, generator)
+            terms["reconstruction"] = reconstruction(m, batch, generator)
+            terms["prior"] = m.prior_term(batch, generator)
         return terms
 
 
@@ -227,7 +227,7 @@ def _steps_by_counts(method: Any, T: int, batch: Batch, generator: Randomness) -
     choose = (a + 1).lgamma() - (b + 1).lgamma() - (a - b + 1).clamp_min(1.0).lgamma()
     law = (choose + torch.xlogy(b, m) + torch.xlogy((a - b).clamp_min(0.0), 1 - m)).exp()
     weight = (reveal * law).sum(-1)
-    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
+    return (n * weight * method.cross_entropy(batch, x_t, None, group=group)).sum(-1)
 
 
 def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) -> Tensor:
@@ -238,7 +238,7 @@ def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) 
     group, n, k, x_t = method.mask_some(batch, generator)
     low, high = (float(1 - method.process.schedule.alpha(t)[..., 0]) for t in (t_min, 1.0))
     weight = (maths.binomial_tail(n, k, high) - maths.binomial_tail(n, k, low)) / k / (1 - t_min)
-    return (n * weight * at_masks(method, batch, x_t, None, group=group)).sum(-1)
+    return (n * weight * method.cross_entropy(batch, x_t, None, group=group)).sum(-1)
 
 
 def _of(method: Method, law_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:

@@ -31,7 +31,7 @@ from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
-from ..methods import METHODS, build
+from ..methods import METHODS, build, reference
 from ..models.embed import embed_tokens, reading, tokens_at_once
 from ..models.model import as_model, identity
 from ..nn.classifier import Classifier
@@ -98,7 +98,7 @@ def untrained(model: Any, seed: int) -> Any:
     method = model.method
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(mix(seed, "weights") % 2**63)
-        if not model.config.network and type(method) is METHODS.get(model.config.method):
+        if not model.config.network and reference(type(method)) in METHODS:
             options, length = model.config.options, int(method.shape[0])
             fresh = build(type(method), method.vocabulary, model.config.net, options, length, method.ordered)
         else:  # another network: each of its parts says itself how it begins

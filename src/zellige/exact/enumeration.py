@@ -68,7 +68,7 @@ class Denoiser(Method):
     def __init__(self, process: Process, law: Tensor, length: int, predicts: str = "mean"):
         super().__init__()
         self.process, self.shape, self.vocabulary = process, (length,), int(process.clean.sum())
-        self.predicts = predicts  # pyright: ignore[reportAttributeAccessIssue]
+        self.parameterization = predicts  # pyright: ignore[reportAttributeAccessIssue]
         X = states(process.K, length)
         self.x_0, self.law = X[process.clean[X].all(-1)], law
 
@@ -78,16 +78,16 @@ class Denoiser(Method):
         each = each[:, torch.arange(x_t.shape[1]), self.x_0].movedim(-1, 1)  # (B, L, M): q(x_t^i | x_0^i) for each x_0
         L = range(x_t.shape[1])
         others = torch.stack([each[:, [j for j in L if j != i]].prod(1) for i in L], 1)
-        joint = self.law * (others * each if self.predicts == "mean" else others)
+        joint = self.law * (others * each if self.parameterization == "mean" else others)
         ratio = torch.zeros(*x_t.shape, self.process.K, dtype=joint.dtype)
         for i in range(x_t.shape[1]):  # sum over x_0 by its token at i
             ratio[:, i] = ratio[:, i].index_add(-1, self.x_0[:, i], joint[:, i])
         if at is not None:
             ratio, x_t, t = ratio[at], x_t[at], t[at]
-        if self.predicts == "score":
+        if self.parameterization == "score":
             v = self.process.push(ratio, CLEAN, t.clamp(max=1.0))  # at PRIOR a Score is that of t = 1
             return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
-        kind = Mean if self.predicts == "mean" else LeaveOneOut
+        kind = Mean if self.parameterization == "mean" else LeaveOneOut
         return kind(self.process, maths.normalise(ratio), x_t, t)
 
 

@@ -32,7 +32,7 @@ class Scores(Method):
         law: (V^L,), positive wherever a score is asked.
     """
 
-    name, predicts = "exact", "score"
+    name, parameterization = "exact", "score"
     process = None  # pyright: ignore[reportAssignmentType]
     bounded = False
 

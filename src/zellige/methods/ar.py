@@ -30,7 +30,7 @@ class AR(Method):
     """One token after another, left to right; see the module for the equations."""
 
     name = "ar"
-    predicts = "next"
+    parameterization = "next"
     exact = True
     sampler = "left_to_right"
 
@@ -73,19 +73,19 @@ class AR(Method):
         first = F.pad(batch.segments[:, 1:] != batch.segments[:, :-1], (1, 0), value=True)
         return before.masked_fill(first, self.begin)
 
-    def _logits(self, h):
-        return super()._logits(h)[..., : self.vocabulary]
+    def logits(self, h):
+        return super().logits(h)[..., : self.vocabulary]
 
     def next(self, h: Tensor) -> Tensor:
         """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
-        return self._logits(h).double().softmax(-1)
+        return self.logits(h).double().softmax(-1)
 
     def predict(self, x_t, t, **_):
         raise InputError("ar undoes no noise and predicts no clean tokens; ask `next` for the law of the next one")
 
     def terms(self, batch, generator=None):
         x, at = batch.tokens, batch.counted
-        h = self._features(self.inputs(batch), None, batch)[at]
+        h = self.hidden(self.inputs(batch), None, batch)[at]
         spare = None if self.config.begin is None else self.vocabulary
         nll = cross_entropy(self.network, h, x[at], exclude=spare).double()
         total = torch.zeros(len(x), dtype=torch.float64, device=x.device)

@@ -33,21 +33,23 @@ import torch
 from torch import Tensor
 
 from ..core.batch import Batch
+from ..core.process import absorbing
 from ..core.random import Randomness
-from ..core.schedule import SCHEDULES, named
+from ..core.schedule import SCHEDULES, Schedule, named
 from ..errors import InputError, at_least
 from ..nn.attention import documents
 from .bd3lm_clipping import search
 from .masked import Masked
-from .method import per_position
-from .score import read_score, score_cost
+from .method import Method
+from .score import Scored
+from .terms import per_position
 
 
-class BD3LM(Masked):
-    """Blocks one after another, diffusion inside each; see the module for the equations."""
+class Blocks(Method):
+    """Blocks one after another, diffusion inside each, whatever the network gives there: `BD3LM` or `BD3LMScore`."""
 
     name = "bd3lm"
-    tells = "sigma"
+    time_input = "sigma"
     choices: ClassVar = {"prediction": ("mean", "score"), "schedule": SCHEDULES}
     sampler = "blockwise"
     variants = ({}, {"block": 1}, {"block": 1, "time": True}, {"block": 1, "prediction": "score"})
@@ -85,29 +87,22 @@ class BD3LM(Masked):
 
     interval: Tensor | None
 
-    def __init__(
-        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
-    ):
-        config = self.checked(config)
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config, *noise: Any, **more: Any):
+        if config.prediction != self.parameterization:
+            raise InputError(f"{type(self).__name__} reads a {self.parameterization}; build bd3lm by its name instead")
         (length,), block = shape, config.block
         if length > block and length % block:
             fewer = length // block * block
             raise InputError(f"length {length} is not a multiple of block {block}; nearest: {fewer} or {fewer + block}")
-        super().__init__(
-            network,
-            vocabulary,
-            shape,
-            config,
-            named(config.schedule, config.sigma_min, config.sigma_max),
-            config.time,
-            **more,
-        )
-        self.predicts = config.prediction
+        super().__init__(network, vocabulary, shape, config, *noise, **more)
         clipped = torch.tensor(config.clip, dtype=torch.float64) if config.search or config.clip != (0, 1) else None
         self.register_buffer("interval", clipped, persistent=config.search)
         self.adapts = 64 if config.search else 0
-        self.loss_is_bound = clipped is None and self.predicts == "mean"
-        self.exact = self.by_counts and block == 1
+        self.loss_is_bound = self.loss_is_bound and clipped is None
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
 
     @classmethod
     def timed(cls, config):
@@ -117,7 +112,10 @@ class BD3LM(Masked):
     def blocks(cls, config):
         return config.block
 
-    # ---------------------------------------------------------------------------------- blocks
+    @classmethod
+    def resolve(cls, config):
+        return {"mean": BD3LM, "score": BD3LMScore}.get(config.prediction, cls) if cls in (BD3LM, BD3LMScore) else cls
+
     def clean(self, batch):
         return None if self._one(batch) else batch.tokens
 
@@ -136,28 +134,17 @@ class BD3LM(Masked):
         """Whether a row is a single block."""
         return batch.segments is None and batch.tokens.shape[1] <= self.config.block
 
-    # ---------------------------------------------------------------------------------- what a score says instead
-    def read(self, logits, x_t, t):
-        return read_score(self, logits, x_t, t, True) if self.predicts == "score" else super().read(logits, x_t, t)
-
-    def cost(self, logits, x_0, x_t, t, s=None):
-        if s is None and self.predicts == "score":
-            return score_cost(self, logits, x_0, x_t, t, True)
-        return super().cost(logits, x_0, x_t, t, s)
-
     # ---------------------------------------------------------------------------------- training
     def loss(self, batch, generator=None):
-        if self.interval is not None:
-            return self.clipped(batch, self.interval, generator)
-        if self.predicts == "score":
-            return self.clipped(batch, torch.tensor([0.0, 1.0]), generator)
-        return super().loss(batch, generator)
+        return (
+            super().loss(batch, generator) if self.interval is None else self.clipped(batch, self.interval, generator)
+        )
 
     def clipped(self, batch: Batch, interval: Tensor, generator: Randomness = None) -> Tensor:
         """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,): (B,) nats."""
         low, high = interval
         t = low + (high - low) * self.draw_times(batch, generator)
-        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)
+        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)  # BD3-LM eq. 8
 
     def adapt(self, batch, generator=None):
         """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""
@@ -166,3 +153,27 @@ class BD3LM(Masked):
         best, least = search(lambda ends, g: self.clipped(batch, ends, g) / counted, self.interval, generator)
         self.interval.copy_(best)
         return f"t in [{best[0]:.2f}, {best[1]:.2f}], where the loss has variance {least:.3g}"
+
+
+class BD3LM(Blocks, Masked):
+    """Blocks one after another, masked diffusion inside each; see the module for the equations."""
+
+    def __init__(
+        self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None, **more: Any
+    ):
+        config = self.checked(config)
+        super().__init__(network, vocabulary, shape, config, _schedule(config), config.time, **more)
+        self.exact = self.by_counts and config.block == 1
+
+
+class BD3LMScore(Blocks, Scored):
+    """Blocks one after another, a concrete score inside each, as in SEDD (`--prediction score`)."""
+
+    def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None):
+        config = self.checked(config)
+        process = absorbing(self.states(vocabulary, config), _schedule(config))
+        super().__init__(network, vocabulary, shape, config, process, config.time)
+
+
+def _schedule(config: Blocks.Config) -> Schedule:
+    return named(config.schedule, config.sigma_min, config.sigma_max)

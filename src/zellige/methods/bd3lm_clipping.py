@@ -17,10 +17,10 @@ WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are sear
 
 def intervals() -> list[tuple[float, float]]:
     """The candidates of the search: all of [0, 1], and intervals of several widths, a step apart."""
-    found = [(0.0, 1.0)]
+    candidates = [(0.0, 1.0)]
     for width in WIDTHS:
-        found += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
-    return found
+        candidates += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
+    return candidates
 
 
 @torch.no_grad()

@@ -50,7 +50,7 @@ class CSM(Method):
 
     name = "csm"
     choices: ClassVar = {"neighbourhood": NEIGHBOURHOODS, "objective": ("csm", "denoising", "score-entropy")}
-    predicts = "score"
+    parameterization = "score"
     loss_is_bound = bounded = False
     sampler = "metropolis"
     variants = (
@@ -138,17 +138,17 @@ class CSM(Method):
         y, k, forward = batch.tokens, self.config.neighbours, self.config.forward_neighbours
         rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
-        h = self._features(x, None, batch.take(rows))[i, place]
-        there = self._logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
+        h = self.hidden(x, None, batch.take(rows))[i, place]
+        there = self.logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
         second = weight * (there if entropy else 2 * self._score(there))
         value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
-        return value.index_add(0, rows, -second)
+        return value.index_add(0, rows, -second)  # (5), or (7)
 
     def _drawn(self, batch: Batch, f: Callable[..., Tensor], k: int, generator: Randomness) -> Tensor:
         """A draw of `_sum` of f at the texts themselves, by k neighbours of each: (B,)."""
         x = batch.tokens
         rows, place, token, weight = self.neighbourhood.neighbours(x, batch.counted, k, generator)
-        logits = self._logits(self._features(x, None, batch)[rows, place]).gather(-1, token[:, None])
+        logits = self.logits(self.hidden(x, None, batch)[rows, place]).gather(-1, token[:, None])
         value = weight * f(logits, x[rows, place], x[rows, place])[:, 0].double()
         return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, rows, value)
 
@@ -157,11 +157,11 @@ class CSM(Method):
         x, V = batch.tokens, self.vocabulary
         law = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
         z = torch.where(batch.counted, random.replace(x, self.config.noise, law, generator), x)
-        other, kept = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
+        other, same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
 
         def each(logits: Tensor, z: Tensor, x: Tensor) -> Tensor:
-            of_y = torch.full_like(logits, other).scatter(-1, x[:, None], kept)  # q(y | x)
-            return (self._score(logits) - of_y / of_y.gather(-1, z[:, None]) + 1).square()
+            of_y = torch.full_like(logits, other).scatter(-1, x[:, None], same)  # q(y | x)
+            return (self._score(logits) - of_y / of_y.gather(-1, z[:, None]) + 1).square()  # (6)
 
         return self._sum(batch, z, each)
 
@@ -173,6 +173,6 @@ class CSM(Method):
         def each(logits: Tensor, i: slice) -> Tensor:
             return torch.where(self.neighbourhood.of(here[i]), f(logits, here[i], tokens[i]), 0.0).sum(-1).double()
 
-        h = self._features(x, None, batch)[at]
+        h = self.hidden(x, None, batch)[at]
         value = each_position(self.network.head, h, self.vocabulary, each)  # pyright: ignore
         return torch.zeros(len(x), dtype=torch.float64, device=x.device).index_add(0, at.nonzero()[:, 0], value)

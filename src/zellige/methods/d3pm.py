@@ -34,14 +34,12 @@ from ..core.prediction import LeaveOneOut, Mean, as_leave_one_out
 from ..core.schedule import PRIOR
 from ..errors import InputError, at_least
 from ..nn.logistic import near
-from . import uniform
+from . import terms, uniform
+from .absorbing import Absorbing
 from .d3pm_transitions import ORDERED, TABLES, Noise
-from .masked import at_masks, reveal, without_mask
-from .method import Method
-from .uniform import as_others
 
 
-class D3PM(Method):
+class D3PM(Absorbing):
     """Discrete time, any transition matrices; see the module for the equations."""
 
     name = "d3pm"
@@ -67,7 +65,7 @@ class D3PM(Method):
         {"process": "band"},
         {"process": "nearest", "neighbours": 1},
     )
-    predicts = "leave_one_out"
+    parameterization = "leave_one_out"
 
     @dataclass(frozen=True)
     class Config:
@@ -108,7 +106,7 @@ class D3PM(Method):
         if config.head == "logistic" and config.process.startswith("absorbing"):
             raise InputError("--head logistic has no place for a mask; use --process middle, or --head logits")
         super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
-        self.predicts, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
+        self.parameterization, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -127,48 +125,50 @@ class D3PM(Method):
     def read(self, logits, x_t, t):
         mu = self._clean(logits, x_t).softmax(-1)
         mean = Mean(self.process, mu, x_t, t)
-        if self.predicts == "mean":
+        if self.parameterization == "mean":
             return mean
         if self.config.last == "image" and bool((first := self._says_mean(t)).any()):
             mu = torch.where(first[..., None], as_leave_one_out(mean).mu, mu)
-        return LeaveOneOut(self.process, mu, x_t, t)
+        return LeaveOneOut(self.process, mu, x_t, t)  # D3PM eq. 4
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
         """Logits (*, K) of p~(x_0 | x_t) from what the head gives."""
-        return near(outputs, x_t, self.process.K) if self.config.head == "logistic" else without_mask(self, outputs)
+        return (
+            near(outputs, x_t, self.process.K) if self.config.head == "logistic" else self.process.without_mask(outputs)
+        )
 
     def _says_mean(self, t: Tensor) -> Tensor:
         """Where p~ is read as p(x_0 | x_t), (*) bool: everywhere, or at t = 1/T alone (`last`)."""
         first = (t * self.steps).round() == 1
-        return first & (self.config.last == "image") | (self.predicts == "mean")
+        return first & (self.config.last == "image") | (self.parameterization == "mean")
 
     # ---------------------------------------------------------------------------------- the closed forms
     def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
         if self.process.mask is not None:
-            weight, at = scale * reveal(self.process.schedule, t, s), None
+            weight, at = scale * self.reveal(t, s), None
             if auxiliary and self.config.auxiliary_at == "all":
                 at = batch.counted
                 weight = torch.where(x_t == self.process.mask, weight[:, None], 0.0) + auxiliary
             else:
                 weight = weight + auxiliary
-            return at_masks(self, batch, x_t, t[:, None], weight, at=at)
+            return self.cross_entropy(batch, x_t, t[:, None], weight, at=at)  # D3PM eq. 5, at masks
 
         def each(logits, x_0, x_t, t, s):
             ce = F.cross_entropy(self._clean(logits, x_t), x_0, reduction="none") if auxiliary else 0.0
-            return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce
+            return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce  # D3PM eq. 5
 
-        return self._cost(batch, x_t, t, s, each)
+        return terms.summed(self, each, batch, x_t, t, s)
 
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:
             return self.bound(batch, generator)
-        _, t, s = self._draw_step(batch, generator)
+        _, t, s = terms.draw_step(self, batch, generator)
         value = self.step(batch, self.corrupt(batch, t[:, None], generator), t, s, self.steps, self.config.auxiliary)
-        return value if self.process.start == PRIOR else value + self._prior(batch, generator)
+        return value if self.process.start == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is None or self.config.process != "uniform":
             return super().cost(logits, x_0, x_t, t, s)
-        others = as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
-        return uniform.uniform_step(self.process, others, x_0, x_t, t, s)
+        others = uniform.as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
+        return uniform.uniform_step(self.process, others, x_0, x_t, t, s)  # D3PM eq. 1, a term of the sum

@@ -38,13 +38,13 @@ STRONGEST = 1e4  # beyond it a Gaussian kernel hardly changes
 # ---------------------------------------------------------------------------------- one matrix
 def uniform(K: int, beta: float) -> Tensor:
     """Redrawn uniformly with probability beta (eq. 6): (K, K)."""
-    return (1 - beta) * torch.eye(K, dtype=D) + beta / K
+    return (1 - beta) * torch.eye(K, dtype=D) + beta / K  # D3PM eq. 6
 
 
 def absorbing(K: int, beta: float, state: int) -> Tensor:
     """Lost to `state`, the mask or a state of the data, with probability beta (eq. 7): (K, K)."""
     Q = (1 - beta) * torch.eye(K, dtype=D)
-    Q[:, state] += beta
+    Q[:, state] += beta  # D3PM eq. 7
     return Q
 
 
@@ -62,14 +62,14 @@ def gaussian_jumps(K: int, beta: Tensor, width: int = 0) -> Tensor:
     """The probability of a jump by n = 0..K-1 levels, the same up and down: (T,) -> (T, K)."""
     n, reach = torch.arange(K, dtype=D), width or K - 1
     weight = torch.exp(-4 * n**2 / (max(K - 1, 1) ** 2 * beta[:, None])).masked_fill(n > reach, 0.0)
-    weight = weight / (2 * weight.sum(-1, keepdim=True) - 1)  # over n = -reach..reach
+    weight = weight / (2 * weight.sum(-1, keepdim=True) - 1)  # D3PM eq. 8: over n = -reach..reach
     return weight.masked_fill(weight < 1e-60, 0.0)  # a ratio of two entries must not overflow
 
 
 def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
     """As `gaussian_jumps`."""
     n = torch.arange(K, dtype=D)
-    return beta[:, None] / K * ((n > 0) & (n <= width))
+    return beta[:, None] / K * ((n > 0) & (n <= width))  # D3PM eq. 10
 
 
 def _jumps(probability: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ def nearest(embedding: Tensor, k: int) -> Tensor:
     near = neighbours(embedding, k)
     G = torch.zeros(len(near), len(near), dtype=D).scatter_(1, near, 1.0)
     A = (G + G.mT) / (2 * k)
-    return A - torch.diag(A.sum(-1))
+    return A - torch.diag(A.sum(-1))  # D3PM eq. 9
 
 
 def read_embedding(path: str, tokens: int) -> Tensor:
@@ -198,7 +198,7 @@ def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STR
 def kept(Q: Tensor, law: Tensor) -> Tensor:
     """I(x_t; x_0) / H(x_0) of x_0 with this law (K,) and x_t from it by Q (K, K): a number (A.7, eq. 17)."""
     information = (law * maths.kl(Q, law @ Q)).sum()
-    return information / -maths.xlogy(law, law).sum()
+    return information / -maths.xlogy(law, law).sum()  # D3PM eq. 17
 
 
 def informed(kernel: Callable[[float], Tensor], law: Tensor, removed: Tensor, points: int = 512) -> Tensor:

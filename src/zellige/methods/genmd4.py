@@ -34,11 +34,10 @@ from ..core.batch import Batch
 from ..core.process import absorbing
 from ..core.schedule import CLEAN, Polynomial
 from ..errors import InputError
-from .masked import first_jump, subs, without_mask
-from .method import Method
+from .absorbing import Absorbing
 
 
-class GenMD4(Method):
+class GenMD4(Absorbing):
     """Masked diffusion with a learnt exponent for each token; see the module for the equations."""
 
     name = "genmd4"
@@ -75,28 +74,22 @@ class GenMD4(Method):
     def states(cls, vocabulary, config):
         return vocabulary + 1
 
-    def read(self, logits, x_t, t):
-        return subs(self, logits, x_t, t)
-
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        w, log_mu = self.schedule.w, without_mask(self, logits).log_softmax(-1)
+        w, log_mu = self.schedule.w, self.process.without_mask(logits).log_softmax(-1)
         mean = (log_mu.exp() * w.to(log_mu)).sum(-1).double()
         here = log_mu.gather(-1, x_0[:, None])[:, 0].double()
         pace = (1 - self.schedule.begin) / self.schedule.tau(t)  # r = w tau'/tau: tau^w may underflow
-        return pace * (mean - w[x_0] * (here + 1))
-
-    def _prior(self, batch, generator=None):
-        return first_jump(self, batch)
+        return pace * (mean - w[x_0] * (here + 1))  # MD4 eq. 32
 
     # ---------------------------------------------------------------------------------- learning the exponents
     def log_q(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """log q(x_t | x_0) at times t (B,) for x_t (B, L) that x_0 can become, over the positions that count: (B,) nats."""
         masked = x_t == self.process.mask
         lost = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(-self.config.eps)
-        kept = maths.log1mexp(torch.where(masked, 1.0, -lost))  # 1.0: where it is not asked no gradient is nan
-        each = torch.where(masked, lost, kept)
+        untouched = maths.log1mexp(torch.where(masked, 1.0, -lost))  # 1.0: where it is not asked no gradient is nan
+        each = torch.where(masked, lost, untouched)
         return (each if batch.mask is None else each.masked_fill(~batch.mask, 0.0)).sum(-1)
 
     def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
@@ -111,20 +104,20 @@ class GenMD4(Method):
         value = self.diffusion(part, noisy, time) if s is None else self.step(part, noisy, time, s[of])
         f, g = torch.zeros(len(x_t), dtype=value.dtype, device=value.device).index_add(0, rows, value).chunk(2)
         push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
-        return (f + g) / 2 + (push - push.detach())
+        return (f + g) / 2 + (push - push.detach())  # MD4 appendix I.2
 
     def loss(self, batch, generator=None):
         if not self.config.learn:
             return self.bound(batch, generator)
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)
         z, other = self.corrupt(batch, t[:, None], generator), self.corrupt(batch, t[:, None], generator)
-        total = self.rloo(batch, z, other, t) + self._prior(batch)
+        total = self.rloo(batch, z, other, t) + self.prior_term(batch)
         if self.config.begin:
             z, other = self.corrupt(batch, 0.0, generator), self.corrupt(batch, 0.0, generator)
             total = total + self.rloo(batch, z, other, torch.zeros_like(t), torch.full_like(t, CLEAN))
         return total
 
-    def learnt(self):
+    def learned_quantities(self):
         w = self.schedule.w[: self.vocabulary].detach().double()
         half = self.schedule.time((0.5 / (1 - self.config.eps)) ** (1 / w))
         return {"exponent": w, "half of them revealed at t": half}

@@ -1,12 +1,10 @@
 """The family that reads its network as p(x_0 | x_t) under absorbing noise with one alpha for all tokens: MDLM, MD4, RADD.
 
 Its bound is a weighted cross-entropy at the masked positions. Without a time input the network is an autoregressive model in any
-order, whose likelihood in a given order is exact. The functions before the class serve other methods with a mask too.
+order, whose likelihood in a given order is exact.
 """
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,88 +12,14 @@ from torch import Tensor
 
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
-from ..core.prediction import Mean
 from ..core.process import absorbing
 from ..core.random import Randomness
-from ..core.schedule import PRIOR, Schedule
+from ..core.schedule import Schedule
 from ..nn.cross_entropy import cross_entropy
-from .method import Method, per_position
+from .absorbing import Absorbing
+from .terms import per_position
 
-Form = TypeVar("Form", bound=Callable)
 TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
-
-
-def without_mask(method: Method, logits: Tensor) -> Tensor:
-    """Logits (*, K) with no mass on the mask; themselves where every state is a token."""
-    if method.process.blank is None:
-        return logits
-    masks = torch.arange(logits.shape[-1], device=logits.device) == method.process.blank
-    return logits.masked_fill(masks, -torch.inf)
-
-
-def subs(method: Method, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """Logits (*, K) as p(x_0 | x_t): zero masking probability and carry-over (SUBS; MDLM, section 3.2.3)."""
-    # carry-over is Mean's support, and holds already where all are masks
-    supported = bool((x_t == method.process.mask).all())
-    return Mean(method.process, without_mask(method, logits).softmax(-1), x_t, t, supported)
-
-
-def at_masks(
-    method: Method,
-    batch: Batch,
-    x_t: Tensor,
-    t: Tensor | float | None,
-    weight: Tensor | None = None,
-    group: Tensor | None = None,
-    at: Tensor | None = None,
-) -> Tensor:
-    """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats.
-
-    With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
-    computed at the masks only, or at other positions `at` (B, L) bool.
-    """
-    masked = x_t == method.process.mask if at is None else at
-    h = method._features(x_t, t, batch, method.clean(batch))[masked]
-    row = masked.nonzero()[:, 0]
-    each = None
-    if weight is not None:
-        each = weight[masked if weight.ndim == 2 else row].to(h.dtype if h.dtype == torch.float64 else torch.float32)
-    ce = cross_entropy(method.network, h, batch.tokens[masked], weight=each, exclude=method.process.mask).double()
-    if group is None:
-        return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, ce)
-    total = torch.zeros(len(x_t), int(group.max()) + 1, dtype=torch.float64, device=x_t.device)
-    return total.index_put((row, group[masked]), ce, accumulate=True)
-
-
-def first_jump(method: Method, batch: Batch) -> Tensor:
-    """The jump PRIOR -> t = 1: alpha_1 times the cross-entropy of the input that is all masks. (B,) nats."""
-    x, alpha_1 = batch.tokens, method.process.schedule.alpha_1
-    if alpha_1 == 0.0:
-        return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    if any(part is not None for part in (batch.mask, batch.segments, batch.condition, method.clean(batch))):
-        x_t = method.process.sample_prior(x.shape)
-        return alpha_1 * at_masks(method, batch, x_t if batch.mask is None else torch.where(batch.mask, x_t, x), PRIOR)
-    h = method._features(method.process.sample_prior(x[:1].shape), PRIOR)[0]
-    logits = without_mask(method, method._logits(h))  # one row serves all: (L, K)
-    place = torch.arange(x.shape[1], device=x.device)
-    given = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
-    return alpha_1 * (logits.logsumexp(-1) - given).double().sum(-1)
-
-
-def reveal(schedule: Schedule, t: Tensor | float, s: Tensor | float) -> Tensor:
-    """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
-    alpha_t, alpha_s = schedule.alpha(t)[..., 0], schedule.alpha(s)[..., 0]
-    return (alpha_s - alpha_t) / (1 - alpha_t)
-
-
-def spread(n: Tensor, generator: Randomness = None) -> Tensor:
-    """A uniform in [0, 1) for each group of each row, n (B, G) positions in each: (B, G) float64.
-
-    Evenly spread over the rows, and over the groups of each row that have a position.
-    """
-    u = random.stratified(len(n), generator, n.device)[:, None]
-    groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
-    return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
 
 
 def places(order: Tensor, group: Tensor) -> Tensor:
@@ -106,18 +30,7 @@ def places(order: Tensor, group: Tensor) -> Tensor:
     return sorted_by(group * group.shape[1] + sorted_by(order)) - start
 
 
-def of_mean(closed: Form) -> Form:
-    """A closed form of `Masked` for a network that is read as a mean; one that is read as a score has `Method`'s definition."""
-    definition = getattr(Method, closed.__name__)
-
-    @wraps(closed)
-    def either(self, *given, **named):
-        return (closed if self.predicts == "mean" else definition)(self, *given, **named)
-
-    return either  # pyright: ignore[reportReturnType]
-
-
-class Masked(Method):
+class Masked(Absorbing):
     """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
 
     At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
@@ -132,7 +45,6 @@ class Masked(Method):
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
     In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
-    Where it `predicts` a score instead (BD3-LM with SEDD inside) these closed forms stand back (`of_mean`).
 
     Args:
         schedule: one alpha for all tokens.
@@ -159,56 +71,27 @@ class Masked(Method):
     def states(cls, vocabulary, config):
         return vocabulary + 1
 
-    def read(self, logits, x_t, t):
-        return subs(self, logits, x_t, t)
-
     @property
     def by_counts(self):
-        return self.predicts == "mean" and not (self.steps or self.time_conditioned)
-
-    def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
-
-        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
-        """
-        x = batch.tokens
-        n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
-        return torch.zeros_like(x), n
-
-    def cross_entropy(
-        self, batch: Batch, x_t: Tensor, t: Tensor | float | None, weight: Tensor | None = None
-    ) -> Tensor:
-        """The sum over the masks of each row of -log mu(x_0), times `weight` (B,) or (B, L): (B,) nats."""
-        return at_masks(self, batch, x_t, t, weight)
+        return not (self.steps or self.time_conditioned)
 
     # ---------------------------------------------------------------------------------- the closed forms
-    @of_mean
     def diffusion(self, batch, x_t, t):
-        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])
+        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])  # MDLM eq. 11
 
-    def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
-        """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""
-        return reveal(self.process.schedule, t, s)
-
-    @of_mean
     def step(self, batch, x_t, t, s):
-        return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))
-
-    def draw_times(self, batch, generator=None):
-        group, n = self.groups(batch)
-        t = 1 - spread(n, generator)
-        return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
+        return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))  # MDLM eq. 8; MD4 section 3
 
     def terms(self, batch, generator=None):
         if not self.by_counts:
             return super().terms(batch, generator)
         group, n, k, x_t = self.mask_some(batch, generator)
-        ce = at_masks(self, batch, x_t, None, group=group)
+        ce = self.cross_entropy(batch, x_t, None, group=group)
         diffusion, reconstruction = self._count_weights(n, k)
         return {
             "diffusion": (n * diffusion * ce).sum(-1),
             "reconstruction": (n * reconstruction * ce).sum(-1),
-            "prior": self._prior(batch, generator),
+            "prior": self.prior_term(batch, generator),
         }
 
     def loss(self, batch, generator=None):
@@ -221,7 +104,6 @@ class Masked(Method):
         return self.cross_entropy(batch, x_t, None, (n * (diffusion + reconstruction + prior)).gather(1, group))
 
     # ---------------------------------------------------------------------------------- orders
-    @of_mean
     def estimators(self):
         """For a network that does not see the time, p(x) in one order, and its average over orders.
 
@@ -261,9 +143,9 @@ class Masked(Method):
             here, later = batch.take(row), counted[row] & (place[row] >= turn)
             at = later & (place[row] == turn)
             x_t = here.tokens.masked_fill(later, self.mask)
-            h = self._features(x_t, None, here, self.clean(here))[at]
+            h = self.hidden(x_t, None, here, self.clean(here))[at]
             nll = cross_entropy(self.network, h, here.tokens[at], exclude=self.mask)
-            total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())
+            total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
         return total
 
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
@@ -280,7 +162,7 @@ class Masked(Method):
         order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
         if batch.mask is not None:
             order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
-        k = 1 + (spread(n, generator) * n).long().clamp_max(n - 1)
+        k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)
         k = torch.where(n > 0, k, 0)
         x_t = batch.tokens.masked_fill(places(order, group) < k.gather(1, group), self.mask)
         return group, n, k.clamp_min(1), x_t
@@ -291,7 +173,3 @@ class Masked(Method):
         m_0, m_1 = 1 - schedule.alpha_0, 1 - schedule.alpha_1
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
         return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)
-
-    @of_mean
-    def _prior(self, batch, generator=None):
-        return first_jump(self, batch)

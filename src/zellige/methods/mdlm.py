@@ -25,7 +25,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
-    tells = "sigma"
+    time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"time": True}, {"diffusion_steps": 4})
 

@@ -1,13 +1,13 @@
 """A method: a network, a process, and what they mean together.
 
 `Method` says what trainers, evaluators and samplers may ask. A method of a paper is one file in `methods/`: a process, a time
-for the network, and `read`, which makes a prediction of its logits. Predictions, bounds and samples follow. Only where the
-paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
+for the network, and `read`, which makes a prediction of its logits. Predictions, bounds and samples follow (`terms` assembles
+the ELBO). Only where the paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`,
+`loss` or `estimators`.
 """
 
 import copy
-import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -15,16 +15,16 @@ from torch import Tensor, nn
 
 from .. import arguments
 from ..core import bound, random
-from ..core.batch import Batch, Estimator, tensor
+from ..core.batch import Batch, Estimator
 from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.random import Randomness
-from ..core.schedule import CLEAN, PRIOR
-from ..errors import InputError, unknown
+from ..core.schedule import CLEAN
+from ..errors import unknown
 from ..nn.attention import documents
 from ..nn.block import Net
-from ..nn.chunks import each_position
 from ..nn.transformer import DiT
+from . import checks, terms
 
 C = TypeVar("C")  # a method's own Config
 
@@ -41,14 +41,15 @@ class Method(nn.Module):
         Config: a frozen dataclass with the method's own choices.
         choices: the names that a field of Config may be, where it is one of several; `checked` refuses others.
         of_levels: those of them that make sense only where tokens are ordered.
-        tells: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
-        predicts: what the network gives: "mean", "leave_one_out" or "score" (an instance may say otherwise).
+        time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
+        parameterization: what the network gives: "mean", "leave_one_out", "score" or "next" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
         exact: whether `bound` is -log p itself, with nothing drawn.
         adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
         sampler: the sampler it is drawn with unless another is asked for.
         variants: what its paper reports, as changes of Config; `verify` checks each.
+        pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
         ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
 
     Args:
@@ -65,14 +66,15 @@ class Method(nn.Module):
     Config: ClassVar[type]
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     of_levels: ClassVar[Mapping[str, Collection[str]]] = {}
-    tells: str = "t"
-    predicts: str = "mean"
+    time_input: str = "t"
+    parameterization: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
     exact: bool = False
     adapts: int = 0
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
+    pointwise: bool = True
     ordered: bool = False
 
     process: Process
@@ -83,8 +85,9 @@ class Method(nn.Module):
         super().__init_subclass__(**more)
         for name in ("terms", "bound", "loss"):
             if name in vars(cls):
-                setattr(cls, name, _of_rows(vars(cls)[name], getattr(Method, name)))
+                setattr(cls, name, checks.of_rows(vars(cls)[name], getattr(Method, name)))
         if "predict" in vars(cls):
+            cls.pointwise = False
             cls.predict = arguments.checked(vars(cls)["predict"], like=Method.predict)
 
     def __init__(
@@ -123,11 +126,16 @@ class Method(nn.Module):
     @classmethod
     def checked(cls, config: C | None) -> C:
         """The config, the default one for None; InputError where one of its `choices` is unknown. A constructor begins so."""
-        found: Any = cls.Config() if config is None else config
+        chosen: Any = cls.Config() if config is None else config
         for field, known in cls.choices.items():
-            if (name := getattr(found, field)) not in known:
+            if (name := getattr(chosen, field)) not in known:
                 raise unknown(field, name, known, f"zellige train {cls.name} --help")
-        return found
+        return chosen
+
+    @classmethod
+    def resolve(cls, config: Any) -> "type[Method]":
+        """The class that a config asks for: itself, unless the file has another for one of its choices (BD3-LM's score)."""
+        return cls
 
     @classmethod
     def states(cls, vocabulary: int, config: Any) -> int:
@@ -171,7 +179,7 @@ class Method(nn.Module):
     # ---------------------------------------------------------------------------------- what a paper says
     def network_time(self, t: Tensor) -> Tensor:
         """What the network is told at time t in [0, 1]: 1000 t, the unit in which the published code embeds it, or sigma."""
-        return (self.process.schedule.sigma(t)[..., 0] if self.tells == "sigma" else 1000 * t).float()
+        return (self.process.schedule.sigma(t)[..., 0] if self.time_input == "sigma" else 1000 * t).float()
 
     def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
         """What logits (*, K) at noisy tokens x_t (*) and times t (*) say. Positions are independent.
@@ -199,15 +207,15 @@ class Method(nn.Module):
             context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
                 before x_t.
         """
-        asked = Batch(x_t, None, segments, condition)
-        _same_rows(x_t, t, at)
+        beside = Batch(x_t, None, segments, condition)
+        checks.refuse_times(x_t, t, at)
         K = self.states(self.vocabulary, self.config) if self.process is None else self.process.K
-        self._refuse_tokens(x_t, K)
-        h = self._features(x_t, t, asked, context)
+        checks.refuse_tokens(x_t, K)
+        h = self.hidden(x_t, t, beside, context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
             h, x_t, t = h[at], x_t[at], t[at]
-        return self.read(self._logits(h), x_t, t)
+        return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:
         """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
@@ -216,8 +224,8 @@ class Method(nn.Module):
     @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
-        _same_rows(batch.tokens, t, None)
-        return self.process.sample(batch.tokens, _times(batch, t), generator)
+        checks.refuse_times(batch.tokens, t, None)
+        return self.process.sample(batch.tokens, terms.where_noised(batch, t), generator)
 
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
         """The bound at N positions from their logits (N, K): (N,) nats.
@@ -233,69 +241,44 @@ class Method(nn.Module):
 
         A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
         """
-        return self._cost(batch, x_t, t)
+        if not self.pointwise:
+            return terms.from_prediction(self, batch, x_t, t)
+        return terms.summed(self, self.cost, batch, x_t, t)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
         """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
-        return self._cost(batch, x_t, t, s)
+        if not self.pointwise:
+            return terms.from_prediction(self, batch, x_t, t, s)
+        return terms.summed(self, self.cost, batch, x_t, t, s)
 
-    def _cost(
-        self,
-        batch: Batch,
-        x_t: Tensor,
-        t: Tensor,
-        s: Tensor | None = None,
-        each: Callable[..., Tensor] | None = None,
-        at: Tensor | None = None,
-    ) -> Tensor:
-        """`cost` at the positions that count and can move, summed over each row, in chunks that are never held together.
+    def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
+        return terms.prior(self, batch, generator)
 
-        Something else of the logits, with the arguments of `cost`, where `each` is given; at other positions, where `at` (B, L)
-        is.
+    def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
+
+        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
         """
-        each = each or self.cost
-        if at is None:
-            at = self.process.movable(x_t) if batch.mask is None else self.process.movable(x_t) & batch.mask
-        row = at.nonzero()[:, 0]
-        here = at if t.ndim == 2 else row
-        x_0, noisy, time, later = batch.tokens[at], x_t[at], t[here], None if s is None else s[here]
-        total = torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device)
-        if type(self).read is Method.read:  # a method that gives `predict` whole
-            beside = {"condition": batch.condition, "segments": batch.segments, "context": self.clean(batch)}
-            pred = self.predict(x_t, per_position(t), at=at, **beside)
-            target = truth(self.process, x_0, noisy, time)
-            value = bound.continuous(target, pred) if later is None else bound.discrete(target, pred, later)
-            return total.index_add(0, row, value.double())
-
-        def f(logits: Tensor, i: slice) -> Tensor:
-            return each(logits, x_0[i], noisy[i], time[i], None if later is None else later[i]).double()
-
-        h = self._features(x_t, per_position(t), batch, self.clean(batch))[at]
-        value = each_position(self.network.head, h, self.process.K, f, self.process.parameters())  # pyright: ignore
-        return total.index_add(0, row, value)
+        x = batch.tokens
+        n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
+        return torch.zeros_like(x), n
 
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
 
         At 0 a rate may be infinite.
         """
-        return 1 - random.stratified(len(batch), generator, batch.tokens.device)
+        group, n = self.groups(batch)
+        t = 1 - random.spread(n, generator)
+        return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
 
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
 
         Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows.
         """
-        if self.steps:
-            return self._step_terms(batch, generator)
-        t = self.draw_times(batch, generator)
-        x_t = self.corrupt(batch, per_position(t), generator)
-        diffusion = self.diffusion(batch, x_t, t)
-        return {
-            "diffusion": diffusion,
-            "reconstruction": self._reconstruction(batch, generator),
-            "prior": self._prior(batch, generator),
-        }
+        return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
 
     def bound(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """One unbiased draw of an upper bound on -log p(x_0), all its terms: (B,) nats."""
@@ -313,63 +296,12 @@ class Method(nn.Module):
         """Other likelihoods that the method admits, by name; each gives (B,) nats."""
         return {}
 
-    def learnt(self) -> dict[str, Tensor]:
-        """What it learnt about each token beside its network, by name: (V,) each; nothing for most methods.
+    def learned_quantities(self) -> dict[str, Tensor]:
+        """What it learned about each token beside its network, by name: (V,) each; nothing for most methods.
 
         Tokens are told apart by the first; a token with a larger value appears earlier in generation.
         """
         return {}
-
-    # ---------------------------------------------------------------------------------- what it may be asked
-    def _texts(self, batch: Batch) -> "Method":
-        """Itself; InputError unless the batch holds rows of its own length and vocabulary."""
-        rows, length = batch.tokens.shape
-        if not rows or not 0 < length <= self.shape[0]:
-            raise InputError(
-                f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {self.shape[0]:,} tokens"
-            )
-        mask = getattr(self.process, "mask", None)  # among the tokens, those after it are numbered one further
-        self._refuse_tokens(
-            batch.tokens, self.vocabulary if mask is None or mask >= self.vocabulary else self.process.K
-        )
-        return self
-
-    def _refuse_tokens(self, x: Tensor, states: int) -> None:
-        """InputError where tokens are not 0 to `states` - 1; not looked for on a GPU, which would have to wait for the answer."""
-        if x.is_cuda or not x.numel():
-            return
-        low, high = (int(value) for value in x.aminmax())
-        if low < 0 or high >= states:
-            raise InputError(f"tokens hold {low if low < 0 else high:,}; they must be 0 to {states - 1:,}")
-
-    # ---------------------------------------------------------------------------------- the jumps at the ends
-    def _prior(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
-        x_0, start = batch.tokens, self.process.start
-        if start != PRIOR:
-            each = bound.prior(self.process, x_0, start)
-            return (each if batch.mask is None else each * batch.mask).sum(-1)
-        if not self._jumps(1.0, 0.0):
-            return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
-        t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
-        return self.step(batch, self.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
-
-    def _jumps(self, t: float, alpha: float) -> bool:
-        """Whether the schedule ends at t elsewhere than at alpha; a process without a schedule may."""
-        schedule = getattr(self.process, "schedule", None)
-        return schedule is None or bool((schedule.alpha(t) != alpha).any())
-
-    def _reconstruction(self, batch: Batch, generator: Randomness) -> Tensor:
-        """The jump t = 0 -> CLEAN; rows in which nothing can move ask nothing. (B,) nats."""
-        value = torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
-        if not self._jumps(0.0, 1.0):
-            return value
-        x_t = self.corrupt(batch, 0.0, generator)
-        rows = self.process.movable(x_t).any(-1).nonzero()[:, 0]
-        if len(rows) == 0:
-            return value
-        t = torch.zeros(len(rows), dtype=torch.float64, device=value.device)
-        return value.index_add(0, rows, self.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
 
     # ---------------------------------------------------------------------------------- T steps
     @property
@@ -387,27 +319,8 @@ class Method(nn.Module):
         times[0], times[-1] = self.process.start, CLEAN
         return times
 
-    def _draw_step(self, batch: Batch, generator: Randomness) -> tuple[Tensor, Tensor, Tensor]:
-        """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
-        T, device = self.steps, batch.tokens.device
-        i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
-        times = self.grid(T).to(device)
-        return i, times[i], times[i + 1]
-
-    def _step_terms(self, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
-        T, jumps = self.steps, self.process.start == PRIOR
-        i, t, s = self._draw_step(batch, generator)
-        value = T * self.step(batch, self.corrupt(batch, t[:, None], generator), t, s)
-        last, first = i == T - 1, (i == 0) & (T > 1) & jumps
-        prior = value.masked_fill(~first, 0.0) if jumps else self._prior(batch, generator)
-        return {
-            "diffusion": value.masked_fill(first | last, 0.0),
-            "reconstruction": value.masked_fill(~last, 0.0),
-            "prior": prior,
-        }
-
     # ---------------------------------------------------------------------------------- asking the network
-    def _features(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
+    def hidden(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
         """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others.
 
         One time for each row; for a network of blocks one for each block, if t is (B, L). `context`: what a network of blocks
@@ -419,16 +332,16 @@ class Method(nn.Module):
         if isinstance(context, Tensor):
             more["clean"] = context
             if self.time_conditioned:  # what a cache of these tokens is told: it is made before there is a time
-                more["clean_time"] = self._told(x, CLEAN, None)
+                more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        return self.network.features(x, self._told(x, t, more.get("segments")), **more)
+        return self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
 
     def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None) -> Any:
         """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
-        return self.network.extend(cache, x, self._told(x, CLEAN, None), valid)  # pyright: ignore
+        return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid)  # pyright: ignore
 
-    def _told(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
+    def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
         if not self.time_conditioned:
             return None
@@ -439,41 +352,10 @@ class Method(nn.Module):
             t = (t.amax(-1) if t.ndim == 2 else t).expand(len(x))
         return self.network_time(t.clamp(0.0, 1.0))
 
-    def _logits(self, h: Tensor) -> Tensor:
+    def logits(self, h: Tensor) -> Tensor:
         """The head's logits in float32 at least, (*, D) -> (*, K)."""
         logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-
-def _of_rows(function: Any, like: Any) -> Any:
-    """`terms`, `bound` or `loss` of a method, which asks whether the rows are texts of this method."""
-
-    @functools.wraps(function)
-    def ask(self: Method, batch: Batch, generator: Randomness = None) -> Any:
-        return function(self._texts(batch), batch, generator)
-
-    return arguments.checked(ask, like=like)
-
-
-def _same_rows(x: Tensor, t: Tensor | float, at: Tensor | None) -> None:
-    """InputError unless times t broadcast to the tokens x (B, L), and `at` says True or False of each."""
-    if isinstance(t, Tensor) and (
-        t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
-    ):
-        raise InputError(f"t is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
-    if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
-        raise InputError(f"at is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
-
-
-def _times(batch: Batch, t: Tensor | float) -> Tensor:
-    """Times (B, L), CLEAN where a token is given."""
-    t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
-    return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
-
-
-def per_position(t: Tensor) -> Tensor:
-    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
-    return t if t.ndim == 2 else t[:, None]
 
 
 def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
@@ -487,4 +369,4 @@ def largest(t: Tensor, block: int, segments: Tensor | None = None) -> Tensor:
 
 
 for _name in ("terms", "bound", "loss"):  # of Method itself; a class that has its own: `__init_subclass__`
-    setattr(Method, _name, _of_rows(vars(Method)[_name], vars(Method)[_name]))
+    setattr(Method, _name, checks.of_rows(vars(Method)[_name], vars(Method)[_name]))

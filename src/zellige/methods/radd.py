@@ -34,6 +34,7 @@ from ..core import random
 from ..core.batch import Batch
 from ..core.schedule import SCHEDULES, named
 from ..nn.transformer import DiT
+from . import terms
 from .masked import Masked
 from .method import Method
 
@@ -83,20 +84,20 @@ class RADD(Masked):
     # ---------------------------------------------------------------------------------- the losses, given their draws
     def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The denoising score entropy at times t (B,), (B,) nats per unit of time: the generic bound at these scores."""
-        return Method.diffusion(self, batch, x_t, t)
+        return Method.diffusion(self, batch, x_t, t)  # RADD eq. 3.7
 
     def t_dce(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The weighted cross-entropy at times t (B,), (B,) nats per unit of time."""
-        return self.diffusion(batch, x_t, t)
+        return self.diffusion(batch, x_t, t)  # RADD eq. 3.7
 
     def lambda_dce(self, batch: Batch, x_t: Tensor, masked: Tensor) -> Tensor:
         """1 / lambda times the cross-entropy where each token is masked with probability lambda = `masked` (B,): (B,) nats."""
-        return self.cross_entropy(batch, x_t, None, 1 / masked)
+        return self.cross_entropy(batch, x_t, None, 1 / masked)  # RADD eq. 3.7
 
     def k_dce(self, batch: Batch, x_t: Tensor, k: Tensor) -> Tensor:
         """n / k times the cross-entropy where exactly k (B,) of the n positions that count are masked: (B,) nats."""
         n = x_t.shape[1] if batch.mask is None else batch.mask.sum(-1)
-        return self.cross_entropy(batch, x_t, None, n / k.double())
+        return self.cross_entropy(batch, x_t, None, n / k.double())  # RADD eq. 3.7
 
     def loss(self, batch, generator=None):
         kind = self.config.loss
@@ -109,5 +110,5 @@ class RADD(Masked):
             lost = lost if batch.mask is None else lost & batch.mask
             return self.lambda_dce(batch, torch.where(lost, self.mask, batch.tokens), u)
         of = self.t_dce if kind == "t-dce" else self.t_dse
-        ends = self._reconstruction(batch, generator) + self._prior(batch)
+        ends = terms.reconstruction(self, batch, generator) + self.prior_term(batch)
         return of(batch, self.corrupt(batch, u[:, None], generator), u) + ends

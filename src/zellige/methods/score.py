@@ -6,26 +6,43 @@ See `methods.sedd` for the equations.
 import math
 
 import torch
-from torch import Tensor
 
 from ..core.prediction import Score
 from .method import Method
+from .terms import per_position
+from .uniform import uniform_bound
 
 
-def read_score(method: Method, logits: Tensor, x_t: Tensor, t: Tensor, scaled: bool) -> Score:
-    """exp of logits (*, K); `scaled`: divided by (e^sigma - 1) V, so that under absorbing noise a network near 0 is near it."""
-    if scaled:
-        odds = torch.expm1(method.process.schedule.sigma(t.clamp(0.0, 1.0)))
-        odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
-        logits = logits - (odds.log() + math.log(method.vocabulary)).to(logits)
-    return Score(method.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+class Scored(Method):
+    """The network read as a concrete score, under absorbing or uniform noise; `loss` is the diffusion term alone.
 
+    Attributes:
+        scaled: whether the scores are divided by (e^sigma - 1) V, so that under absorbing noise a network near 0 is near them.
+    """
 
-def score_cost(method: Method, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, scaled: bool) -> Tensor:
-    """The continuous bound of that score under absorbing noise at N positions, (N, K) -> (N,) nats per unit of time."""
-    schedule, logits = method.process.schedule, logits[:, : method.vocabulary]
-    total = logits.logsumexp(-1).double()
-    scale = -math.log(method.vocabulary) if scaled else schedule.sigma(t)[:, 0].expm1().log()
-    log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
-    value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)
-    return torch.where(x_t == method.process.mask, value, 0.0)
+    parameterization = "score"
+    loss_is_bound = False
+    scaled: bool = True
+
+    def read(self, logits, x_t, t):
+        if self.scaled:
+            odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
+            odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
+            logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
+        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None:
+            return super().cost(logits, x_0, x_t, t, s)
+        if self.process.mask is None:
+            return uniform_bound(self.process, logits, x_0, x_t, t)
+        schedule, logits = self.process.schedule, logits[:, : self.vocabulary]
+        total = logits.logsumexp(-1).double()
+        scale = -math.log(self.vocabulary) if self.scaled else schedule.sigma(t)[:, 0].expm1().log()
+        log_m, cross_entropy = total + scale, total - logits.gather(-1, x_0[:, None])[:, 0].double()
+        value = schedule.weight(t)[:, 0] * (cross_entropy + log_m.expm1() - log_m)  # SEDD theorem 3.6, at a mask
+        return torch.where(x_t == self.process.mask, value, 0.0)
+
+    def loss(self, batch, generator=None):
+        t = self.draw_times(batch, generator)
+        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)

@@ -8,7 +8,7 @@
 With the process known this becomes, per unit of time and position,
 
     absorbing, at a mask    -alpha'/(1 - alpha) [ -log(v_{x_0} / M) + m - 1 - log m ],  M = sum_y v_y,  m = (e^sigma - 1) M
-    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u                 `bound.uniform`
+    uniform                 beta/K sum_{y != x_t} u_y [ e^{d_y} - 1 - d_y ],  d = log v - log u                 `uniform_bound`
 
 The absorbing one is the weighted cross-entropy of v normalised and the entropy of its total M, which is 1/(e^sigma - 1) in truth.
 
@@ -26,23 +26,18 @@ exact for absorbing noise; for uniform noise, of which the network has seen one 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core import random
 from ..core.process import absorbing, uniform
 from ..core.schedule import SCHEDULES
 from ..errors import InputError
-from .method import Method
-from .score import read_score, score_cost
-from .uniform import uniform_bound
+from .score import Scored
 
 
-class SEDD(Method):
+class SEDD(Scored):
     """Score entropy for absorbing or uniform noise; see the module for the equations."""
 
     name = "sedd"
-    tells = "sigma"
+    time_input = "sigma"
     choices: ClassVar = {"process": ("absorbing", "uniform"), "schedule": ("loglinear", "geometric")}
-    predicts = "score"
-    loss_is_bound = False
     variants = (
         {},
         {"process": "uniform"},
@@ -75,17 +70,3 @@ class SEDD(Method):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.process == "absorbing")
-
-    def read(self, logits, x_t, t):
-        return read_score(self, logits, x_t, t, self.scaled)
-
-    def cost(self, logits, x_0, x_t, t, s=None):
-        if s is not None:
-            return super().cost(logits, x_0, x_t, t, s)
-        if self.process.mask is None:
-            return uniform_bound(self.process, logits, x_0, x_t, t)
-        return score_cost(self, logits, x_0, x_t, t, self.scaled)
-
-    def loss(self, batch, generator=None):
-        t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
-        return self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t)

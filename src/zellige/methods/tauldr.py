@@ -45,8 +45,7 @@ from ..core import random
 from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import at_least
-from . import tauldr_jumps
-from .masked import without_mask
+from . import tauldr_jumps, terms
 from .method import Method
 from .tauldr_rates import ORDERED, Noise
 
@@ -104,16 +103,18 @@ class TauLDR(Method):
         at_least("--auxiliary", config.auxiliary, 0)
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
-        self.predicts = config.prediction.replace("-", "_")
+        self.parameterization = config.prediction.replace("-", "_")
 
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.process == "absorbing")
 
     def read(self, logits, x_t, t):
-        if self.predicts == "mean":
+        if self.parameterization == "mean":
             return subs(self.process, logits, x_t, t)
-        logits = without_mask(self, logits).to(self.process.prior.dtype)  # float64, so that no state is impossible
+        logits = self.process.without_mask(logits).to(
+            self.process.prior.dtype
+        )  # float64, so that no state is impossible
         return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
 
     # ---------------------------------------------------------------------------------- the bound, and its two parts
@@ -130,19 +131,19 @@ class TauLDR(Method):
         self, f: Callable[..., Tensor], batch: Batch, x: Tensor, t: Tensor, w: Tensor, auxiliary: float
     ) -> Tensor:
         """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,)."""
-        beside = auxiliary / batch.counted.sum(-1).clamp_min(1)  # of one position's cross-entropy
+        share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # of one position's cross-entropy
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
 
-        def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, weights: Tensor) -> Tensor:
-            cross_entropy = weights[:, 1] * F.cross_entropy(without_mask(self, logits), x_0, reduction="none")
+        def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor, share: Tensor) -> Tensor:
+            cross_entropy = share * F.cross_entropy(self.process.without_mask(logits), x_0, reduction="none")
             if not everywhere:
-                return weights[:, 0] * f(*self.moment(logits, x_0, x, t)) + cross_entropy
+                return w * f(*self.moment(logits, x_0, x, t)) + cross_entropy
             moves = self.process.movable(x)  # elsewhere the bound is 0
-            value = weights[moves, 0] * f(*self.moment(logits[moves], x_0[moves], x[moves], t[moves]))
+            value = w[moves] * f(*self.moment(logits[moves], x_0[moves], x[moves], t[moves]))
             return cross_entropy.to(value.dtype).index_add(0, moves.nonzero()[:, 0], value)
 
         at = batch.counted if everywhere else None
-        return self._cost(batch, x, t, torch.stack((w, beside), -1), each, at)
+        return terms.summed(self, each, batch, x, t, w, share, at=at)
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
@@ -153,7 +154,7 @@ class TauLDR(Method):
         if self.config.objective == "one-pass":
             x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
             after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
-            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary)
+            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary)  # 2/(1 + 1/w)
         w = tauldr_jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
-        first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)
+        first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)  # tauLDR proposition 2, term by term
         return first + self.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)

@@ -78,4 +78,4 @@ def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
 
 def both(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Their sum, (*): `continuous` from its rates and scores."""
-    return leaving(into, u, v) + signal(into, u, v)
+    return leaving(into, u, v) + signal(into, u, v)  # tauLDR proposition 2, its constant in it

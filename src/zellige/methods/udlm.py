@@ -2,7 +2,7 @@
 
     q(x_t | x_0)     uniform: alpha_t x_0 + (1 - alpha_t) / K, by default loglinear
     network          mu = p(x_0 | the other positions of x_t): it takes the place of x_0 in the posterior; told sigma
-    bound            with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time
+    bound            `Uniform.cost`; with w(x) = K alpha_t x + 1 - alpha_t, z = x_t, per unit of time
 
         -alpha'/(K alpha) [ K/w(mu)_z - K/w(x_0)_z + sum_y w(x_0)_y/w(x_0)_z log( w(x_0)_y w(mu)_z / (w(x_0)_z w(mu)_y) ) ]
 
@@ -20,21 +20,17 @@ alpha(1) = eps is a term of its own. A given position of an infilling is no clea
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.prediction import LeaveOneOut
-from ..core.process import uniform
 from ..core.schedule import SCHEDULES, named
-from .method import Method
-from .uniform import uniform_bound
+from .uniform import Uniform
 
 
-class UDLM(Method):
+class UDLM(Uniform):
     """Uniform noise, the network read as the law of a token given the others; see the module for the equations."""
 
     name = "udlm"
-    tells = "sigma"
+    time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"diffusion_steps": 4})
-    predicts = "leave_one_out"
 
     @dataclass(frozen=True)
     class Config:
@@ -53,24 +49,9 @@ class UDLM(Method):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        process = uniform(vocabulary, named(config.schedule, config.sigma_min, config.sigma_max))
-        super().__init__(network, vocabulary, shape, config, process, config.time, config.diffusion_steps)
-
-    @classmethod
-    def states(cls, vocabulary, config):
-        return vocabulary
+        schedule = named(config.schedule, config.sigma_min, config.sigma_max)
+        super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)
 
     @classmethod
     def timed(cls, config):
         return config.time
-
-    def read(self, logits, x_t, t):
-        return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
-
-    def cost(self, logits, x_0, x_t, t, s=None):
-        if s is not None:
-            return super().cost(logits, x_0, x_t, t, s)
-        # the bracket is the score entropy of v_y = w(mu)_y / w(mu)_z; w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1)
-        odds = self.process.K / self.process.schedule.sigma(t).expm1()
-        log_w = (logits.softmax(-1) * odds.to(logits)).log1p()
-        return uniform_bound(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)

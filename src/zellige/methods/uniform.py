@@ -1,11 +1,61 @@
-"""The family of uniform noise: the closed forms of its bound and of a step, from the network's logits (UDLM, SEDD, D3PM)."""
+"""The family of uniform noise: a lost token becomes any of them. UDLM; the closed forms serve SEDD and D3PM too.
+
+The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method of them that
+reads its network as p(x_0 | the other positions). Another reading of uniform noise is a subclass with a schedule, and what it
+says otherwise: `read` with its `cost`, `corrupt` or `loss`.
+"""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..core import maths
-from ..core.process import Process
+from ..core.prediction import LeaveOneOut
+from ..core.process import Process, uniform
+from ..core.schedule import Schedule
+from .method import Method
+
+
+class Uniform(Method):
+    """Uniform noise, one alpha for all tokens, the network read as the law of a token given the others.
+
+    Such a law mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
+    w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1).
+
+    Args:
+        schedule: one alpha for all tokens.
+    The others are those of `Method`.
+    """
+
+    parameterization = "leave_one_out"
+
+    def __init__(
+        self,
+        network: Any,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Any,
+        schedule: Schedule,
+        timed: bool,
+        steps: int = 0,
+    ):
+        super().__init__(network, vocabulary, shape, config, uniform(vocabulary, schedule), timed, steps)
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary
+
+    def read(self, logits, x_t, t):
+        return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
+
+    def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None:
+            return super().cost(logits, x_0, x_t, t, s)
+        odds = self.process.K / self.process.schedule.sigma(t).expm1()
+        log_w = (logits.softmax(-1) * odds.to(logits)).log1p()
+        return uniform_bound(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)
 
 
 def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
@@ -17,13 +67,13 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
     Nothing cancels: d is small where v is near u. Besides log_v, and for its gradient, one table of its size is held.
     """
     log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
-    kept = x_t == x_0
-    log_u = torch.where(kept, -log_r, 0.0)  # for all y but x_0
+    same = x_t == x_0
+    log_u = torch.where(same, -log_r, 0.0)  # for all y but x_0
     d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
     at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
-    jump = torch.where(kept, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
+    jump = torch.where(same, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
     rest = log_u.exp() * _Excess.apply(d).double()
-    return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)
+    return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)  # SEDD theorem 3.6
 
 
 def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -46,7 +96,7 @@ def uniform_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: 
     n, n_0 = alpha_t * mu_t + (1 - alpha_t) / K, alpha_t * same + (1 - alpha_t) / K
     at_x_t = maths.xlogy(a * w, (alpha_s * same + w) / (alpha_s * mu_t + w))
     at_x_0 = maths.xlogy(alpha_s * (u + a * same), (alpha_s + w) / (alpha_s * mu_0 + w))
-    return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0
+    return (u * w * (odds.log1p() - every) + at_x_t + at_x_0 + maths.xlogy(n_0, n / n_0)) / n_0  # D3PM eq. 1
 
 
 class _Excess(torch.autograd.Function):

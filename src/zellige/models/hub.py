@@ -150,7 +150,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     paper = re.search(r"arXiv (\d{4}\.\d{5})", page)
     name = repo_id or "PATH"
     text = getattr(tokenizer, "kind", "text") in ("text", "smiles")
-    tags = ["discrete-diffusion" if method.predicts != "next" else "autoregressive", method.name]
+    tags = ["discrete-diffusion" if method.parameterization != "next" else "autoregressive", method.name]
     tags += [f"arxiv:{paper[1]}"] if paper else []
     head = ["library_name: zellige", *([f"license: {license}"] if license else [])]
     head += ["pipeline_tag: text-generation"] if text else []

@@ -119,7 +119,7 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
     else:
         alpha, curve = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
     figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
-    if values := {name: value.cpu() for name, value in method.learnt().items()}:
+    if values := {name: value.cpu() for name, value in method.learned_quantities().items()}:
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
         return [*figures, page.html_note(missing)], watched

@@ -225,7 +225,7 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
 
 @_styled
 def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: int = MOST) -> Figure:
-    """What a method learnt about its tokens (`Method.learnt`): the earliest and the latest, one panel for each number.
+    """What a method learned of its tokens (`Method.learned_quantities`): the earliest and the latest, one panel for each number.
 
     Args:
         values: name -> (V,); the first orders the tokens, the largest appears first.

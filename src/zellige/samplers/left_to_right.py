@@ -58,7 +58,7 @@ class LeftToRight(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        return None if method.predicts == "next" else "needs a network that says the next token"
+        return None if method.parameterization == "next" else "needs a network that says the next token"
 
     def guided(self, method):
         return (

@@ -76,7 +76,7 @@ class Metropolis(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        given = method.process is None and method.predicts == "score"
+        given = method.process is None and method.parameterization == "score"
         return None if given else "needs the ratios p(y)/p(x) of the data themselves"
 
     def guided(self, method):

@@ -29,7 +29,7 @@ def of_length(method: Method, length: int) -> Method:
 
 def blank(method: Method) -> int | None:
     """What stands where no token is yet: the mask, after the tokens where nothing is noised; None where noise is tokens too."""
-    return method.vocabulary if method.predicts == "next" else getattr(method.process, "blank", None)
+    return method.vocabulary if method.parameterization == "next" else getattr(method.process, "blank", None)
 
 
 def at_once(method: Method) -> str | None:
@@ -69,4 +69,4 @@ def choosable(method: Method) -> bool:
 
     A score is not: how much it says in all decides how likely a mask is revealed.
     """
-    return absorbs(method) is None and method.predicts != "score"
+    return absorbs(method) is None and method.parameterization != "score"

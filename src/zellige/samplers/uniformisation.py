@@ -64,7 +64,7 @@ class Uniformisation(Sampler):
     def refuse(cls, method):
         if why := rateless(method):
             return why
-        if method.predicts == "score":
+        if method.parameterization == "score":
             return "needs a prediction that is a law, not a score"
         known = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if known else "needs one schedule for all rates"

@@ -185,7 +185,7 @@ def test_catalogue_names_layouts():
     for row in published.CATALOGUE:
         layout = layouts.LAYOUTS[row.layout]
         assert layout.method == row.system
-        gives = METHODS[row.system].predicts.replace("_", "-").replace("next", "next token")
+        gives = METHODS[row.system].parameterization.replace("_", "-").replace("next", "next token")
         assert gives == row.gives
 
 

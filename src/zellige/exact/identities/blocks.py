@@ -58,11 +58,11 @@ def two_streams_are_block_by_block(method: Method):
     for block in lengths(method):
         one = transformer(method, block)
         x_0, x_t, t = noisy(one, block)
-        both = one._features(x_t, t, Batch(x_0), one.clean(Batch(x_0)))
+        both = one.hidden(x_t, t, Batch(x_0), one.clean(Batch(x_0)))
         for i in range(0, LONG, block):
             seen, time = torch.cat((x_0[:, :i], x_t[:, i : i + block]), 1), torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            told = one._told(seen, time[:, : i + block], None)
+            told = one.input_times(seen, time[:, : i + block], None)
             alone = one.network.features(seen, told)[:, i:]
             worst.see(both[:, i : i + block], alone, f"L' = {block}, block {i // block}")
     yield worst.row(BLOCKS, "two streams at once = block by block")
@@ -81,10 +81,10 @@ def a_cache_changes_nothing(method: Method):
             cache = one.extend(cache, read[:, i - block : i])
             here, time = x_t[:, i : i + block], torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            told = one._told(x_t, time[:, : i + block], None)
+            told = one.input_times(x_t, time[:, : i + block], None)
             whole = one.network.features(torch.cat((read[:, :i], here), 1), told)[:, i:]
             for kind, kept in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
-                worst.see(one._features(here, t[:, i : i + block], None, kept), whole, f"L' = {block}, {i} read {kind}")
+                worst.see(one.hidden(here, t[:, i : i + block], None, kept), whole, f"L' = {block}, {i} read {kind}")
     yield worst.row(BLOCKS, "with a cache = without one")
 
 
@@ -117,7 +117,9 @@ def blocks_of_one_are_autoregression(method: Method):
 
 @own(
     "blocks.whole",
-    lambda m: isinstance(m, BD3LM) and m.predicts == "mean" and m.clean(Batch(enumeration.states(V, L))) is None,
+    lambda m: (
+        isinstance(m, BD3LM) and m.parameterization == "mean" and m.clean(Batch(enumeration.states(V, L))) is None
+    ),
 )
 def one_block_is_mdlm(method: Method):
     """L' = L is MDLM: the same weights and random numbers, value and gradient."""

@@ -175,7 +175,7 @@ def variants(cls: type[Method], kinds: bool = False) -> Iterator[tuple[str, Meth
         method = enumerable(cls, **changes)
         walks = type(getattr(method, "neighbourhood", None))  # of a method without a process
         noise = () if method.process is None else tuple(method.process.matrix(CLEAN, 0.5).flatten().tolist())
-        kind = (noise, walks, method.predicts)
+        kind = (noise, walks, method.parameterization)
         kind += tuple(s.refuse(method) for s in SAMPLERS.values())
         if not kinds or kind not in seen:
             words = (k if v is True else v if isinstance(v, str) else f"{k} {v}" for k, v in changes.items())
@@ -232,7 +232,9 @@ def mild(method: Method) -> Method:
 
 def truth_of(method: Method, law: Tensor | None = None, length: int = L) -> enumeration.Denoiser:
     """The exact network for the data's law, or another one, read as the method reads its own; of one with a process."""
-    truth = enumeration.Denoiser(method.process, data_law(length) if law is None else law, length, method.predicts)
+    truth = enumeration.Denoiser(
+        method.process, data_law(length) if law is None else law, length, method.parameterization
+    )
     truth.ordered = method.ordered
     return truth
 

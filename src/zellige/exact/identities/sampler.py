@@ -53,7 +53,7 @@ def distance(method: Method, sampler: Sampler, steps: int, fixed: Tensor | None 
     if method.process is None:
         denoiser, law = metropolis.Scores(method.neighbourhood, data_law(), L), data_law()
     else:
-        denoiser = truth_of(method) if told else _OneTime(method.process, data_law(), L, method.predicts)
+        denoiser = truth_of(method) if told else _OneTime(method.process, data_law(), L, method.parameterization)
         law = enumeration.embed(method.process, data_law(), L)
     X = enumeration.states(len(start_law(method)), L)
     if fixed is not None:
@@ -268,7 +268,7 @@ def blockwise_draws_the_model(method: Method):
     yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
 
 
-@own("sampler.left_to_right", lambda method: method.predicts == "next")
+@own("sampler.left_to_right", lambda method: method.parameterization == "next")
 @torch.no_grad()
 def left_to_right_draws_the_model(method: Method):
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
@@ -310,7 +310,7 @@ def guidance_changes_the_clean_posterior_alone(method: Method):
     yield worst.row(SAMPLER, "ancestral, guided = p(x) of the guided model")
 
 
-@own("sampler.guided-next", lambda method: method.predicts == "next")
+@own("sampler.guided-next", lambda method: method.parameterization == "next")
 @torch.no_grad()
 def guidance_changes_the_law_of_the_next_token(method: Any):
     """Token by token, without a cache."""

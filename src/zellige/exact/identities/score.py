@@ -18,7 +18,7 @@ SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).do
 
 def concrete(method: Method) -> bool:
     """Whether it gives a score over a neighbourhood, without a process."""
-    return method.process is None and method.predicts == "score"
+    return method.process is None and method.parameterization == "score"
 
 
 def apart(p: Tensor, q: Tensor) -> float:

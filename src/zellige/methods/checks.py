@@ -1,0 +1,56 @@
+"""What is refused where a method is asked from outside: rows that are no texts of it, times and positions of other shapes."""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .. import arguments
+from ..core.batch import Batch, tensor
+from ..core.random import Randomness
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .method import Method
+
+
+def of_rows(function: Any, like: Any) -> Any:
+    """`terms`, `bound` or `loss` of a method, which then refuses rows that are no texts of this method."""
+
+    @functools.wraps(function)
+    def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
+        refuse_rows(self, batch)
+        return function(self, batch, generator)
+
+    return arguments.checked(ask, like=like)
+
+
+def refuse_rows(method: "Method", batch: Batch) -> None:
+    """InputError unless the batch holds rows of the method's length and vocabulary."""
+    rows, length = batch.tokens.shape
+    if not rows or not 0 < length <= method.shape[0]:
+        raise InputError(
+            f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {method.shape[0]:,} tokens"
+        )
+    mask = getattr(method.process, "mask", None)  # among the tokens, those after it are numbered one further
+    refuse_tokens(batch.tokens, method.vocabulary if mask is None or mask >= method.vocabulary else method.process.K)
+
+
+def refuse_tokens(x: Tensor, states: int) -> None:
+    """InputError where tokens are not 0 to `states` - 1; not looked for on a GPU, which would have to wait for the answer."""
+    if x.is_cuda or not x.numel():
+        return
+    low, high = (int(value) for value in x.aminmax())
+    if low < 0 or high >= states:
+        raise InputError(f"tokens hold {low if low < 0 else high:,}; they must be 0 to {states - 1:,}")
+
+
+def refuse_times(x: Tensor, t: Tensor | float, at: Tensor | None) -> None:
+    """InputError unless times t broadcast to the tokens x (B, L), and `at` says True or False of each."""
+    if isinstance(t, Tensor) and (
+        t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
+    ):
+        raise InputError(f"t is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
+    if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
+        raise InputError(f"at is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")

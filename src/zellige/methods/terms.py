@@ -1,0 +1,154 @@
+"""The ELBO, assembled from what a method says: its three terms in continuous time and in T steps, and sums over positions.
+
+    prior            KL( q(x | x_0) || prior ) where sampling starts, and the jump PRIOR -> t = 1 if it starts there
+    diffusion        E over t in (0, 1] of `Method.diffusion`; or T times a step of `grid(T)` drawn uniformly
+    reconstruction   the jump t = 0 -> CLEAN
+
+Functions of a method. Values are nats, float64, one for each row of the batch, (B,).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..core import bound, random
+from ..core.batch import Batch
+from ..core.prediction import truth
+from ..core.process import Process
+from ..core.random import Randomness
+from ..core.schedule import CLEAN, PRIOR
+from ..nn.chunks import each_position
+
+if TYPE_CHECKING:
+    from .method import Method
+
+
+# ---------------------------------------------------------------------------------- the three terms
+def continuous_time(method: "Method", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+    """One draw of each term with a time of its own for each row, stratified."""
+    t = method.draw_times(batch, generator)
+    diffusion = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+    return {
+        "diffusion": diffusion,
+        "reconstruction": reconstruction(method, batch, generator),
+        "prior": method.prior_term(batch, generator),
+    }
+
+
+def discrete_time(method: "Method", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+    """One draw of each term of the T-step model: one step of the grid for each row, stratified, T times its bound."""
+    T, jumps = method.steps, method.process.start == PRIOR
+    i, t, s = draw_step(method, batch, generator)
+    value = T * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1; MD4 section 3
+    last, first = i == T - 1, (i == 0) & (T > 1) & jumps
+    return {
+        "diffusion": value.masked_fill(first | last, 0.0),
+        "reconstruction": value.masked_fill(~last, 0.0),
+        "prior": value.masked_fill(~first, 0.0) if jumps else method.prior_term(batch, generator),
+    }
+
+
+def prior(method: "Method", batch: Batch, generator: Randomness = None) -> Tensor:
+    """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
+    x_0, start = batch.tokens, method.process.start
+    if start != PRIOR:
+        each = bound.prior(method.process, x_0, start)
+        return (each if batch.mask is None else each * batch.mask).sum(-1)
+    if not jumps_at(method.process, 1.0, 0.0):
+        return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
+    t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
+    return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
+
+
+def reconstruction(method: "Method", batch: Batch, generator: Randomness = None) -> Tensor:
+    """The jump t = 0 -> CLEAN; the network is not asked about rows in which nothing can move."""
+    value = torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
+    if not jumps_at(method.process, 0.0, 1.0):
+        return value
+    x_t = method.corrupt(batch, 0.0, generator)
+    rows = method.process.movable(x_t).any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return value
+    t = torch.zeros(len(rows), dtype=torch.float64, device=value.device)
+    return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
+
+
+def jumps_at(process: Process, t: float, alpha: float) -> bool:
+    """Whether the schedule ends at t elsewhere than at alpha; a process without a schedule may."""
+    schedule = getattr(process, "schedule", None)
+    return schedule is None or bool((schedule.alpha(t) != alpha).any())
+
+
+def draw_step(method: "Method", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
+    T, device = method.steps, batch.tokens.device
+    i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
+    times = method.grid(T).to(device)
+    return i, times[i], times[i + 1]
+
+
+# ---------------------------------------------------------------------------------- sums over positions
+def summed(
+    method: "Method",
+    f: Callable[..., Tensor],
+    batch: Batch,
+    x_t: Tensor,
+    t: Tensor,
+    *per_row: Tensor,
+    at: Tensor | None = None,
+) -> Tensor:
+    """The sum over each row of f(logits (N, K), x_0, x_t, t, *per_row) (N,), in chunks that are never held together.
+
+    At the positions that count and can move, unless `at` (B, L) bool names others.
+
+    Args:
+        f: treats positions independently, e.g. `method.cost`.
+        t: a time for each row (B,) or each position (B, L).
+        per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
+    """
+    at, row, values = _chosen(method, batch, x_t, t, per_row, at)
+
+    def here(logits: Tensor, i: slice) -> Tensor:
+        return f(logits, *(value[i] for value in values)).double()
+
+    h = method.hidden(x_t, per_position(t), batch, method.clean(batch))[at]
+    value = each_position(method.network.head, h, method.process.K, here, method.parameters())  # pyright: ignore
+    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value)
+
+
+def from_prediction(method: "Method", batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
+    """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time where s is None.
+
+    For a method that gives `predict` whole, whose positions are not independent.
+    """
+    at, row, (x_0, _, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
+    beside = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
+    pred = method.predict(x_t, per_position(t), at=at, **beside)
+    target = truth(method.process, x_0, x_t[at], time)
+    value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
+    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value.double())
+
+
+def _chosen(
+    method: "Method", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The positions (B, L) bool, the row of each (N,), and x_0, x_t, t and `per_row` there."""
+    if at is None:
+        at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
+    row = at.nonzero()[:, 0]
+    where = at if t.ndim == 2 else row
+    return at, row, [batch.tokens[at], x_t[at], *(value[where] for value in (t, *per_row))]
+
+
+# ---------------------------------------------------------------------------------- times
+def per_position(t: Tensor) -> Tensor:
+    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
+    return t if t.ndim == 2 else t[:, None]
+
+
+def where_noised(batch: Batch, t: Tensor | float) -> Tensor:
+    """Times (B, L), CLEAN where a token is given."""
+    t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
+    return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
