@@ -19,7 +19,7 @@ from ..core.random import Randomness, mix
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
 from ..methods.method import Method
-from ..methods.terms import per_position, reconstruction
+from ..methods.terms import discrete_time, per_position, reconstruction
 from ..nn.attention import documents
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
@@ -100,11 +100,7 @@ class Likelihood:
         if self.steps and self._by_counts:
             return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
-            before, m.steps = m.steps, self.steps
-            try:
-                return m.terms(batch, generator)
-            finally:
-                m.steps = before
+            return discrete_time(m, batch, generator, self.steps)
         if not self.published:
             return m.terms(batch, generator)
         if not self.t_min:

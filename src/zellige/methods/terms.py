@@ -37,10 +37,15 @@ def continuous_time(method: "Method", batch: Batch, generator: Randomness = None
     }
 
 
-def discrete_time(method: "Method", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """One draw of each term of the T-step model: one step of the grid for each row, stratified, T times its bound."""
-    T, jumps = method.steps, method.process.start == PRIOR
-    i, t, s = draw_step(method, batch, generator)
+def discrete_time(
+    method: "Method", batch: Batch, generator: Randomness = None, steps: int | None = None
+) -> dict[str, Tensor]:
+    """One draw of each term of the T-step model: one step of the grid for each row, stratified, T times its bound.
+
+    T is the method's own unless `steps` says otherwise.
+    """
+    T, jumps = steps or method.steps, method.process.start == PRIOR
+    i, t, s = draw_step(method, batch, generator, T)
     value = T * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1; MD4 section 3
     last, first = i == T - 1, (i == 0) & (T > 1) & jumps
     return {
@@ -81,9 +86,11 @@ def jumps_at(process: Process, t: float, alpha: float) -> bool:
     return schedule is None or bool((schedule.alpha(t) != alpha).any())
 
 
-def draw_step(method: "Method", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
-    T, device = method.steps, batch.tokens.device
+def draw_step(
+    method: "Method", batch: Batch, generator: Randomness = None, steps: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each; T as there."""
+    T, device = steps or method.steps, batch.tokens.device
     i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
     times = method.grid(T).to(device)
     return i, times[i], times[i + 1]
