@@ -56,7 +56,7 @@ class Guided:
 
     def next(self, h: Tensor) -> Tensor:
         """The law of the next token, guided: (*, V), not normalised; see `AR.next`."""
-        return changed(self.method.next(h), self.temperature, self.top_p, self.top_k)
+        return guided_law(self.method.next(h), self.temperature, self.top_p, self.top_k)
 
     def of_length(self, length: int) -> "Guided":
         """The same for texts of `length` tokens."""
@@ -100,7 +100,7 @@ def top_k(p: Tensor, value: int | None) -> Tensor:
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
-def changed(p: Tensor, heat: float, nucleus: float, most: int | None) -> Tensor:
+def guided_law(p: Tensor, heat: float, nucleus: float, most: int | None) -> Tensor:
     """A law p at temperature `heat`, then cut to top-k `most`, then to top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
     return top_p(top_k(temperature(p, heat), most), nucleus)
 
@@ -120,7 +120,7 @@ def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int 
     """
     if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
-    p = changed(posterior(pred), heat, nucleus, most)
+    p = guided_law(posterior(pred), heat, nucleus, most)
     supported = isinstance(pred, Mean) and pred.supported
     return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, supported, own=pred)
 

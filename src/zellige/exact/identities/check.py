@@ -100,6 +100,11 @@ def above(group: str, identity: str, value: float, least: float, claim: str, whe
     return Row(group, identity, value, least, value >= least, claim, where, -value)
 
 
+def apart(p: Tensor, q: Tensor) -> float:
+    """Total variation between two laws (N,)."""
+    return float((p - q).abs().sum()) / 2
+
+
 # ---------------------------------------------------------------------------------- what is enumerated
 def numbers(*shape: int, size: float = 1.0) -> Tensor:
     """Numbers that look random and are not."""

@@ -11,8 +11,8 @@ from ...samplers import State, TauLeaping, Uniformisation
 from ...samplers.tau_leaping import corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
-from .check import INSIDE, L, Largest, Row, data_law, mild, near, own, reachable, truth_of
-from .sampler import SAMPLER, apart, chi_square, distance, starts
+from .check import INSIDE, L, Largest, Row, apart, data_law, mild, near, own, reachable, truth_of
+from .sampler import SAMPLER, chi_square, distance, starts
 
 
 def _kinds(method: Method) -> Iterator[str]:

@@ -33,16 +33,11 @@ from ...samplers import (
 from ...samplers.sampler import start_law
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
-from .check import L, Largest, Row, above, data_law, discrete, end_at, ends, near, one_alpha, own, truth_of
+from .check import L, Largest, Row, above, apart, data_law, discrete, end_at, ends, near, one_alpha, own, truth_of
 
 SAMPLER = "sampler"
 GIVEN = torch.tensor([1, -1])
 MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of draws rejects what is right
-
-
-def apart(p: Tensor, q: Tensor) -> float:
-    """Total variation."""
-    return float((p - q).abs().sum()) / 2
 
 
 def distance(method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, told: bool = True) -> float:
@@ -294,7 +289,8 @@ def guidance_changes_the_clean_posterior_alone(method: Method):
     """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
     if Ancestral.refuse(method) is not None:
         return
-    law, worst, guided = Largest(), Largest(), Guided(method, **COLD)
+    law, worst = Largest(), Largest()
+    guided: Any = Guided(method, **COLD)
     X = enumeration.states(method.process.K, L)
     for t in (0.25, 0.75):
         time, context = torch.full(X.shape, t, dtype=torch.float64), method.clean(Batch(X))

@@ -11,7 +11,7 @@ from ...core import maths
 from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
 from .. import bounds, enumeration, metropolis, script
-from .check import L, Largest, V, above, data_law, near, own
+from .check import L, Largest, V, above, apart, data_law, near, own
 
 SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
 
@@ -19,11 +19,6 @@ SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).do
 def concrete(method: Method) -> bool:
     """Whether it gives a score over a neighbourhood, without a process."""
     return method.process is None and method.parameterization == "score"
-
-
-def apart(p: Tensor, q: Tensor) -> float:
-    """Total variation."""
-    return float((p - q).abs().sum()) / 2
 
 
 # ---------------------------------------------------------------------------------- the score
