@@ -76,8 +76,8 @@ class Metropolis(Sampler):
 
     @classmethod
     def refuse(cls, method):
-        given = method.process is None and method.parameterization == "score"
-        return None if given else "needs the ratios p(y)/p(x) of the data themselves"
+        of_data = method.process is None and method.parameterization == "score"
+        return None if of_data else "needs the ratios p(y)/p(x) of the data themselves"
 
     def guided(self, method):
         return method  # the temperature is one of the chain: there is no clean posterior to change
