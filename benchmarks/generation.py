@@ -21,7 +21,7 @@ from torch import Tensor
 import zellige
 from zellige.core.prediction import posterior
 from zellige.evaluation import sweep
-from zellige.evaluation.evaluate import corpus_of
+from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.judge import Judge
 from zellige.evaluation.sweep import Set, Way
 from zellige.models.frames import collect

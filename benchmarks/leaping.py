@@ -23,7 +23,7 @@ from zellige.core.process import Process, uniform
 from zellige.core.schedule import Geometric
 from zellige.exact.identities.check import numbers
 from zellige.methods import tauldr_rates
-from zellige.report.figures import COLOURS
+from zellige.report.palette import COLOURS
 from zellige.samplers.euler import stepped
 from zellige.samplers.grid import spaced
 from zellige.samplers.tau_leaping import corrector_rate, leap_law, single_law

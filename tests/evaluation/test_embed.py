@@ -9,8 +9,9 @@ from small import make
 from zellige import METHODS, Config, Data, InputError, embed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
+from zellige.evaluation.fine_tune import fine_tune, logits, untrained
 from zellige.evaluation.logistic_regression import bags, linear, regress, standardized
-from zellige.evaluation.probe import Labelled, fine_tune, labelled, logits, probe, split_texts, untrained
+from zellige.evaluation.probe import Labelled, labelled, probe, split_texts
 from zellige.models.config import Train
 from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model

@@ -21,7 +21,7 @@ from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
 from zellige.report.compare import comparison as comparer
-from zellige.report.compare import entrant, figure, table
+from zellige.report.compare import entrant, figure, outcome, table
 from zellige.report.compare import reference as judge
 from zellige.report.compare.measure import measure_method
 from zellige.show.record import dumps
@@ -259,7 +259,7 @@ def test_letters_come_from_paired_differences():
     sizes = torch.full((200,), 10.0)
     made = [summarize(nats, sizes, "nats/token") for nats in (texts, texts + small, texts + 0.5)]
     assert made[2].low < made[0].high
-    pairs, found = comparer._differences(list(zip("abc", made)))
+    pairs, found = outcome.differences(list(zip("abc", made)))
     assert found == ["a", "a", "b"]
     assert [p["same"] for p in pairs] == [True, False, False]
     gap = difference(made[2], made[0])
@@ -511,10 +511,10 @@ def test_a_method_without_a_bound_and_one_that_is_infinite():
         "value": math.inf, "low": math.nan, "high": math.inf, "unit": "nats/token", "kind": "bound", "protocol": {},
         "nats": [1.0, math.inf], "sizes": [1.0, 1.0],
     }  # fmt: skip
-    back = comparer._result(json.loads(dumps(plain)))
+    back = outcome.bound_of(json.loads(dumps(plain)))
     other = summarize(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), "nats/token")
     assert back.value == math.inf
-    assert comparer._differences([("a", other), ("b", back)])[1] == ["a", "b"]
+    assert outcome.differences([("a", other), ("b", back)])[1] == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "law"])

@@ -123,10 +123,10 @@ def of_model(about: dict[str, Any]) -> str:
 
 
 def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
-    """A line where the data is not what the model was trained on; `about` as a result has it, or `evaluate.beside_training`."""
-    from ..evaluation import evaluate as judge
+    """A line where the data is not what the model was trained on; `about` as a result has it, or `beside_training`."""
+    from ..evaluation import corpus as judge
 
-    if said := judge.changed(about):
+    if said := judge.data_change_note(about):
         terminal.note(said)
 
 

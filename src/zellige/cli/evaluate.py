@@ -69,7 +69,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.show and not chosen.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
     if chosen.from_:
-        from ..evaluation.result import Result, read_result
+        from ..evaluation.result import Result
+        from ..evaluation.result_json import read_result
 
         plain = read_result(chosen.from_)
         recorded = Result.from_dict(plain, chosen.from_)

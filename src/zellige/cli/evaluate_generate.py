@@ -217,7 +217,7 @@ def _real(chosen: Generate, model: Any, given: set[str], number: int, terminal: 
                 f"no file at '{chosen.reference}'; without a run --reference needs a file of texts, or none"
             )
         return None, ""
-    from ..evaluation.evaluate import beside_training, corpus_of
+    from ..evaluation.corpus import beside_training, corpus_of
 
     data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
     try:

@@ -169,7 +169,7 @@ def _given(chosen: Infill, flags: set[str], model: Any, kind: "Modality", termin
 
 def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) -> Given:
     """A part of --example, by --keep or as the data's own puzzle."""
-    from ..evaluation.evaluate import beside_training, corpus_of
+    from ..evaluation.corpus import beside_training, corpus_of
 
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = corpus_of(model, progress=lambda done, total: bar.update(done, total=total))

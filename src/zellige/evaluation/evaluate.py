@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from ..arguments import checked, of_kind
+from ..arguments import checked
 from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
 from ..exact import metropolis
 from ..methods.method import Method
 from ..models.model import as_model, identity
 from . import workers
+from .corpus import beside_training, corpus_of
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence
 from .result import Result, summarize
 
@@ -157,62 +158,6 @@ def _gathered(
 
 def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
-
-
-def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
-    """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
-
-    Raises:
-        InputError: the data names a tokenizer that is not the model's.
-    """
-    from ..data import Data, require_same
-    from ..data.prepare import prepare
-
-    own = model.config.data
-    if data is not None and not isinstance(data, (str, Data)):
-        raise InputError(f"data is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare")
-    data = own if data is None else Data(data) if isinstance(data, str) else data
-    learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
-    named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
-    corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
-    require_same(model.tokenizer, corpus.tokenizer)
-    return corpus
-
-
-def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
-    """What a result says of its data beside that of the training.
-
-    {"changed": whether these are the files that the model was trained on with another content, "trained_sha256": the hash of
-    then, "other": a tag of the content where the data's name alone would take it for the run's own, or for another text}
-    """
-    own, now = (getattr(model, "about", {}) or {}).get("data") or {}, corpus.about
-    files = [[Path(f).resolve() for f in about.get("files") or []] for about in (own, now)]
-    same = own.get("name") == now["name"]
-    trained, sha256 = own.get("sha256"), now.get("sha256")
-    changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
-    content, before = _content(now), _content(own)
-    another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
-    tag = {"other": workers.fingerprint(content)[:8]} if another else {}
-    return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
-
-
-def _content(about: dict[str, Any]) -> dict[str, Any]:
-    """What of a corpus decides which texts a result is about; None where that is not known."""
-    rows = {split: (of["rows"], of["tokens"]) for split, of in (about.get("splits") or {}).items()}
-    return {key: about.get(key) for key in ("sha256", "tokens_sha256", "pack", "fill")} | {"splits": rows or None}
-
-
-def changed(about: dict[str, Any]) -> str | None:
-    """What to say where the data is not what the model was trained on, though it has its name; `about` as a result has it."""
-    if not about.get("changed"):
-        return None
-    then, now = (
-        s[:8] if isinstance(s, str) else workers.fingerprint(s)[:8] for s in (about["trained_sha256"], about["sha256"])
-    )
-    return (
-        f"the data has changed since the model was trained (sha256 {then}, now {now}): "
-        "what is called test may hold texts of the training"
-    )
 
 
 @checked

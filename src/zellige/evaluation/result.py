@@ -22,42 +22,21 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from ..files import write_file
-from ..schema import read_json, structure
+from ..schema import structure
 from ..show.numbers import pm, quantity
 from ..show.record import as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
+from .per_sequence import PerSequence, per_sequence_from, per_sequence_perplexity
+from .result_json import WrittenResult, interval_ends, read_result
 
 DRAWS = 4  # of each text, where nobody says how many
-
-
-@dataclass(frozen=True)
-class PerSequence:
-    """The mean over the texts of each text's own perplexity, exp(nats / units).
-
-    Attributes:
-        value, low, high: it, and its 95% interval over the population of texts.
-        draws_low, draws_high: its 95% interval over the draws, for these very texts.
-        lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
-    """
-
-    value: float
-    low: float
-    high: float
-    draws_low: float
-    draws_high: float
-    lift: float | None
-
-    @property
-    def half(self) -> float:
-        """Half the width of the interval over the population."""
-        return (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)
@@ -222,34 +201,23 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
-        structure(data, _Written, f"'{source}'", instead="give one of evaluate-*.json")
+        structure(data, WrittenResult, f"'{source}'", instead="give one of evaluate-*.json")
         try:
             result, interval = data["result"], data["interval"]
             of, document = result.get("document"), None
             drawn, each = result.get("over_draws"), result["perplexity"].get("per_sequence")
             if of is not None:
-                document = cls(of["value"], *_ends(of), of["unit"], data["kind"], units=of["number"])
+                document = cls(of["value"], *interval_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
-                result["value"], *_ends(interval), data["unit"], data["kind"], result["terms"],
+                result["value"], *interval_ends(interval), data["unit"], data["kind"], result["terms"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"], document, *_ends(drawn or {"low": None, "high": None}),
-                (drawn or {}).get("freedom"), _per_sequence(each) if each else None,
+                result.get("about", {}), data["seconds"], document, *interval_ends(drawn or {"low": None, "high": None}),
+                (drawn or {}).get("freedom"), per_sequence_from(each) if each else None,
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as missing:
             raise InputError(
                 f"'{source}' is not a result of zellige evaluate; give one of evaluate-*.json"
             ) from missing
-
-
-def _ends(interval: dict[str, Any]) -> tuple[float, float]:
-    low, high = interval["low"], interval["high"]  # JSON has no infinity
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
-def _per_sequence(entry: dict[str, Any]) -> PerSequence:
-    ends = *_ends(entry), *_ends({"low": entry["draws_low"], "high": entry["draws_high"]})
-    value = entry["value"]
-    return PerSequence(math.inf if value is None else value, *ends, entry["lift"])
 
 
 def fullest(results: Iterable[Result], data: str) -> Result | None:
@@ -260,43 +228,6 @@ def fullest(results: Iterable[Result], data: str) -> Result | None:
     ]  # fmt: skip
     standard = [r for r in ours if r.protocol.get("estimator", "bound") in ("bound", "divergence")]
     return max(standard or ours, key=lambda r: (not r.partial, r.sequences, r.draws, -(r.seed or 0)), default=None)
-
-
-def read_result(path: str | Path) -> dict[str, Any]:
-    """The JSON of a result that was written before."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
-    return read_json(path, dict, "give a file that zellige evaluate wrote")
-
-
-class _Numbers(TypedDict, total=False):
-    value: float | None
-    terms: dict[str, float | None]
-    sequences: int
-    draws: int
-    units: float
-    about: dict[str, Any]
-    perplexity: dict[str, Any]
-    over_draws: dict[str, Any] | None
-    document: dict[str, Any] | None
-
-
-class _Ends(TypedDict, total=False):
-    low: float | None
-    high: float | None
-
-
-class _Written(TypedDict, total=False):
-    """The types of what stands in the JSON of a result; what has to be there is known where it is read."""
-
-    result: _Numbers
-    interval: _Ends
-    unit: str
-    kind: str
-    seed: int | None
-    protocol: dict[str, Any]
-    seconds: float | None
 
 
 def _exp(x: float) -> float:
@@ -329,25 +260,8 @@ def summarize(
         value / scale, (value - half) / scale, (value + half) / scale, unit, kind, sequences=N, units=total,
         freedom=int(freedom) if freedom < math.inf else None,
         draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
-        per_sequence=_averaged(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
+        per_sequence=per_sequence_perplexity(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
     )  # fmt: skip
-
-
-def _averaged(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
-    """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
-    some = sizes > 0
-    table, sizes, group = table[some], sizes[some], group[some]
-    N, sets = table.shape
-    each = (table.mean(1) / sizes).exp()
-    value = float(each.mean())
-    if not math.isfinite(value):
-        return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
-    drawn, _ = over_draws(table * (each / sizes)[:, None], group, kind)
-    half, drawn = over_texts(each, drawn) / N, drawn / N
-    lift = 0.0 if kind == "exact" else None
-    if kind != "exact" and sets > 1:
-        lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2
-    return PerSequence(value, value - half, value + half, value - drawn, value + drawn, lift)
 
 
 def difference(a: Result, b: Result) -> Result:

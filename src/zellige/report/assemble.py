@@ -182,7 +182,7 @@ def _corpus(model: Any) -> tuple[Any, str]:
     """The texts that the run was trained on, or the reason why they are not at hand."""
     if model is None:
         return None, ""
-    from ..evaluation.evaluate import corpus_of
+    from ..evaluation.corpus import corpus_of
 
     try:
         corpus = corpus_of(model)

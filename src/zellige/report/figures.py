@@ -1,7 +1,6 @@
 """The figures of the report: each a function that returns a matplotlib Figure. Nothing global is touched."""
 
 import csv
-import functools
 import io
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import torch
 from matplotlib.figure import Figure
@@ -20,62 +18,14 @@ from ..core.schedule import SCHEDULES
 from ..errors import InputError
 from ..models.checkpoints import METRICS, read_metrics
 from ..schema import shown
+from .palette import COLOURS, LINES, styled
 from .trace import Trace, trace
 
 POINTS = 1_000  # of a curve, at most
 MOST = 12  # tokens of either end of what was learnt about them
-# Okabe and Ito's colours and three greys; in the page each becomes a CSS variable, which each theme sets
-COLOURS = {
-    "ink": "#1b1f24",
-    "soft": "#59616b",
-    "rule": "#d5dae0",
-    "blue": "#0072b2",
-    "vermilion": "#d55e00",
-    "green": "#009e73",
-    "purple": "#cc79a7",
-    "orange": "#e69f00",
-    "sky": "#56b4e9",
-}
-_LINES = [  # never colour alone: each series has its own dashes too
-    ("vermilion", (0, (6, 2))),
-    ("green", (0, (2, 1.5))),
-    ("purple", (0, (6, 2, 1.5, 2))),
-    ("orange", (0, (1, 1))),
-    ("sky", (0, (9, 3))),
-    ("soft", (0, (4, 1, 1, 1, 1, 1))),
-]
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": COLOURS["soft"],
-    "axes.labelcolor": COLOURS["ink"],
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "grid.color": COLOURS["rule"],
-    "grid.linewidth": 0.6,
-    "text.color": COLOURS["ink"],
-    "xtick.color": COLOURS["soft"],
-    "ytick.color": COLOURS["soft"],
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "svg.fonttype": "none",
-}
 
 
-def _styled(make):
-    @functools.wraps(make)
-    def inner(*args, **kwargs) -> Figure:
-        with matplotlib.rc_context(_STYLE):
-            return make(*args, **kwargs)
-
-    return inner
-
-
-@_styled
+@styled
 def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     """Training loss and validation bound against steps; below them rate, gradient norm and tokens per second.
 
@@ -118,7 +68,7 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     panels = [("rate", "learning rate"), ("gradient_norm", "gradient norm"), ("tokens_per_second", "tokens/s")]
     if not unit:
         panels[2] = ("loss", "loss (not a bound)")
-    for ax, (key, title), (colour, dashes) in zip(small, panels, [("blue", "-"), *_LINES[1:]]):
+    for ax, (key, title), (colour, dashes) in zip(small, panels, [("blue", "-"), *LINES[1:]]):
         seen = np.isfinite(log[key])
         ax.plot(*thin(step[seen], log[key][seen]), color=COLOURS[colour], ls=dashes, lw=1, label=title)
         ax.set_title(title)
@@ -129,7 +79,7 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     return fig
 
 
-@_styled
+@styled
 def schedule(method: Any) -> Figure:
     """alpha and the weight of the loss against t: the method's own schedule beside the others with their defaults.
 
@@ -143,7 +93,7 @@ def schedule(method: Any) -> Figure:
     left, right = fig.subplots(1, 2)
     rows = [(f"this run: {names.get(type(own), type(own).__name__.lower())}", own, "blue", "-", 2.4)]
     others = [(name, kind) for kind, name in names.items() if kind is not type(own)]
-    rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(others), _LINES)]
+    rows += [(name, kind(), *line, 1.1) for (name, kind), line in zip(reversed(others), LINES)]
     for name, one, colour, dashes, width in rows:
         for ax, (x, y) in zip((left, right), _curves(one, t)):
             ax.plot(x, y, color=COLOURS[colour], ls=dashes, lw=width, label=name, zorder=3 if width > 2 else 2)
@@ -164,7 +114,7 @@ def _curves(one: Any, t: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(t, mean(one.alpha)), (t, mean(one.weight))]
 
 
-@_styled
+@styled
 def revealed(states: Iterable[Any], method: Any = None) -> Figure:
     """Share of the free tokens revealed after each step, and in which step each position was revealed.
 
@@ -175,7 +125,7 @@ def revealed(states: Iterable[Any], method: Any = None) -> Figure:
     return _revealed(trace(states), method)
 
 
-@_styled
+@styled
 def _revealed(seen: "Trace", method: Any = None) -> Figure:
     steps = np.arange(len(seen.x))
     share = seen.share()  # (frames, B)
@@ -202,7 +152,7 @@ def _revealed(seen: "Trace", method: Any = None) -> Figure:
     return fig
 
 
-@_styled
+@styled
 def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
     """Where the bound comes from: the integrand of the diffusion term against t, mean over texts with a 95% interval.
 
@@ -223,7 +173,7 @@ def loss_against_t(t: Any, loss: Any, unit: str = "nats/sequence") -> Figure:
     return fig
 
 
-@_styled
+@styled
 def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: int = MOST) -> Figure:
     """What a method learned of its tokens (`Method.learned_quantities`): the earliest and the latest, one panel for each number.
 
@@ -236,7 +186,7 @@ def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: in
     at, rows = [*early, *late], [*range(len(early)), *range(len(early) + 1, len(early) + 1 + len(late))]
     fig = Figure(figsize=(6.4, 1.0 + 0.17 * len(rows)), layout="constrained")
     panels = np.atleast_1d(fig.subplots(1, len(values), sharey=True))
-    for ax, (title, numbers), (colour, _) in zip(panels, values.items(), [("blue", "-"), *_LINES]):
+    for ax, (title, numbers), (colour, _) in zip(panels, values.items(), [("blue", "-"), *LINES]):
         ax.plot(np.asarray(numbers, float)[at], rows, "o", ms=4, color=COLOURS[colour])  # its table is the page's own
         ax.set(xlabel=title)
     panels[0].set(yticks=rows, ylabel="earliest above, latest below" if late else "earliest above")
@@ -245,7 +195,7 @@ def learnt(values: Mapping[str, Any], name: Callable[[int], str] = str, most: in
     return fig
 
 
-@_styled
+@styled
 def terms(values: Mapping[str, float], unit: str = "nats/sequence") -> Figure:
     """The terms of the bound as one stacked bar; the name and number of each stand under it."""
     fig = Figure(figsize=(13.4, 1.3), layout="constrained")

@@ -17,7 +17,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from .. import __version__
-from .figures import COLOURS
+from .palette import COLOURS
 from .trace import page_text
 
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from ..evaluation.sweep import curves_of, measure_of
-from .figures import _LINES, _STYLE, COLOURS
+from .palette import COLOURS, LINES, STYLE
 
-_LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(_LINES, "s^DvPX"))]
+_LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
 PERPLEXITY, ENTROPY = "perplexity", "entropy"
 
 
@@ -28,7 +28,7 @@ def sweep_figure(
     curves = curves_of(points, by)
     if not curves:
         return None
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         return (_frontier if by == "frontier" else _calls)(curves, real, about)
 
 

@@ -9,7 +9,6 @@ speed of its training. measured.json keeps that (with the nats of each text), so
 compare.json, compare.md and compare.svg are made of it. With a limit the names of all four say so (compare-limit-20.json).
 """
 
-import math
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,7 +22,7 @@ from ... import files
 from ...arguments import checked
 from ...data import Data
 from ...errors import InputError
-from ...evaluation.result import Result, difference
+from ...evaluation.result import Result
 from ...methods import build
 from ...models import checkpoints
 from ...models import model as checkpoint
@@ -41,6 +40,7 @@ from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import CALLS, Settings, check_pairing, data_key, measure_method, measurement_key
+from .outcome import bound_of, differences, row_of
 from .reference import judge_of
 
 __all__ = ["Comparison", "compare"]
@@ -234,10 +234,10 @@ class _Work:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
         from . import figure
 
-        data, rows = measured["data"], [_row(each, measured[each.folder]) for each in self.several]
-        bounds = [_result(measured[each.folder]["bound"]) for each in self.several]
+        data, rows = measured["data"], [row_of(each, measured[each.folder]) for each in self.several]
+        bounds = [bound_of(measured[each.folder]["bound"]) for each in self.several]
         known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
-        pairs, named = _differences([(rows[i]["label"], b) for _, i, b in known])
+        pairs, named = differences([(rows[i]["label"], b) for _, i, b in known])
         for (_, i, _), letter in zip(known, named):
             rows[i]["letters"] = letter
         partial = known[0][2].partial if known else ""
@@ -298,39 +298,3 @@ class _Bars:
             self.stack.close()
             self.what, self.bar = what, self.stack.enter_context(Bar(self.terminal, what, total))
         self.bar.update(done)
-
-
-def _row(each: Entrant, measured: dict[str, Any]) -> dict[str, Any]:
-    """One method as compare.json has it: without the nats of each text."""
-    bound = measured["bound"] and {k: v for k, v in measured["bound"].items() if k not in ("nats", "sizes")}
-    return {
-        "method": each.name, "variant": each.variant, "label": each.label, "folder": each.folder, "letters": "",
-        **{k: v for k, v in measured.items() if k not in ("key", "seconds")}, "bound": bound,
-    }  # fmt: skip
-
-
-def _result(entry: dict[str, Any] | None) -> Result | None:
-    """A bound as measured.json has it."""
-    if entry is None:
-        return None
-    value, low, high = (math.inf if entry[k] is None else entry[k] for k in ("value", "low", "high"))
-    nats = torch.tensor([math.inf if x is None else x for x in entry["nats"]], dtype=torch.float64)
-    sizes = torch.tensor(entry["sizes"], dtype=torch.float64)
-    return Result(
-        value, low, high, entry["unit"], entry["kind"], protocol=entry["protocol"], nats=nats, sizes=sizes
-    )  # fmt: skip
-
-
-def _differences(named: list[tuple[str, Result]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each pair's difference on the same texts with its interval, and the letters; best first."""
-    pairs, same = [], set()
-    for j, (b, second) in enumerate(named):
-        for i, (a, first) in enumerate(named[:j]):
-            ends = [math.inf] * 3
-            if math.isfinite(second.value):  # the bound of a score may be infinite; such a one comes last
-                gap = difference(second, first)
-                ends = [gap.value, gap.low, gap.high]
-            apart = ends[1] > 0 and math.isfinite(first.value)
-            pairs.append({"method": b, "minus": a, **dict(zip(("value", "low", "high"), ends)), "same": not apart})
-            same |= set() if apart else {(i, j), (j, i)}
-    return pairs, table.letters(len(named), lambda i, j: (i, j) in same)

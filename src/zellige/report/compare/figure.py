@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ..figures import _STYLE as STYLE
-from ..figures import COLOURS
+from ..palette import COLOURS, STYLE
 
 _SIX = ("blue", "vermilion", "green", "purple", "orange", "sky", "ink", "soft")
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
