@@ -89,12 +89,17 @@ def test_help_fits_80_columns_and_names_every_command(capsys):
     for text in (help.HELP, help.TRAIN):
         assert all(len(line) <= 80 for line in text.splitlines())
     named = re.findall(r"^  (\w+)  ", help.HELP, re.M)
-    assert sorted(named) == sorted(cli.COMMANDS)
+    assert sorted(named) == sorted(help.USAGE)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_the_commands_are_those_of_the_help_and_need_no_torch():
+    code = "import sys; from zellige.cli.commands import COMMANDS; print(*COMMANDS, 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.USAGE, "False"]
+
+
+@pytest.mark.parametrize("command", help.USAGE)
 def test_every_command_has_help(command, capsys):
     assert cli.main([command, "--help"]) == 0
     captured = capsys.readouterr()
@@ -196,8 +201,8 @@ def test_wrong_options(words, message):
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
     from zellige.cli import (
-        commands,
         compare,
+        demo,
         evaluate,
         evaluate_generate,
         evaluate_pairs,
@@ -205,15 +210,23 @@ def forms() -> dict[str, type]:
         evaluate_steps,
         evaluate_suite,
         import_export,
+        infill,
+        lists,
+        report,
+        sample,
         train,
+        verify,
     )
-    from zellige.cli import sample as drawing
 
     made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
     places = (
-        commands,
+        demo,
         evaluate,
-        drawing,
+        sample,
+        infill,
+        lists,
+        report,
+        verify,
         import_export,
         evaluate_generate,
         evaluate_pairs,
@@ -321,7 +334,7 @@ def test_lists(what, run):
 
 
 def test_lists_are_what_the_classes_say():
-    again = 'python -c "from zellige.cli import pages; pages.write()"'
+    again = 'python -c "from zellige.cli import help; help.write()"'
     assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), f"lists.json is old: {again}"
 
 

@@ -34,7 +34,7 @@ def results(ours: float, spread: float = 0.1) -> dict:
 
 def end(ours: float, *, steps: int = demo.STEPS, stopped: bool = False) -> tuple[int, str]:
     err, table = io.StringIO(), results(ours)
-    show = demo._Demo(Terminal(err=err), Path("runs/a run"), steps, 0)
+    show = demo._Parts(Terminal(err=err), Path("runs/a run"), steps, 0)
     return show.end(difference(table["3-gram"], table["MDLM"]), stopped, 172.0), err.getvalue()
 
 

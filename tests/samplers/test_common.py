@@ -9,7 +9,7 @@ from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, gener
 
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
-from zellige.cli.sample import Options
+from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods import MDLM
@@ -43,7 +43,7 @@ def test_every_sampler_says_what_it_is():
 
 def test_the_command_line_has_the_options_of_all_samplers():
     every = {name for cls in samplers.SAMPLERS.values() for name in samplers.options(cls)}
-    assert {field.name for field in dataclasses.fields(Options)} == every
+    assert {field.name for field in dataclasses.fields(SamplerOptions)} == every
 
 
 @pytest.mark.parametrize("name", samplers.SAMPLERS)

@@ -4,7 +4,6 @@ Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing wa
 """
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -17,15 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
-from ..errors import InputError, from_environment, nearest, unknown
+from ..errors import InputError, from_environment, unknown
 from ..show.terminal import Terminal
 from . import help
-
-PLACES = {  # the file of a command, where it is not `commands`
-    "train": "train", "sample": "sample", "infill": "sample", "evaluate": "evaluate", "compare": "compare",
-    "import": "import_export", "export": "import_export",
-}  # fmt: skip
-COMMANDS = tuple(help.USAGE)
 
 
 class Terminated(BaseException):
@@ -135,10 +128,10 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")
         return 0
-    if first not in COMMANDS:
+    if first not in help.USAGE:
         if first.startswith("-"):
             raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
-        raise unknown("command", first, COMMANDS, "zellige --help")
+        raise unknown("command", first, help.USAGE, "zellige --help")
     if first == "train" and (not rest or rest[0] in ("--help", "-h")):
         if not rest:
             raise InputError(
@@ -146,21 +139,9 @@ def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
             )
         terminal.result(help.TRAIN, keep="\n")
         return 0
-    if first == "list":
-        _check_list(rest)
-    name = PLACES.get(first, "commands")
-    place = importlib.import_module(f".{name}", __package__)
-    run = getattr(place, f"{first}_" if first in ("list", "import") else first)
-    return run(rest, terminal, time.monotonic())
+    from .commands import COMMANDS
 
-
-def _check_list(rest: Sequence[str]) -> None:
-    if rest and not rest[0].startswith("-") and rest[0] not in help.LISTS:
-        near = nearest(rest[0], help.LISTS)
-        raise InputError(
-            f"unknown list '{rest[0]}'; "
-            + (f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints")
-        )
+    return COMMANDS[first](rest, terminal, time.monotonic())
 
 
 def _checksums(check: bool) -> contextlib.AbstractContextManager[None]:
@@ -202,8 +183,8 @@ def _terminable() -> Iterator[None]:
 
 def _memory(error: Exception) -> bool:
     """Whether there is not enough memory, here or on the GPU."""
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
 
 
 def _foreseen(error: Exception) -> bool:

@@ -1,16 +1,19 @@
 """What several commands share: their common options, loading, writing results."""
 
 import contextlib
+import hashlib
 import importlib.util
+import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from ..errors import InputError, nearest
-from ..show.numbers import count, parameters
+from ..show.numbers import count, parameters, path
 from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 
@@ -24,22 +27,19 @@ def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, be
     """The result as JSON, where --json asks for it."""
     if terminal.json is None:
         return
-    plain = (
-        result
-        if command == "evaluate"
-        else json_record(command, arguments, result, seconds=time.monotonic() - began, **more)
-    )
-    put_json(terminal, plain)
+    if command != "evaluate":  # whose results are whole documents
+        result = json_record(command, arguments, result, seconds=time.monotonic() - began, **more)
+    put_json(terminal, result)
 
 
-def put_json(terminal: Terminal, plain: Any) -> None:
+def put_json(terminal: Terminal, document: Any) -> None:
     """What --json asks for, into its file or on stdout."""
     if terminal.json == "-":
-        terminal.document(plain)
+        terminal.document(document)
     elif terminal.json is not None:
         from ..files import write_file
 
-        write_file(terminal.json, as_file(plain))
+        write_file(terminal.json, as_file(document))
 
 
 def writable(name: str, flag: str) -> Path:
@@ -116,18 +116,18 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 
 def of_model(about: dict[str, Any]) -> str:
-    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: which model a result is of (`checkpoint.identity`)."""
+    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`models.model.identity`)."""
     step = f"step {count(about['step'])}" if about.get("step") is not None else ""
-    said = [about["method"], about.get("time"), parameters(about["parameters"]), step]
-    return f"{', '.join(filter(None, said))} ({about.get('weights', 'EMA')})"
+    parts = [about["method"], about.get("time"), parameters(about["parameters"]), step]
+    return f"{', '.join(filter(None, parts))} ({about.get('weights', 'EMA')})"
 
 
 def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
     """A line where the data is not what the model was trained on; `about` as a result has it, or `beside_training`."""
-    from ..evaluation import corpus as judge
+    from ..evaluation.corpus import data_change_note
 
-    if said := judge.data_change_note(about):
-        terminal.note(said)
+    if note := data_change_note(about):
+        terminal.note(note)
 
 
 def run_folder(source: str) -> Path | None:
@@ -139,3 +139,42 @@ def run_folder(source: str) -> Path | None:
         return None
     files.writable(folder / "evaluate.json")
     return folder
+
+
+def file_suffix(**values: Any) -> str:
+    """What a file's name says of choices that are not the default's: `-limit-4-only-ptb`; None, False, (): not chosen."""
+    words = []
+    for name, value in values.items():
+        if value is None or value is False or value == ():
+            continue
+        parts = [] if value is True else value if isinstance(value, (list, tuple)) else [value]
+        texts = (f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
+        words += [name.replace("_", "-"), *(re.sub(r"[^\w.]+", "-", text) for text in texts)]
+    text = "".join(f"-{word}" for word in words)
+    return text if len(text) <= 80 else f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def write_result(terminal: Terminal, file: Path, document: Any) -> None:
+    """Write a result as JSON into a run, and say so."""
+    from ..files import write_file
+
+    write_file(file, as_file(document))
+    terminal.result(f"  written   {path(file)}")
+
+
+def unfinished_folder(source: str, cache: str | None = None) -> Path:
+    """Where the parts of an evaluation that are done are stored until it is finished: the run's folder, or the cache."""
+    from ..data.catalogue import cache_folder
+
+    return run_folder(source) or cache_folder(cache) / "evaluations"
+
+
+@contextlib.contextmanager
+def resumable(terminal: Terminal) -> Iterator[None]:
+    """An interruption ends with what to do next: what is done is kept."""
+    try:
+        yield
+    except BaseException as stop:
+        if not isinstance(stop, Exception):  # Ctrl-C, SIGTERM
+            terminal.say("what is done is kept; the same command goes on from there")
+        raise

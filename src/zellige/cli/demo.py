@@ -3,14 +3,19 @@
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
+import dataclasses
 import signal
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
+from . import options
+from .common import write_json
 
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
@@ -65,7 +70,27 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
     terminal = terminal or Terminal()
     folder = Path(run) if run is not None else free()
     terminal.say("MDLM, a masked diffusion model, on the prose of Python's own documentation")
-    return _Demo(terminal, folder, steps, seed).go(began)
+    return _Parts(terminal, folder, steps, seed).go(began)
+
+
+@dataclass(frozen=True)
+class Demo:
+    steps: int | None = None
+    """training steps; fewer than the default make a short run, of which nothing is claimed"""
+    run: str | None = None
+    """the folder; the first free one of runs/demo, runs/demo-2, ... if not given"""
+    seed: int = 0
+
+
+def command(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige demo`"""
+    chosen = options.parse(Demo, words, "demo", about="Train a small model here and now, and watch it write.")
+    how: dict[str, Any] = {"run": chosen.run, "seed": chosen.seed}
+    if chosen.steps is not None:
+        how["steps"] = chosen.steps
+    code = demo(terminal, **how)
+    write_json(terminal, "demo", dataclasses.asdict(chosen), {"exit": code}, began, seed=chosen.seed)
+    return code
 
 
 class _Progress(Training):
@@ -82,7 +107,7 @@ class _Progress(Training):
             super().note(text)
 
 
-class _Demo:
+class _Parts:
     """The six steps. What one needs of another is an attribute."""
 
     def __init__(self, terminal: Terminal, folder: Path, steps: int, seed: int):
@@ -217,15 +242,15 @@ class _Demo:
         """What may be said of it, and what to type next."""
         full = self.steps >= STEPS and not stopped
         if not full:
-            said = "A short run: too few steps to say how good the model gets."
+            verdict = "A short run: too few steps to say how good the model gets."
         elif better.low > 0:
-            said = f"The model beats the {RIVAL}, writes in any order and fills gaps."
+            verdict = f"The model beats the {RIVAL}, writes in any order and fills gaps."
         elif better.value > 0:
-            said = f"The model is below the {RIVAL}, but not by more than the interval."
+            verdict = f"The model is below the {RIVAL}, but not by more than the interval."
         else:
-            said = f"The model stays above the {RIVAL}."
+            verdict = f"The model stays above the {RIVAL}."
         where = path(self.folder)
-        self.terminal.say(f"\nDone in {duration(seconds)}. {said}")
+        self.terminal.say(f"\nDone in {duration(seconds)}. {verdict}")
         self.terminal.try_next(
             f'zellige sample {where} --watch --prompt "the function "',
             f'zellige infill {where} "the value of the ______ is returned"',

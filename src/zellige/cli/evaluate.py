@@ -1,7 +1,6 @@
 """`zellige evaluate`: one entry for likelihoods, samples, pairs, probes and suites."""
 
 import dataclasses
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
@@ -14,17 +13,22 @@ from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, note_change, run_folder, write_json
+from .common import Device, Run, load, note_change, resumable, run_folder, unfinished_folder, write_json
+from .evaluate_generate import generate
+from .evaluate_pairs import pairs
+from .evaluate_probe import probe
+from .evaluate_steps import steps
+from .evaluate_suite import suite
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
 
-MODES = {  # a flag of `evaluate` that makes another command of it: cli/<module>.run(words, terminal, began) does all
-    "--suite": "evaluate_suite",
-    "--generate": "evaluate_generate",
-    "--pairs": "evaluate_pairs",
-    "--probe": "evaluate_probe",
-    "--steps": "evaluate_steps",  # last: others have an option of that name
+MODES = {  # a flag of `evaluate` that makes another command of it
+    "--suite": suite,
+    "--generate": generate,
+    "--pairs": pairs,
+    "--probe": probe,
+    "--steps": steps,  # last: others have an option of that name
 }
 
 
@@ -58,13 +62,13 @@ class Evaluate:
 
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN`"""
-    given = options.given(words)
-    mode = next((MODES[flag] for flag in MODES if flag in given), None)
+    flags = options.given(words)
+    mode = next((MODES[flag] for flag in MODES if flag in flags), None)
     if mode is not None:
-        return importlib.import_module(f"{__package__}.{mode}").run(words, terminal, began)
+        return mode(words, terminal, began)
     about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
     chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
-    data = chosen.data if any(flag.startswith("--data.") for flag in given) else None
+    data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
     recorded = None
     if chosen.show and not chosen.from_:
         raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
@@ -72,18 +76,17 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..evaluation.result import Result
         from ..evaluation.result_json import read_result
 
-        plain = read_result(chosen.from_)
-        recorded = Result.from_dict(plain, chosen.from_)
+        document = read_result(chosen.from_)
+        recorded = Result.from_dict(document, chosen.from_)
         if chosen.show:
             _print(terminal, recorded)
-            write_json(terminal, "evaluate", None, plain, began)
+            write_json(terminal, "evaluate", None, document, began)
             return 0
-        chosen, data = _again(chosen, data, plain, given)
+        chosen, data = _again(chosen, data, document, flags)
     file = run_folder(chosen.run)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import evaluate as judge
     from ..evaluation import workers
-    from .evaluate_suite import keep, resumable
 
     rank, world = workers.ranks()
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
@@ -92,7 +95,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
             estimator=chosen.estimator, processes=chosen.processes, distributed=world > 1,
-            keep=keep(chosen.run, model.config.data.cache), progress=lambda done, total: bar.update(done, total=total),
+            keep=unfinished_folder(chosen.run, model.config.data.cache),
+            progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
     if rank:  # of several, the first one speaks
         return 0
@@ -102,23 +106,23 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         "estimator": chosen.estimator, "method": chosen.method, "device": chosen.device,
     }  # fmt: skip
     _print(terminal, result)
-    plain = result.to_dict("evaluate", arguments)
+    document = result.to_dict("evaluate", arguments)
     if recorded is not None:
         same = recorded.value == result.value
         terminal.note(f"{path(chosen.from_ or '')} holds {'the same number' if same else str(recorded)}")
     elif file is not None:
         from .evaluate_print import write
 
-        name = write(file, result, plain, terminal)
+        name = write(file, result, document, terminal)
         terminal.result(f"  written   {path(name)}")
         terminal.result(f"  again     zellige evaluate --from {path(name)}")
-    write_json(terminal, "evaluate", arguments, plain, began)
+    write_json(terminal, "evaluate", arguments, document, began)
     return 0
 
 
-def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) -> tuple[Evaluate, Data | None]:
+def _again(chosen: Evaluate, data: Data | None, document: dict, flags: set[str]) -> tuple[Evaluate, Data | None]:
     """The options that a result was made with; those given now outrank them."""
-    before = plain.get("arguments")
+    before = document.get("arguments")
     if not isinstance(before, dict) or "run" not in before:
         raise InputError(f"'{chosen.from_}' does not say how it was made; evaluate the run itself")
     before = dict(before)
@@ -126,7 +130,7 @@ def _again(chosen: Evaluate, data: Data | None, plain: dict, given: set[str]) ->
     if data is None and made_on is not None:
         data = Data(**made_on)
     names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show", "processes"}
-    keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in given and not (n == "run" and chosen.run)}
+    keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in flags and not (n == "run" and chosen.run)}
     return dataclasses.replace(chosen, **keep), data
 
 

@@ -16,9 +16,9 @@ CALLED = {
 ALIGN = "<" + 9 * ">"
 
 
-def describe(plain: dict[str, Any]) -> list[str]:
+def describe(document: dict[str, Any]) -> list[str]:
     """The lines that `zellige evaluate --generate` prints."""
-    points, real, about = (plain["result"][key] for key in ("points", "real", "about"))
+    points, real, about = (document["result"][key] for key in ("points", "real", "about"))
     lines = []
     if about:
         lines.append(of_model(about))
@@ -34,23 +34,23 @@ def describe(plain: dict[str, Any]) -> list[str]:
         lines += ["", *columns([heads, *rows], ALIGN[: len(heads)], indent=2, gap=3)]
     else:
         lines.append(f"{counted(points[0]['samples'], 'sample')} at each point")
-        for title, rows in tables(plain):
+        for title, rows in tables(document):
             lines += ["", *([f"  {title}"] if title else []), *columns(rows, ALIGN[: len(rows[0])], indent=2)]
-    for head, said in _protocol(plain):
+    for head, text in _protocol(document):
         wrapped = textwrap.wrap(
-            said, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
+            text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
         )
         lines += [*([""] if head == "judge" else []), *wrapped]
     return lines
 
 
-def tables(plain: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
+def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """A table for each kind of curves, or one of all points where there are none: (title, rows), the header first."""
-    points, real = plain["result"]["points"], plain["result"]["real"]
+    points, real = document["result"]["points"], document["result"]["real"]
     measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
     titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
-    found = {title: curves_of(points, by) for by, title in titles.items()}
-    groups = {title: [p for each in curve.values() for p in each] for title, curve in found.items() if curve}
+    curve_sets = {title: curves_of(points, by) for by, title in titles.items()}
+    groups = {title: [p for each in curve.values() for p in each] for title, curve in curve_sets.items() if curve}
     heads = ["sampler", "steps", "calls", "temp.", "top-p", *("per sequence" if " per " in m else m for m in measures)]
     out = []
     for title, group in (groups or {"": points}).items():
@@ -88,9 +88,9 @@ def _drawn(point: dict[str, Any]) -> str:
     return f": {way['sampler']}{chosen}, {counted(way['steps'], 'step')}{asked}, {heat}"
 
 
-def _protocol(plain: dict[str, Any]) -> list[tuple[str, str]]:
-    judge, protocol = plain["protocol"]["judge"], plain["protocol"]
-    cut = sum(p["cut"] for p in plain["result"]["points"])
+def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
+    judge, protocol = document["protocol"]["judge"], document["protocol"]
+    cut = sum(p["cut"] for p in document["result"]["points"])
     which = (
         f"{judge['judge']}: {parameters(judge['parameters'])}, {judge['network']}, tokenizer {judge['tokenizer']} "
         f"({count(judge['vocabulary'])}); samples {protocol['judged']}; first token {judge['first']}; EOS counted: "
@@ -99,6 +99,6 @@ def _protocol(plain: dict[str, Any]) -> list[tuple[str, str]]:
     how = f"{protocol['name']}: {protocol['draws']}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
     return [
         ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
-        ("protocol", f"{how}; seed {plain['seed']}"),
-        ("± is", f"95%, {plain['interval']['method']}"),
+        ("protocol", f"{how}; seed {document['seed']}"),
+        ("± is", f"95%, {document['interval']['method']}"),
     ]

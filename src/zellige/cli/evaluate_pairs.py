@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..show.numbers import counted, path, pm
+from ..show.numbers import counted, pm
 from ..show.progress import Bar
-from ..show.record import as_file
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, of_model, run_folder, write_json
+from .common import Device, Run, file_suffix, load, of_model, run_folder, write_json, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.choices import ChoiceScores
@@ -38,7 +37,7 @@ class Pairs:
     device: Device = "auto"
 
 
-def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --pairs FILE`"""
     about = "-log p(continuation | context) of the pairs in a file, and the accuracy of choices."
     chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
@@ -57,17 +56,12 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         )  # fmt: skip
     for line in describe(judged):
         terminal.result(line)
-    plain = judged.to_dict(dataclasses.asdict(chosen))
+    document = judged.to_dict(dataclasses.asdict(chosen))
     if folder is not None:
-        from ..files import write_file
-        from .evaluate_print import choices
-
         draws = chosen.draws if chosen.draws != Pairs.draws else None
-        other = choices(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None)
-        name = folder / f"pairs-{Path(chosen.pairs).stem}{other}.json"
-        write_file(name, as_file(plain))
-        terminal.result(f"  written   {path(name)}")
-    write_json(terminal, "evaluate", None, plain, began)
+        suffix = file_suffix(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None)
+        write_result(terminal, folder / f"pairs-{Path(chosen.pairs).stem}{suffix}.json", document)
+    write_json(terminal, "evaluate", None, document, began)
     return 0
 
 
@@ -96,6 +90,6 @@ def describe(judged: "ChoiceScores") -> list[str]:
         ]
     if judged.note:
         lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
-    said = f"{p['name']}: {p['estimator']}; {result.draws} draws a pair ({p['strata']}), network {p['network']}, "
-    said += f"{p['weights']} weights, seed {p['seed']}"
-    return [*lines, "", *textwrap.wrap(said, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    protocol = f"{p['name']}: {p['estimator']}; {result.draws} draws a pair ({p['strata']}), network {p['network']}, "
+    protocol += f"{p['weights']} weights, seed {p['seed']}"
+    return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

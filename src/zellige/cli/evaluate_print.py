@@ -1,9 +1,7 @@
 """How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
 
 import contextlib
-import hashlib
 import os
-import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -69,10 +67,10 @@ def describe(result: Result) -> list[str]:
             f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
         )
         lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
-    said = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
-    said += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
-    said += [f"{p['weights']} weights"] if "weights" in p else []
-    text = f"{p.get('name', PROTOCOL)}: {', '.join([*said, f'seed {result.seed}'])}"
+    protocol = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
+    protocol += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
+    protocol += [f"{p['weights']} weights"] if "weights" in p else []
+    text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
     return lines
 
@@ -92,22 +90,7 @@ def _both(result: Result) -> list[str]:
     return lines
 
 
-def choices(**values: Any) -> str:
-    """What a file's name says of choices that are not the default's: `-limit-4-only-ptb`; None, False, (): not chosen."""
-    words = []
-    for name, value in values.items():
-        if value is None or value is False or value == ():
-            continue
-        said = [] if value is True else value if isinstance(value, (list, tuple)) else [value]
-        words += [
-            name.replace("_", "-"),
-            *(re.sub(r"[^\w.]+", "-", f"{v:g}" if isinstance(v, float) else str(v)) for v in said),
-        ]
-    text = "".join(f"-{word}" for word in words)
-    return text if len(text) <= 80 else f"-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-
-
-def write(folder: Path, result: Result, plain: dict[str, Any], terminal: Terminal) -> Path:
+def write(folder: Path, result: Result, document: dict[str, Any], terminal: Terminal) -> Path:
     """Write a result into a run; one that is there under its name, and is fuller or of other choices, is renamed before."""
     file = folder / result.file_name
     with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
@@ -120,7 +103,7 @@ def write(folder: Path, result: Result, plain: dict[str, Any], terminal: Termina
         if own != file and not own.exists():
             os.replace(file, own)
             terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own)}")
-    write_file(file, as_file(plain))
+    write_file(file, as_file(document))
     return file
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..show.numbers import columns, path, pm
+from ..show.numbers import columns, pm
 from ..show.progress import Bar
-from ..show.record import as_file, json_record
+from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, of_model, run_folder, write_json
+from .common import Device, Run, file_suffix, load, of_model, run_folder, write_json, write_result
 
 if TYPE_CHECKING:
-    from ..evaluation.probe import Probe as Found
+    from ..evaluation.probe import Probe as Result
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Probe:
     device: Device = "auto"
 
 
-def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --probe ag_news`"""
     about = (
         "A linear probe and a fine-tuned classifier on a model's features, against random weights and a bag of tokens."
@@ -64,59 +64,54 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if not chosen.rate > 0:
         raise InputError(f"--rate is {chosen.rate:g}; it must be above 0")
     with terminal.waiting("reading"):
-        from ..evaluation import probe
+        from ..evaluation import probe as probing
 
-        data = probe.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
+        data = probing.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
     folder = run_folder(chosen.run)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with contextlib.ExitStack() as stack:
         bars: dict[str, Any] = {}
 
-        def told(what: str, done: int, total: int) -> None:  # each classifier has a bar of its own
+        def show(what: str, done: int, total: int) -> None:  # each classifier has a bar of its own
             if what not in bars:
                 stack.close()
                 bars[what] = stack.enter_context(Bar(terminal, what, total))
             bars[what].update(done, total=total)
 
-        found = probe.probe(
+        result = probing.probe(
             model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate,
-            batch=chosen.batch, layer=chosen.layer, progress=told,
+            batch=chosen.batch, layer=chosen.layer, progress=show,
         )  # fmt: skip
-    for line in describe(found):
+    for line in describe(result):
         terminal.result(line)
-    plain = json_record(
-        "evaluate", dataclasses.asdict(chosen), found.to_dict(), protocol=found.protocol, unit="accuracy", seed=chosen.seed,
+    document = json_record(
+        "evaluate", dataclasses.asdict(chosen), result.to_dict(), protocol=result.protocol, unit="accuracy", seed=chosen.seed,
         seconds=time.monotonic() - began,
     )  # fmt: skip
     if folder is not None:
-        from ..files import write_file
-        from .evaluate_print import choices
-
         epochs, rate = (None if chosen.linear else chosen.epochs, chosen.rate)
-        other = choices(
+        suffix = file_suffix(
             linear=chosen.linear, layer=chosen.layer, epochs=epochs if epochs != Probe.epochs else None,
             rate=rate if rate != Probe.rate else None, seed=chosen.seed or None,
         )  # fmt: skip
-        name = folder / f"probe-{chosen.probe}{other}.json"
-        write_file(name, as_file(plain))
-        terminal.result(f"  written   {path(name)}")
-    write_json(terminal, "evaluate", None, plain, began)
+        write_result(terminal, folder / f"probe-{chosen.probe}{suffix}.json", document)
+    write_json(terminal, "evaluate", None, document, began)
     return 0
 
 
-def describe(found: "Found") -> list[str]:
+def describe(result: "Result") -> list[str]:
     """What is printed: who was asked what, the accuracies, what training brings, the protocol."""
-    about, p = found.about, found.protocol
+    about, p = result.about, result.protocol
     lines = [
         f"{of_model(about)}, trained on {about['trained on']}",
         f"{about['data']}: {p['texts']}; {p['length']}",
         "",
     ]
     rows = [("classifier", "accuracy (95%, Wilson)", "chosen")]
-    rows += [(row.name, str(row.share), row.chosen) for row in found.rows]
+    rows += [(row.name, str(row.share), row.chosen) for row in result.rows]
     lines += [*columns(rows, "<<<", indent=2, gap=3), ""]
     rows = [("difference, on the same texts", "points (95%)")]
-    rows += [(name, pm(100 * value, 100 * half, 1)) for name, value, half in found.gains]
+    rows += [(name, pm(100 * value, 100 * half, 1)) for name, value, half in result.gains]
     lines += columns(rows, "<>", indent=2, gap=3)
-    said = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"], f"seed {p['seed']}"])
-    return [*lines, "", *textwrap.wrap(said, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    protocol = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"], f"seed {p['seed']}"])
+    return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

@@ -7,14 +7,23 @@ from typing import Any
 
 from ..data import Data
 from ..errors import InputError
-from ..show.numbers import byte_size, columns, count, decimals, path, pm
+from ..show.numbers import byte_size, columns, count, decimals, pm
 from ..show.progress import Bar
-from ..show.record import as_file, json_record
+from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, note_change, run_folder, write_json
-from .evaluate_print import choices, heading
-from .evaluate_suite import keep, resumable
+from .common import (
+    Device,
+    Run,
+    file_suffix,
+    load,
+    note_change,
+    resumable,
+    run_folder,
+    unfinished_folder,
+    write_json,
+    write_result,
+)  # fmt: skip
 
 CONTINUOUS = "continuous"
 
@@ -43,7 +52,7 @@ class Steps:
     device: Device = "auto"
 
 
-def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --steps T T ... continuous`"""
     chosen = options.parse(Steps, words, "evaluate", about="The bound against the number of steps.", most=1)
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
@@ -53,37 +62,28 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import evaluate as judge
     from ..evaluation import workers
-    from ..evaluation.result import Result, difference
+    from ..evaluation.result import difference
+    from .evaluate_print import heading
 
     rank, world = workers.ranks()
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
-    found: list[Result] = []
+    results = []
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         for T in wanted:
-            found.append(
-                judge.evaluate(
-                    model,
-                    corpus,
-                    chosen.split,
-                    chosen.draws,
-                    chosen.seed,
-                    chosen.limit,
-                    chosen.batch,
-                    steps=T,
-                    processes=chosen.processes,
-                    distributed=world > 1,
-                    keep=keep(chosen.run, model.config.data.cache),
-                    progress=lambda done, total, T=T: bar.update(done, _name(T), total=total),
-                )
-            )
+            result = judge.evaluate(
+                model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch, steps=T,
+                processes=chosen.processes, distributed=world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
+                progress=lambda done, total, T=T: bar.update(done, _name(T), total=total),
+            )  # fmt: skip
+            results.append(result)
     if rank:
         return 0
-    last = found[wanted.index(0)] if 0 in wanted else found[-1]
-    apart = [None if r is last else difference(r, last) for r in found]
+    last = results[wanted.index(0)] if 0 in wanted else results[-1]
+    apart = [None if r is last else difference(r, last) for r in results]
     for line in [*heading(last)[:-1], f"{count(last.draws)} draws of each, the same for all rows", ""]:
         terminal.result(line)
-    beside = _name(wanted[found.index(last)])
+    beside = _name(wanted[results.index(last)])
     header = ("steps", f"{last.unit} (95%)", f"perplexity per {last.per}", f"above {beside}, paired")
     rows = [
         (
@@ -92,31 +92,29 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
             f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}",
             "" if d is None else pm(d.value, d.half),
         )
-        for T, r, d in zip(wanted, found, apart)
+        for T, r, d in zip(wanted, results, apart)
     ]
     for line in columns([header, *rows], "<>>>"):
         terminal.result(line)
     note_change(terminal, last.about)
-    plain = json_record(
+    document = json_record(
         "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},
-        {"steps": [_row(T, r, d) for T, r, d in zip(wanted, found, apart)], "partial": last.partial or None, "about": last.about},
-        unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in found),
+        {
+            "steps": [_row(T, r, d) for T, r, d in zip(wanted, results, apart)], "partial": last.partial or None,
+            "about": last.about,
+        },
+        unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in results),
     )  # fmt: skip
     folder = run_folder(chosen.run)
     if folder is not None:
-        from ..files import write_file
-
-        data = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
-        taken = None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted]
-        limit = last.sequences if last.partial else None
-        chosen_draws = chosen.draws if chosen.draws != Steps.draws else None
-        file = (
-            folder
-            / f"steps-{data}{choices(steps=taken, limit=limit, draws=chosen_draws, seed=chosen.seed or None)}.json"
-        )
-        write_file(file, as_file(plain))
-        terminal.result(f"  written   {path(file)}")
-    write_json(terminal, "evaluate", None, plain, began)
+        where = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
+        suffix = file_suffix(
+            steps=None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted],
+            limit=last.sequences if last.partial else None, draws=chosen.draws if chosen.draws != Steps.draws else None,
+            seed=chosen.seed or None,
+        )  # fmt: skip
+        write_result(terminal, folder / f"steps-{where}{suffix}.json", document)
+    write_json(terminal, "evaluate", None, document, began)
     return 0
 
 
@@ -125,9 +123,9 @@ def _name(T: int) -> str:
 
 
 def _row(T: int, r: Any, d: Any) -> dict[str, Any]:
-    plain = r.to_dict(None)
+    entries = r.to_dict(None)
     above = None if d is None else {"value": d.value, "low": d.low, "high": d.high}
-    return {"steps": T or None, "above": above} | {k: plain[k] for k in ("result", "interval", "protocol")}
+    return {"steps": T or None, "above": above} | {k: entries[k] for k in ("result", "interval", "protocol")}
 
 
 def _steps(word: str) -> int:

@@ -1,18 +1,26 @@
 """`zellige evaluate RUN --suite zero-shot`: the data sets of the literature, by one protocol, in one table."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.numbers import columns, count, decimals, path
+from ..show.numbers import columns, count, decimals
 from ..show.progress import Bar
-from ..show.record import as_file
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, of_model, run_folder, write_json
+from .common import (
+    Device,
+    Run,
+    file_suffix,
+    load,
+    of_model,
+    resumable,
+    run_folder,
+    unfinished_folder,
+    write_json,
+    write_result,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from ..evaluation.suite import SuiteTable
@@ -53,7 +61,7 @@ class Suite:
     device: Device = "auto"
 
 
-def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --suite NAME`"""
     chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
     from ..evaluation.protocol import protocol_named
@@ -80,45 +88,22 @@ def run(words: Sequence[str], terminal: Terminal, began: float) -> int:
         table = judge(
             model, chosen.suite, chosen.protocol, root=chosen.data.path, cache=chosen.data.cache, only=chosen.only,
             draws=chosen.draws, seed=chosen.seed, limit=chosen.limit, batch=chosen.batch, estimator=chosen.estimator,
-            processes=chosen.processes, distributed=world > 1, keep=keep(chosen.run, chosen.data.cache), begin=begin,
+            processes=chosen.processes, distributed=world > 1, keep=unfinished_folder(chosen.run, chosen.data.cache), begin=begin,
             progress=lambda done, total: bar.update(done, name[0], total=total),
         )  # fmt: skip
     if rank:
         return 0
     for line in lines(table):
         terminal.result(line)
-    plain = table.to_dict(dataclasses.asdict(chosen))
+    document = table.to_dict(dataclasses.asdict(chosen))
     if folder is not None:
-        from ..files import write_file
-        from .evaluate_print import choices
-
-        other = choices(
+        suffix = file_suffix(
             only=chosen.only, estimator=chosen.estimator if chosen.estimator != "bound" else None, limit=chosen.limit,
             draws=chosen.draws if chosen.draws != table.protocol.draws else None, seed=chosen.seed or None,
         )  # fmt: skip
-        file = folder / f"suite-{chosen.suite}-{chosen.protocol}{other}.json"
-        write_file(file, as_file(plain))
-        terminal.result(f"  written   {path(file)}")
-    write_json(terminal, "evaluate", None, plain, began)
+        write_result(terminal, folder / f"suite-{chosen.suite}-{chosen.protocol}{suffix}.json", document)
+    write_json(terminal, "evaluate", None, document, began)
     return 0
-
-
-def keep(source: str, cache: str | None = None) -> Path:
-    """Where the groups that are done are kept: the run's folder, or the cache."""
-    from ..data.catalogue import cache_folder
-
-    return run_folder(source) or cache_folder(cache) / "evaluations"
-
-
-@contextmanager
-def resumable(terminal: Terminal) -> Iterator[None]:
-    """An interruption ends with what to do next: what is done is kept."""
-    try:
-        yield
-    except BaseException as stop:
-        if not isinstance(stop, Exception):  # Ctrl-C, SIGTERM
-            terminal.say("what is done is kept; the same command goes on from there")
-        raise
 
 
 def lines(table: "SuiteTable") -> list[str]:
@@ -132,12 +117,12 @@ def lines(table: "SuiteTable") -> list[str]:
         ("set", "tokens", "(95%)", "corpus", "per sequence", "their ±"),
     ]
     body = [_row(row.name, row.result) for row in table.rows if row.result is not None]
-    said = [title, f"rows of {count(about['length'])} tokens of {about['tokenizer']}", ""]
-    said += columns([*header, *body], "<>>>>>")
-    said += [""]
-    said += [f"  {row.name}: {row.reason.partition('; ')[0]}" for row in table.rows if row.result is None]
-    said += [f"  {row.name}: {row.note}" for row in table.rows if row.note]
-    said += [
+    out = [title, f"rows of {count(about['length'])} tokens of {about['tokenizer']}", ""]
+    out += columns([*header, *body], "<>>>>>")
+    out += [""]
+    out += [f"  {row.name}: {row.reason.partition('; ')[0]}" for row in table.rows if row.result is None]
+    out += [f"  {row.name}: {row.note}" for row in table.rows if row.note]
+    out += [
         f"  {row.name}: a partial result, {row.result.partial}"
         for row in table.rows
         if row.result and row.result.partial
@@ -156,7 +141,7 @@ def lines(table: "SuiteTable") -> list[str]:
     import textwrap
 
     text = f"{p.name} ({PROTOCOL}): {', '.join(how)}, seed {table.seed}"
-    return said + textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
+    return out + textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)
 
 
 def _row(name: str, result: Any) -> tuple[str, ...]:

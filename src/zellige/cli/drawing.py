@@ -1,0 +1,172 @@
+"""What `zellige sample` and `zellige infill` share: their options, how samples are drawn, shown and written."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from ..errors import InputError
+from ..show.numbers import path
+from ..show.progress import Bar
+from ..show.style import Mark
+from ..show.terminal import Terminal
+from .common import Device, Run, load, writable, write_json
+from .panels import Panels, PartialRow
+from .sampler_options import SamplerOptions
+
+if TYPE_CHECKING:
+    from ..models.frames import Drawn, Frame
+    from ..models.infill import Gaps
+    from ..show.kinds import Modality
+
+
+@dataclass(frozen=True)
+class Drawing:
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    count: int = 1
+    """how many texts"""
+    steps: int | None = None
+    """steps of the sampler: 64, in discrete time the nearest divisor of T"""
+    sampler: str | None = None
+    """zellige list samplers; the method's own if not given, ancestral for most"""
+    options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
+    seed: int = 0
+    """a text depends on it and on its own number alone"""
+    temperature: float = 1.0
+    """of the clean posterior; 0 takes the likeliest"""
+    top_p: float = 1.0
+    """keep the likeliest tokens that hold this share"""
+    batch: int = 16
+    """texts at once"""
+    watch: bool = False
+    """show the tokens appear"""
+    out: str | None = None
+    """a file: .jsonl (text, tokens, seed, calls, prompt), .txt, .png, or .mid for music"""
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Device = "auto"
+
+
+def draw(
+    chosen: Any,
+    command: str,
+    terminal: Terminal,
+    began: float,
+    give: "Callable[[Any, Modality], Gaps | PartialRow | None]",
+) -> int:
+    """Draw, show, write.
+
+    Args:
+        give: what is given of each text, by the model and the kind of its rows; None: nothing but a prompt.
+    """
+    out = _out(chosen.out)
+    model = load(terminal, chosen.run, command, chosen.method, chosen.device)
+    from ..models.infill import Gaps, approximate, filled
+    from ..models.watch import watch
+    from ..show import kinds
+
+    kind = kinds.of(model.tokenizer)
+    if out is not None:
+        kind.refuse(out.suffix)
+    how = {
+        "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
+        "temperature": chosen.temperature, "top_p": chosen.top_p, "batch": 1 if chosen.watch else chosen.batch,
+    }  # fmt: skip
+    how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
+    start = give(model, kind)
+    prompt = chosen.text or None if start is not None else chosen.prompt
+    more = {"length": chosen.length, "prompt": prompt} if start is None else {"fixed": start.fixed}
+    gaps = start if isinstance(start, Gaps) else None
+    if gaps is not None:
+        more["alone"] = True
+    frames = watch(model, **more, **how)
+    if (note := approximate(model)) and (prompt or start is not None):
+        terminal.note(note)
+    if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
+        terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
+    drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
+    if gaps is not None:
+        pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
+        drawn = filled(gaps, drawn, model.tokenizer)
+    lines: list[dict[str, Any]] = [
+        {"text": text, "tokens": tokens, "seed": chosen.seed, "calls": calls, "prompt": prompt}
+        for text, tokens, calls in zip(drawn.texts, drawn.tokens, drawn.calls)
+    ]
+    panels = Panels(kind, drawn.tokens, start if isinstance(start, PartialRow) else None)
+    if out is not None:
+        files = panels.write(out, lines)
+    elif gaps is not None:
+        files = show_filled(terminal, pieces, chosen.mark)
+    else:
+        files = panels.show(terminal, drawn.texts)
+    for verdict in panels.verdicts:
+        terminal.result(verdict)
+    terminal.say(str(drawn))
+    if files:
+        terminal.say(f"written  {' '.join(map(path, files))}")
+    arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
+    arguments |= dataclasses.asdict(chosen.options)
+    result = {
+        "samples": lines,
+        "steps": drawn.steps,
+        "expected_calls": drawn.expected_calls,
+        "sampling_seconds": drawn.seconds,
+    } | panels.record()
+    write_json(terminal, command, arguments, result, began, seed=chosen.seed)
+    return 0
+
+
+def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: Terminal) -> "Drawn":
+    """Run through the frames, shown one by one or as a bar."""
+    from ..models.frames import collect
+    from .viewer import Viewer
+
+    if chosen.watch:
+        viewer = Viewer(terminal, length, brackets=getattr(chosen, "mark", "") == "brackets")
+        try:
+            return collect(frames, viewer)
+        finally:
+            viewer.close()
+    batches = -(-chosen.count // chosen.batch)
+    with Bar(terminal, command, batches, "steps") as bar:
+
+        def see(frame: "Frame") -> None:
+            total = batches * max(frame.steps, 1)
+            bar.update(frame.first // chosen.batch * frame.steps + frame.step, total=total)
+
+        return collect(frames, see)
+
+
+def show_filled(terminal: Terminal, texts: "list[list[tuple[str, bool]]]", mark: str) -> list[Path]:
+    """Texts on stdout in pieces, (text, whether it was filled in), the filled ones marked."""
+    for pieces in texts:
+        if mark == "brackets":
+            pieces = [(f"[{text}]" if new else text, new) for text, new in pieces]
+        if mark == "none" or not (terminal.out_tty or terminal.out_styled):
+            terminal.data("".join(text for text, _ in pieces))
+            continue
+        lines: list[list[tuple[str, Mark]]] = [[]]
+        for text, new in pieces:
+            look: Mark = "new" if new else "shown"
+            first, *rest = text.split("\n")
+            lines[-1].append((first, look))
+            for line in rest:
+                lines.append([(line, look)])
+        terminal.picture(lines)
+    return []
+
+
+def _out(name: str | None) -> Path | None:
+    """The file of --out, whose ending says the format."""
+    if name is None:
+        return None
+    from ..show.kinds import suffixes
+
+    known = suffixes()
+    if Path(name).suffix not in known:
+        raise InputError(f"--out {name} has an unknown ending; use {', '.join(known[:-1])} or {known[-1]}")
+    return writable(name, "--out")

@@ -1,0 +1,103 @@
+"""What `zellige evaluate --generate` writes: its result as JSON, the table, the figures, and the names of these files."""
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..show.numbers import path
+from ..show.record import as_file, json_record
+from .common import file_suffix
+
+if TYPE_CHECKING:
+    from ..evaluation.judge import Judge
+
+DRAWN = (  # choices that make the samples, and those that make of them the numbers
+    "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
+    "seed",
+)  # fmt: skip
+READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve")
+NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json, .md, -frontier.svg, -calls.svg
+
+
+def samples_file(folder: Path, chosen: Any) -> Path:
+    """The file of the samples that were drawn by these choices."""
+    return folder / f"{NAME}{_suffix(chosen, DRAWN)}.jsonl"
+
+
+def as_document(
+    chosen: Any, model: Any, judge: "Judge", points: list[dict], real: dict | None, seconds: float
+) -> dict[str, Any]:
+    """The result as JSON."""
+    from ..evaluation import sample_quality, sweep
+    from ..models.model import identity
+
+    whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
+    protocol = {
+        "name": sweep.PROTOCOL, "judge": judge.about,
+        "judged": "the samples' own tokens" if chosen.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
+        "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
+        "network": None if model is None else str(next(model.method.parameters()).dtype).removeprefix("torch."),
+        "weights": None if model is None else identity(model)["weights"], "perplexity": "corpus: exp(all nats / all tokens)",
+        "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": sweep.ENTROPY,
+        "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
+        "measured on": whose, "streams": "sample i of every set has the stream of (seed, i)",
+    }  # fmt: skip
+    interval = sample_quality.INTERVAL + (f"; {sample_quality.INTERVAL_MAUVE}" if chosen.mauve else "")
+    about: dict[str, Any] = {}
+    if model is not None:
+        about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}
+    return json_record(
+        "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), {"points": points, "real": real, "about": about},
+        interval={"level": 0.95, "method": interval}, unit="perplexity per token of the judge", kind="samples",
+        protocol=protocol, seed=chosen.seed, seconds=seconds,
+    )  # fmt: skip
+
+
+def _suffix(chosen: Any, names: tuple[str, ...]) -> str:
+    """What the files' names in a run say of these choices, those that are not the default's; in a folder of one's own nothing."""
+    if chosen.out is not None:
+        return ""
+    values = {name: getattr(chosen, name) for name in names}
+    values = {name: value for name, value in values.items() if value != getattr(type(chosen), name)}
+    if "count" in names:
+        values |= dataclasses.asdict(chosen.options)
+    if "samples" in values:
+        values["samples"] = Path(values["samples"]).stem
+    return file_suffix(**values)
+
+
+def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any, drawn: bool) -> list[str]:
+    """The JSON, the table and the figures; the lines that say so."""
+    from ..files import make, write_file
+    from ..report import sweep as figures
+    from .evaluate_generate_print import tables
+
+    points, real = document["result"]["points"], document["result"]["real"]
+    judge = Path(document["protocol"]["judge"]["judge"]).name
+    stem = f"{NAME}-{judge}{_suffix(chosen, DRAWN + READ)}"
+    make(folder)
+    written = [folder / f"{stem}.json"]
+    write_file(written[0], as_file(document))
+    if len(points) > 1:
+        body = [f"# {chosen.run or chosen.samples}", ""]
+        for title, (head, *rows) in tables(document):
+            body += [
+                *([f"## {title}", ""] if title else []),
+                *(f"| {' | '.join(r)} |" for r in (head, ["---"] * len(head), *rows)),
+                "",
+            ]
+        write_file(folder / f"{stem}.md", "\n".join([*body, "```text", *lines, "```"]) + "\n")
+        written.append(folder / f"{stem}.md")
+    for by in ("frontier", "calls"):
+        figure = figures.sweep_figure(points, real, by, judge)
+        if figure is not None:
+            written.append(folder / f"{stem}-{by}.svg")
+            drawn_as = io.StringIO()
+            figure.savefig(drawn_as, format="svg", metadata={"Date": None})
+            write_file(written[-1], drawn_as.getvalue())
+    out = [f"  written   {'   '.join(map(path, written))}"]
+    if drawn:
+        samples = path(samples_file(folder, chosen))
+        out.append(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} --judge ...")
+    return out

@@ -1,0 +1,39 @@
+"""`zellige list`: what there is to choose from. It needs no torch."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from ..errors import InputError, nearest
+from ..show.numbers import columns
+from ..show.terminal import Terminal
+from . import help, options
+from .common import write_json
+
+
+@dataclass(frozen=True)
+class List:
+    what: Annotated[Literal["methods", "samplers", "data", "checkpoints"] | None, tyro.conf.Positional] = None
+    seed: int = 0
+    """changes nothing"""
+
+
+def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige list methods|samplers|data|checkpoints`; without a word: these four."""
+    if words and not words[0].startswith("-") and words[0] not in help.LISTS:
+        near = nearest(words[0], help.LISTS)
+        hint = f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints"
+        raise InputError(f"unknown list '{words[0]}'; {hint}")
+    chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
+    rows: Any = help.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
+    header = [*rows[0]]
+    whole = [row for row in rows if row.keys() == rows[0].keys()]
+    for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):
+        terminal.result(line)
+    for row in rows[len(whole) :]:  # other names
+        terminal.result(f"{row['name']:<{max(len(r['name']) for r in rows) + 2}}= {row['same as']}")
+    write_json(terminal, "list", dataclasses.asdict(chosen), rows, began)
+    return 0

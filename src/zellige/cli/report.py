@@ -1,0 +1,41 @@
+"""`zellige report`: one page about a run."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import InputError
+from ..show.numbers import byte_size, path
+from ..show.terminal import Terminal
+from . import options
+from .common import Run, load, writable, write_json
+
+
+@dataclass(frozen=True)
+class Report:
+    run: Run = ""
+    """a run, or a saved folder"""
+    out: str | None = None
+    """the page; RUN/report.html if not given"""
+    seed: int = 0
+    """of the samples that are shown"""
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+
+
+def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige report RUN`"""
+    chosen = options.parse(Report, words, "report", about="One self-contained page about a run.", most=1)
+    if not chosen.run:
+        raise InputError("report needs a run; e.g. zellige report runs/demo")
+    if chosen.out:
+        writable(chosen.out, "--out")
+    model = load(terminal, chosen.run, "report", chosen.method, "auto") if chosen.method else None
+    with terminal.waiting("drawing"):
+        from ..report import write
+
+        page = write(chosen.run, chosen.out, model=model, seed=chosen.seed)
+    terminal.result(f"{path(page)}, {byte_size(page.stat().st_size)}")
+    result = {"page": str(page), "bytes": page.stat().st_size}
+    write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)
+    return 0

@@ -1,0 +1,46 @@
+"""`zellige verify`: the identities of the methods and samplers, checked by enumeration."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from ..show.numbers import escape
+from ..show.progress import Bar
+from ..show.terminal import Terminal
+from . import options
+from .common import own_class, write_json
+
+
+@dataclass(frozen=True)
+class Verify:
+    methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """names, or file.py:Class; all if none is given"""
+    only: str | None = None
+    """a check, or the beginning of its name: bound.closed-form, sampler"""
+    sampler: str | None = None
+    """the checks of one sampler only"""
+    seed: int = 0
+    """changes nothing: nothing is drawn at random"""
+
+
+def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige verify [METHOD ...]`; exit code 1 if an identity does not hold."""
+    chosen = options.parse(Verify, words, "verify", about="Check the identities by enumeration.", most=10**9)
+    with terminal.waiting("starting"):
+        from ..exact import verify as checks
+
+        classes = [own_class(name) for name in chosen.methods]
+    with Bar(terminal, "verify", 1, "checks") as bar:
+        report = checks.verify(
+            *classes, only=chosen.only, sampler=chosen.sampler,
+            progress=lambda done, total, name: bar.update(done, name, total),
+        )  # fmt: skip
+    for line in report.lines():
+        head, gap, word = escape(line).rpartition("  ")
+        style = {"ok": "green", "FAIL": "red"}.get(word, "")
+        terminal.result(head + gap + (terminal.paint(word, style, out=True) if style else word), painted=True)
+    write_json(terminal, "verify", dataclasses.asdict(chosen), report.to_json(), began)
+    return 0 if report.ok else 1
