@@ -126,7 +126,7 @@ def _a(name: str) -> str:
 
 def _checks(function: Any, signature: inspect.Signature) -> dict[str, tuple[_Check, str]]:
     """For each argument whose annotation says something: its check, and in words what it must be."""
-    found = {}
+    checks = {}
     spaces = {**vars(sys.modules[function.__module__]), **getattr(function, "__globals__", {})}
     for name, parameter in signature.parameters.items():
         hint = parameter.annotation
@@ -139,8 +139,8 @@ def _checks(function: Any, signature: inspect.Signature) -> dict[str, tuple[_Che
                 continue
         rule = _rule(hint, name)
         if rule is not None:
-            found[name] = rule
-    return found
+            checks[name] = rule
+    return checks
 
 
 def _rule(hint: Any, name: str) -> tuple[_Check, str] | None:

@@ -76,8 +76,8 @@ def at_least(option: str, value: float, least: int) -> None:
     zellige.errors.InputError: --steps is 0; it must be 1 or more
     """
     if value < least:
-        said = f"{value:g}" if isinstance(value, float) else value
-        raise InputError(f"{option} is {said}; it must be {least} or more")
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise InputError(f"{option} is {shown}; it must be {least} or more")
 
 
 def check_counts(**counts: int) -> None:

@@ -102,12 +102,12 @@ class Zellige(LM):
         nats = self._nats(pairs, disable_tqdm)
         tokens = [conditional.tokenize_pair(self.model.tokenizer, pair[0], pair[1], self.prefix) for pair in pairs]
         same = conditional.greedy(self.model.method, tokens, self.requests * self.draws)
-        return self._kept("loglikelihood", requests, [(-n, s) for n, s in zip(nats, same)])
+        return self._into_cache("loglikelihood", requests, [(-n, s) for n, s in zip(nats, same)])
 
     def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
         """Of each text: minus the bound of all of it, in pieces of the network's length."""
         nats = self._nats([("", request.args[0]) for request in requests], disable_tqdm)
-        return self._kept("loglikelihood_rolling", requests, [-n for n in nats])
+        return self._into_cache("loglikelihood_rolling", requests, [-n for n in nats])
 
     def _nats(self, pairs: Sequence[tuple[str, str]], quiet: bool) -> list[float]:
         with tqdm(total=1, disable=quiet, desc="zellige: bounds") as bar:
@@ -117,16 +117,16 @@ class Zellige(LM):
                 bar.update(done - bar.n)
 
             rows = self.requests * self.draws
-            found = conditional.bound(
+            bounds = conditional.bound(
                 self.model, pairs, self.draws, self.seed, rows, prefix=self.prefix, progress=progress
             )
-        return found.nats.tolist()
+        return bounds.nats.tolist()
 
-    def _kept(self, name: str, requests: Sequence[Any], found: list[Any]) -> list[Any]:
-        """What was found, also put into the harness's cache where it has one."""
-        for request, value in zip(requests, found):
+    def _into_cache(self, name: str, requests: Sequence[Any], answers: list[Any]) -> list[Any]:
+        """The answers, also put into the harness's cache where it has one."""
+        for request, value in zip(requests, answers):
             self.cache_hook.add_partial(name, request.args, value)
-        return found
+        return answers
 
     # ---------------------------------------------------------------------------------- generation
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -154,7 +154,7 @@ class Zellige(LM):
                 for i, text in zip(group, drawn):
                     texts[i] = text
                 bar.update(len(group))
-        return self._kept("generate_until", requests, texts)
+        return self._into_cache("generate_until", requests, texts)
 
     def _prompt(self, context: str, how: dict[str, Any]) -> list[int]:
         """The tokens of the prompt, of which the beginning is left out where the text would not fit."""
@@ -189,8 +189,8 @@ class Zellige(LM):
         sampler = self._chosen(how)
         if not prompts:
             return []
-        tokenizer, method, given = self.model.tokenizer, self.model.method, len(prompts[0])
-        most = _most(how) if sampler.grows else min(_most(how), int(method.shape[0]) - given)
+        tokenizer, method, prefix_length = self.model.tokenizer, self.model.method, len(prompts[0])
+        most = _most(how) if sampler.grows else min(_most(how), int(method.shape[0]) - prefix_length)
         fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
         sampler.admit(method, fixed)
         streams = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -198,7 +198,7 @@ class Zellige(LM):
         end = end_token(tokenizer, True) if self._documents else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))
         ends = Frame(state, 1, 1, 0.0, state.x, 0, len(rows), 0.0, tokenizer, mask, end).ends
-        texts = [added(tokenizer, row[:given], row[given:stop]) for row, stop in zip(rows, ends)]
+        texts = [added(tokenizer, row[:prefix_length], row[prefix_length:stop]) for row, stop in zip(rows, ends)]
         return [_cut(text, how.get("until")) for text in texts]
 
 

@@ -312,8 +312,8 @@ def _converter() -> cattrs.Converter:
     @converter.register_unstructure_hook_factory(_is_union_of_dataclasses)
     def unstructure(kind: Any) -> Any:
         def write(value: Any) -> Any:
-            plain = converter.unstructure(value, type(value))
-            return {"kind": type(value).__name__, **plain} if dataclasses.is_dataclass(value) else plain
+            fields = converter.unstructure(value, type(value))
+            return {"kind": type(value).__name__, **fields} if dataclasses.is_dataclass(value) else fields
 
         return write
 

@@ -40,23 +40,23 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..models.model import load
 
         model = load(chosen.source, **choices)
-    said = model.about.get("published")
-    if said is None:
+    published = model.about.get("published")
+    if published is None:
         raise InputError(f"'{chosen.source}' is a model of Zellige's own already; use it as it is")
     with terminal.waiting("writing"):
         folder = model.save(chosen.out)
     net, tokenizer = model.config.net, model.tokenizer
     number = sum(p.numel() for p in model.method.parameters())
-    averaged = ", averaged (EMA) weights" if said["weights"] == "ema" else ""
+    averaged = ", averaged (EMA) weights" if published["weights"] == "ema" else ""
     terminal.result(
-        f"{model.config.method} from layout {said['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
+        f"{model.config.method} from layout {published['layout']}, {parameters(number)}, {counted(net.layers, 'layer')}, "
         f"length {count(net.length)}, tokenizer {tokenizer.name}{averaged}"
     )
     terminal.result(f"  written   {path(folder)}")
     terminal.try_next(
         f"zellige sample {path(folder)} --watch", f"zellige export {path(folder)} --out {path(folder)}-back"
     )
-    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **said}
+    result = {"folder": str(folder), "method": model.config.method, "parameters": number, **published}
     write_json(terminal, "import", {"source": chosen.source, "out": chosen.out, **choices}, result, began)
     return 0
 

@@ -115,7 +115,7 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
     """Every option of a dataclass, by its flag; positional fields are left out."""
     import tyro
 
-    found: dict[str, Flag] = {}
+    options: dict[str, Flag] = {}
     hints = typing.get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         hint, name = hints[field.name], field.name
@@ -130,11 +130,11 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
             value = field.default_factory()
         if dataclasses.is_dataclass(hint):
             inner = f"{prefix}{name}." if name else prefix
-            found |= flags(hint, None if value is dataclasses.MISSING else value, inner)  # pyright: ignore[reportArgumentType]
+            options |= flags(hint, None if value is dataclasses.MISSING else value, inner)  # pyright: ignore[reportArgumentType]
         else:
             flag = "--" + prefix + name.replace("_", "-")
-            found[flag] = Flag(flag, hint, value, cls, field.name)
-    return found
+            options[flag] = Flag(flag, hint, value, cls, field.name)
+    return options
 
 
 def given(argv: Sequence[str]) -> set[str]:
@@ -234,6 +234,6 @@ def parse(
         own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields
         if isinstance(own, str) and "; " in own and "\n" not in own:
             raise InputError(own) from None
-        said = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))
-        short = said.partition(" ─")[0].strip().rstrip(".") or "the options cannot be read"
+        message = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))
+        short = message.partition(" ─")[0].strip().rstrip(".") or "the options cannot be read"
         raise InputError(f"{short[:1].lower()}{short[1:]}; see zellige {where} --help") from None

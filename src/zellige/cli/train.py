@@ -61,9 +61,9 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Options = form(cls)
     words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
     where = f"train {name}"
-    given = options.given(words)
+    flags = options.given(words)
     default = None
-    if "--resume" in given and "--help" not in given:
+    if "--resume" in flags and "--help" not in flags:
         options.check(options.flags(Options), words, where)
         folder = _value(words, "--run") or _folder(cls)
         before = _config(Path(folder), method, from_json)
@@ -73,7 +73,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
                     f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
                 )
             default = Options(before.options, before.data, before.net, before.train, folder, True, False)
-    elif "--train.start" in given and "--help" not in given:
+    elif "--train.start" in flags and "--help" not in flags:
         options.check(options.flags(Options), words, where)
         from ..training import setup
 
@@ -144,5 +144,5 @@ def _config(folder: Path, method: Any, from_json: Any) -> Any:
     file = folder / "config.json"
     if not file.is_file():
         return None
-    plain = read_json(file, dict, "start again with --overwrite")
-    return from_json(plain, method=None if isinstance(method, str) else method, source=path(file))
+    fields = read_json(file, dict, "start again with --overwrite")
+    return from_json(fields, method=None if isinstance(method, str) else method, source=path(file))

@@ -22,13 +22,13 @@ def tensor(value: Tensor) -> str:
 def whole_numbers(name: str, value: Any) -> Tensor:
     """Tokens of any form as a tensor of whole numbers (*); InputError where they are none."""
     try:
-        found = torch.as_tensor(value)
+        tokens = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = None
-    if found is None or (found.dtype not in WHOLE and found.numel()):
-        what = of_kind(value) if found is None else tensor(found)
+        tokens = None
+    if tokens is None or (tokens.dtype not in WHOLE and tokens.numel()):
+        what = of_kind(value) if tokens is None else tensor(tokens)
         raise InputError(f"{name} is {what}; it must be a tensor, array or list of whole numbers")
-    return found.long()
+    return tokens.long()
 
 
 @checked

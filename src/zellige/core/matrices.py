@@ -36,17 +36,17 @@ class Dense(Process):
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """The distinct matrices (U, K, K), and which of them (*) each time has."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
-        kept, Q = self.__dict__.get("_kept", (keys[:0], self.prior.new_empty(0, self.K, self.K)))
-        if kept.device != keys.device:
-            kept, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
-        new = keys[~torch.isin(keys, kept)]
+        known, Q = self.__dict__.get("_kept", (keys[:0], self.prior.new_empty(0, self.K, self.K)))
+        if known.device != keys.device:
+            known, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
+        new = keys[~torch.isin(keys, known)]
         if len(new):
-            if len(kept) + len(new) > min(MANY, KEPT // (8 * self.K**2)):
-                kept, Q, new = kept[:0], Q[:0], keys
-            kept, order = torch.cat((kept, new)).sort()
+            if len(known) + len(new) > min(MANY, KEPT // (8 * self.K**2)):
+                known, Q, new = known[:0], Q[:0], keys
+            known, order = torch.cat((known, new)).sort()
             Q = torch.cat((Q, self._of(new)))[order]
-            self.__dict__["_kept"] = kept, Q
-        return Q[torch.searchsorted(kept, keys)], where
+            self.__dict__["_kept"] = known, Q
+        return Q[torch.searchsorted(known, keys)], where
 
     def __getstate__(self) -> dict:
         return {k: v for k, v in super().__getstate__().items() if not k.startswith("_kept")}

@@ -114,8 +114,8 @@ def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Rand
     """
     p = torch.as_tensor(probability, dtype=torch.float64, device=x.device).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
-        kept = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
-        return categorical((1 - p)[..., None] * kept + p[..., None] * law, generator)
+        unchanged = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
+        return categorical((1 - p)[..., None] * unchanged + p[..., None] * law, generator)
     u = uniform(x.shape, generator, x.device)
     drawn = u < p
     return torch.where(drawn, _invert(law, u / torch.where(drawn, p, 1.0)), x)

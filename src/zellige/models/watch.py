@@ -214,11 +214,46 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
 
 
 @checked
-def sample(model: Any, **how: Any) -> Any:
-    """Draw texts: `sample(model, count=4, steps=64, seed=0)`. The arguments are those of `watch`.
+def sample(
+    model: Any,
+    *,
+    count: int = 1,
+    steps: int | None = None,
+    sampler: Any = None,
+    prompt: str | None = None,
+    seed: int = 0,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    length: int | None = None,
+    batch: int = BATCH,
+    fixed: Any = None,
+    alone: bool = False,
+    **options: Any,
+) -> Any:
+    """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
+
+    Args:
+        model: a `Model`, or the path or id of one.
+        count: how many texts.
+        steps: of the sampler, 64 by default; as many network calls at most for nearly all.
+        sampler: a name of `zellige list samplers`, or a sampler; by default the method's own.
+        prompt: what each text begins with.
+        seed: a text depends on it and on the text's number alone.
+        temperature, top_p: act on the clean posterior; 1 draws from the model.
+        length: tokens of a text; by default the model's own length.
+        batch: texts at once; they do not depend on it.
+        fixed, alone: tokens that stay, (L,) or (N, L), -1 where one is drawn; see `watch`.
+        options: those of the named sampler.
 
     Returns:
         A list of texts; of images, music and grids an array (count, *shape) of their tokens.
+
+    Raises:
+        InputError: as `watch`.
     """
     model = as_model(model)
-    return kinds.of(model.tokenizer).values(collect(watch(model, **how)).tokens)
+    frames = watch(
+        model, count=count, steps=steps, sampler=sampler, prompt=prompt, seed=seed, temperature=temperature, top_p=top_p,
+        length=length, batch=batch, fixed=fixed, alone=alone, **options,
+    )  # fmt: skip
+    return kinds.of(model.tokenizer).values(collect(frames).tokens)

@@ -55,15 +55,15 @@ class Table(nn.Module):
         L = x.shape[1]
         if not self.block:
             return self.logits[:, (x * self.place).sum(-1)]
-        found = []
+        entries = []
         for start in range(0, L, self.block):
             end = min(start + self.block, L)
             seen = self._whole(cache, torch.cat((clean[:, :start], x[:, start:end]), 1))
             first = start if cache is None else start + cache.place[:, None]
             at = (first + torch.arange(end - start, device=x.device)).expand(len(x), -1)
             rows = self.logits[:, (seen * self.place).sum(-1)]
-            found.append(rows[:, torch.arange(len(x), device=x.device)[:, None], at])
-        return torch.cat(found, 2)
+            entries.append(rows[:, torch.arange(len(x), device=x.device)[:, None], at])
+        return torch.cat(entries, 2)
 
     def _whole(self, cache: Cache | None, x: Tensor) -> Tensor:
         """What was read before and x (B, n), as they stand, before zeros: (B, length)."""

@@ -30,12 +30,14 @@ class EMA:
     @contextlib.contextmanager
     def swapped(self) -> Iterator[None]:
         """The average in the module's place; the weights come back bit for bit, however the block is left."""
-        kept = {name: _local(p).detach().clone() for name, p in self.live.items()}  # all of it before anything changes
+        weights = {
+            name: _local(p).detach().clone() for name, p in self.live.items()
+        }  # all of it before anything changes
         try:
             self._put(self.average)
             yield
         finally:
-            self._put(kept)
+            self._put(weights)
 
     def state(self) -> dict[str, Tensor]:
         """The average by parameter; gathered where the parameters are sharded (then every rank must ask)."""

@@ -44,8 +44,10 @@ class Signals:
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
-            found = {number: signal.getsignal(number) for number in WATCHED}
-            self._before = {n: h for n, h in found.items() if h != signal.SIG_IGN}  # nohup, or a shell's background job
+            handlers = {number: signal.getsignal(number) for number in WATCHED}
+            self._before = {
+                n: h for n, h in handlers.items() if h != signal.SIG_IGN
+            }  # nohup, or a shell's background job
             self.install()
         return self
 

@@ -62,8 +62,8 @@ def two_streams_are_block_by_block(method: Method):
         for i in range(0, LONG, block):
             seen, time = torch.cat((x_0[:, :i], x_t[:, i : i + block]), 1), torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            told = one.input_times(seen, time[:, : i + block], None)
-            alone = one.network.features(seen, told)[:, i:]
+            times = one.input_times(seen, time[:, : i + block], None)
+            alone = one.network.features(seen, times)[:, i:]
             worst.see(both[:, i : i + block], alone, f"L' = {block}, block {i // block}")
     yield worst.row(BLOCKS, "two streams at once = block by block")
 
@@ -81,10 +81,10 @@ def a_cache_changes_nothing(method: Method):
             cache = one.extend(cache, read[:, i - block : i])
             here, time = x_t[:, i : i + block], torch.full_like(t, CLEAN)
             time[:, i : i + block] = t[:, i : i + block]
-            told = one.input_times(x_t, time[:, : i + block], None)
-            whole = one.network.features(torch.cat((read[:, :i], here), 1), told)[:, i:]
-            for kind, kept in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
-                worst.see(one.hidden(here, t[:, i : i + block], None, kept), whole, f"L' = {block}, {i} read {kind}")
+            times = one.input_times(x_t, time[:, : i + block], None)
+            whole = one.network.features(torch.cat((read[:, :i], here), 1), times)[:, i:]
+            for kind, memory in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
+                worst.see(one.hidden(here, t[:, i : i + block], None, memory), whole, f"L' = {block}, {i} read {kind}")
     yield worst.row(BLOCKS, "with a cache = without one")
 
 

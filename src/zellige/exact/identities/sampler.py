@@ -40,15 +40,17 @@ GIVEN = torch.tensor([1, -1])
 MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of draws rejects what is right
 
 
-def distance(method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, told: bool = True) -> float:
+def distance(
+    method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
+) -> float:
     """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
 
-    `told` is whether the network is told that given positions are CLEAN, or one time for all.
+    `clean_times` is whether the network is told that given positions are CLEAN, or one time for all.
     """
     if method.process is None:
         denoiser, law = metropolis.Scores(method.neighbourhood, data_law(), L), data_law()
     else:
-        denoiser = truth_of(method) if told else _OneTime(method.process, data_law(), L, method.parameterization)
+        denoiser = truth_of(method) if clean_times else _OneTime(method.process, data_law(), L, method.parameterization)
         law = enumeration.embed(method.process, data_law(), L)
     X = enumeration.states(len(start_law(method)), L)
     if fixed is not None:
@@ -334,7 +336,7 @@ def infilling_is_the_conditional_law(method: Method):
         return
     worst.see(torch.tensor(distance(method, ancestral, 16, GIVEN)), 0.0, "given [1, _]")
     yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
-    away = [distance(method, ancestral, steps, GIVEN, told=False) for steps in (64, 128, 256)]
+    away = [distance(method, ancestral, steps, GIVEN, clean_times=False) for steps in (64, 128, 256)]
     where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
     limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
     yield above(SAMPLER, "infilling, told one time  wrong in the limit", limit, 0.02, "≥ 0.02", where)
