@@ -279,7 +279,10 @@ def test_texts_end_at_their_token():
 def test_texts_end_where_they_repeat_themselves():
     """1,000 tokens at temperature 0, which go round in circles, and at 1."""
     method = masked(transformer(4), 16, 5)
-    cold, warm = (draw(method, Blockwise(FirstHitting(heat), entropy=1.0), (2, 600)).memory.ends for heat in (0.0, 1.0))
+    cold, warm = (
+        draw(method, Blockwise(FirstHitting(temperature=heat), entropy=1.0), (2, 600)).memory.ends
+        for heat in (0.0, 1.0)
+    )
     assert (cold == 256).all()
     assert (warm == 600).all()
 
