@@ -142,7 +142,7 @@ def evenly_spaced(rows: np.ndarray, most: int | None) -> np.ndarray:
 def piece_starts(documents: np.ndarray, length: int) -> np.ndarray:
     """Where pieces of at most `length` begin, and the last ends, of documents that begin at `documents` (D + 1,).
 
-    >>> pieces(np.array([0, 3, 10, 14]), 4).tolist()
+    >>> piece_starts(np.array([0, 3, 10, 14]), 4).tolist()
     [0, 3, 7, 10, 14]
     """
     count = np.maximum(-(-np.diff(documents) // length), 1)  # of each document
