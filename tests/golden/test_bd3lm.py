@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from zellige import guide
+from zellige import Method, guide
 from zellige.core import bound
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior, truth
@@ -65,11 +65,11 @@ def weights(golden):
     return golden["bd3lm__weights"]
 
 
-def bd3lm(weights, block: int, told: Tensor | float | None = 0.0, prediction="mean", alpha_1=0.0) -> BD3LM:
+def bd3lm(weights, block: int, told: Tensor | float | None = 0.0, prediction="mean", alpha_1=0.0) -> Method:
     """The published network as ours: `told` this time whatever it is, or (None) its own."""
     network = published_network(weights, block)
     config = BD3LM.Config(block=block, time=told is None, prediction=prediction)
-    method = BD3LM(network if told is None else Told(network, told), MASK, (L,), config)
+    method = BD3LM.resolve(config)(network if told is None else Told(network, told), MASK, (L,), config)
     method.process.schedule = Linear(alpha_1)
     return method.eval()
 
