@@ -11,7 +11,7 @@ from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, number
 from zellige import exact
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
-from zellige.core.prediction import LeaveOneOut, Mean, Score, posterior, reverse_rate, subs, truth
+from zellige.core.prediction import LeaveOneOut, Score, posterior, restricted, reverse_rate, subs, truth
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Linear, Polynomial
 from zellige.methods import MD4, MDLM
@@ -33,7 +33,7 @@ def noised(P, N=200, seed=0):
 
 def guess(P, x_t, t, seed=5):
     """A random Mean, its mass anywhere."""
-    return Mean(P, maths.normalise(numbers(len(x_t), P.K, seed=seed) + 0.02), x_t, t)
+    return restricted(P, maths.normalise(numbers(len(x_t), P.K, seed=seed) + 0.02), x_t, t)
 
 
 def pick(z, i):
@@ -63,7 +63,7 @@ def test_the_step_to_clean_is_the_reconstruction(name):
 
 
 @pytest.mark.parametrize("name", RATED)
-@pytest.mark.parametrize("kind", [Mean, LeaveOneOut])
+@pytest.mark.parametrize("kind", [restricted, LeaveOneOut])
 def test_continuous_is_the_limit_of_discrete(name, kind):
     P = RATED[name]
     x_0, x_t, t = noised(P, 60)
@@ -200,7 +200,7 @@ def test_duo_reads_its_network_as_leave_one_out():
     log_mu = (3 * numbers(len(t), V)).log_softmax(-1)
     expected, target = duo(P, log_mu, x_0, x_t, t), truth(P, x_0, x_t, t)
     close(bound.continuous(target, LeaveOneOut(P, log_mu.exp(), x_t, t)), expected, rtol=1e-8, atol=1e-8)
-    as_mean = bound.continuous(target, Mean(P, log_mu.exp(), x_t, t))
+    as_mean = bound.continuous(target, restricted(P, log_mu.exp(), x_t, t))
     assert not torch.allclose(as_mean, expected, atol=1e-2)  # the other meaning of "predict x_0" is another bound
 
 
@@ -239,8 +239,8 @@ def test_d3pm_absorbing_with_mass_on_the_mask():
     close(kl, closed(1 - s), rtol=1e-9, atol=1e-9)
     assert not torch.allclose(kl, closed(s), atol=1e-3)  # a published slip: alpha_s = t - 1/T
     # the mixture over x_0 restricts mu to the support and so pays nothing for the mass on the mask
-    restricted = bound.discrete(truth(P, x_0, x_t, t), Mean(P, mu, x_t, t), s)
-    close(restricted, -reveal * (pick(mu, x_0) / (1 - mask)).log(), rtol=1e-9, atol=1e-9)
+    as_mean = bound.discrete(truth(P, x_0, x_t, t), restricted(P, mu, x_t, t), s)
+    close(as_mean, -reveal * (pick(mu, x_0) / (1 - mask)).log(), rtol=1e-9, atol=1e-9)
 
 
 # ---------------------------------------------------------------------------------- tauLDR
@@ -250,7 +250,7 @@ def test_tauldr_elbo_differs_by_a_constant():
     time, R = torch.full(X.shape, t, dtype=D), P.rate(t)
 
     def both(seed):
-        pred = Mean(P, maths.normalise(numbers(len(X), L, V, seed=seed) + 0.1), X, time)
+        pred = restricted(P, maths.normalise(numbers(len(X), L, V, seed=seed) + 0.1), X, time)
         back, rows = reverse_rate(pred), []
         for x_0 in exact.states(V, L):
             q = P.likelihood(X, CLEAN, time)[:, torch.arange(L), x_0].prod(-1)

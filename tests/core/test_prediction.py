@@ -18,6 +18,7 @@ from zellige.core.prediction import (
     as_score,
     kernel,
     posterior,
+    restricted,
     reverse,
     reverse_rate,
     score,
@@ -127,7 +128,7 @@ def test_mean_and_leave_one_out_give_laws_whatever_the_network_says(name):
         reach = exact.marginal(P, P.clean.double() / P.clean.sum(), 1, t) > 0
         x, mu, time = x_t[reach[x_t]], maths.normalise(w)[reach[x_t]], torch.full((int(reach[x_t].sum()),), t, dtype=D)
         for pred in (
-            Mean(P, mu, x, time),
+            restricted(P, mu, x, time),
             LeaveOneOut(P, mu * P.clean / (mu * P.clean).sum(-1, keepdim=True), x, time),
         ):
             p = reverse(pred, s)
@@ -140,14 +141,17 @@ def test_mean_is_restricted_to_what_x_t_can_come_from():
     P = ALL["absorbing into a data state"]  # state 1 is grey: 0 and 2 tell their origin, 1 may come from any
     mu = torch.tensor([0.2, 0.3, 0.5], dtype=D)
     for x, expected in ((0, [1.0, 0, 0]), (2, [0, 0, 1.0]), (1, mu.tolist())):
-        pred = Mean(P, mu, torch.tensor(x), torch.tensor(0.5, dtype=D))
+        pred = restricted(P, mu, torch.tensor(x), torch.tensor(0.5, dtype=D))
         close(posterior(pred), torch.tensor(expected, dtype=D))
     P = absorbing(V + 1, Linear(), mask=1)
     mu = torch.tensor([0.1, 0.6, 0.1, 0.2], dtype=D)  # mass on the mask does not count
     close(
-        posterior(Mean(P, mu, torch.tensor(1), torch.tensor(0.5, dtype=D))), torch.tensor([0.25, 0, 0.25, 0.5], dtype=D)
+        posterior(restricted(P, mu, torch.tensor(1), torch.tensor(0.5, dtype=D))),
+        torch.tensor([0.25, 0, 0.25, 0.5], dtype=D),
     )
-    close(posterior(Mean(P, mu, torch.tensor(3), torch.tensor(0.5, dtype=D))), torch.tensor([0.0, 0, 0, 1], dtype=D))
+    close(
+        posterior(restricted(P, mu, torch.tensor(3), torch.tensor(0.5, dtype=D))), torch.tensor([0.0, 0, 0, 1], dtype=D)
+    )
 
 
 def test_subs_is_that_restriction_and_its_gradient_is_finite():
@@ -155,8 +159,7 @@ def test_subs_is_that_restriction_and_its_gradient_is_finite():
         logits = (5 * numbers(6, P.K)).requires_grad_()
         x_t, t = torch.arange(6) % P.K, torch.full((6,), 0.3, dtype=D)
         pred = subs(P, logits, x_t, t)
-        close(posterior(pred), posterior(Mean(P, logits.softmax(-1), x_t, t)))
-        close(pred.mu, pred.law())
+        close(posterior(pred), posterior(restricted(P, logits.softmax(-1), x_t, t)))
         (g,) = torch.autograd.grad(reverse(pred, 0.1)[:, 0].sum() + score(pred).sum(), logits)
         assert g.isfinite().all()
         if P.mask is not None:
@@ -164,18 +167,18 @@ def test_subs_is_that_restriction_and_its_gradient_is_finite():
             assert (pred.mu[:, P.mask] == 0).all()
 
 
-def test_supported_saves_work_and_changes_nothing():
+def test_a_law_on_its_support_is_its_own_restriction():
     P = absorbing(V + 1, Linear())
     mu = torch.cat((maths.normalise(numbers(5, V)), torch.zeros(5, 1, dtype=D)), -1)
     x_t, t = torch.full((5,), V), torch.full((5,), 0.6, dtype=D)
     for s in (CLEAN, 0.3):
-        close(reverse(Mean(P, mu, x_t, t, supported=True), s), reverse(Mean(P, mu, x_t, t), s))
+        close(reverse(Mean(P, mu, x_t, t), s), reverse(restricted(P, mu, x_t, t), s))
 
 
 def test_an_impossible_x_t_gives_zeros_not_nan():
     P = absorbing(V + 1, Linear())
     x_t, mu = torch.tensor([V]), torch.tensor([[0.5, 0.5, 0.0, 0.0]], dtype=D, requires_grad=True)
-    pred = Mean(P, mu, x_t, torch.tensor([CLEAN], dtype=D))  # a mask in clean data
+    pred = restricted(P, mu, x_t, torch.tensor([CLEAN], dtype=D))  # a mask in clean data
     p = reverse(pred, CLEAN)
     assert (p == 0).all()
     (g,) = torch.autograd.grad(p.sum(), mu)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zellige.core import maths
-from zellige.core.prediction import Mean, kernel, reverse_rate, truth
+from zellige.core.prediction import Mean, kernel, restricted, reverse_rate, truth
 from zellige.core.process import Mixture, absorbing, uniform
 from zellige.core.schedule import CLEAN, Linear, Schedule
 from zellige.methods import MDLM
@@ -132,7 +132,7 @@ def test_path_and_loss(golden, case):
     scale = {"rtol": 1e-9, "atol": 1e-7}  # theirs leaves e^-20 of the mass on the mask
     torch.testing.assert_close(flow[free][:, p.clean], others[free][:, p.clean], **scale)
     if p.mask is not None:  # so at a mask theirs is our reverse rate, and our bound its loss
-        pred = Mean(p, mu, x_t, t)
+        pred = restricted(p, mu, x_t, t)
         torch.testing.assert_close(reverse_rate(pred)[free][:, :6], c["velocity"][free][:, :6], rtol=1e-7, atol=1e-7)
         assert bool((reverse_rate(pred)[~free] == 0).all())
     # their loss is the divergence of our bound between the two flows
@@ -176,7 +176,7 @@ def test_euler_step(golden, case):
     if much or p.mask is None:
         return
     # difference: given x_1 we jump with h u (euler) or exactly (ancestral); the three agree to first order in h
-    pred = Mean(p, c["p_1t"], x_t, t)
+    pred = restricted(p, c["p_1t"], x_t, t)
     small = 1e-3 * h
     theirs = step.new_zeros(step.shape)
     for v in range(6):

@@ -130,7 +130,7 @@ def test_blocks_of_one_are_autoregression():
     method, nll, cache = blocks(1), torch.zeros(len(X_0), dtype=torch.float64), None
     for i in range(LENGTH):
         x = X_0[:, i : i + 1]
-        law = method.predict(torch.full_like(x, MASK), 0.5, context=cache).law()[:, 0]  # pyright: ignore
+        law = method.predict(torch.full_like(x, MASK), 0.5, context=cache).mu[:, 0]  # pyright: ignore
         nll -= law.gather(-1, x)[:, 0].log()
         cache = method.extend(cache, x)
     assert method.exact
@@ -168,7 +168,7 @@ def test_orders_are_laws(block):
     left = method.estimators()["forward"](Batch(X_0))
     cache = method.extend(None, X_0[:, :block]) if block < LENGTH else None
     last = X_0[:, -block:].masked_fill(torch.arange(block) >= block - 1, MASK)  # the last token of the last block
-    law = method.predict(last, 0.5, context=cache).law()[:, -1]  # pyright: ignore
+    law = method.predict(last, 0.5, context=cache).mu[:, -1]  # pyright: ignore
     given = left + law.gather(-1, X_0[:, -1:])[:, 0].log()
     close((-given).exp().unflatten(0, (-1, V))[:, 0].sum(), torch.ones((), dtype=torch.float64))
 

@@ -10,7 +10,7 @@ import zellige
 from worlds import L, V, data_law, numbers, table
 from zellige import InputError, exact, verify
 from zellige.core.batch import Batch
-from zellige.core.prediction import reverse, score
+from zellige.core.prediction import DataScore, Prediction
 from zellige.exact import metropolis
 from zellige.methods import CSM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Neighbourhood
@@ -189,9 +189,9 @@ def test_without_a_process():
     with pytest.raises(NoBound, match="csm defines no likelihood bound"):
         method.bound(Batch(X))
     pred = method.predict(X, 0.0)
-    close(score(pred), pred.v)  # at its own time it is what it says
-    with pytest.raises(InputError, match="a score of the data itself knows no other time"):
-        reverse(pred, 0.5)
+    assert isinstance(pred, DataScore)  # and no Prediction: there is nothing to go back to
+    assert not isinstance(pred, Prediction)
+    close(pred.v.gather(-1, pred.x[..., None]), torch.ones(*X.shape, 1, dtype=D))
     for name in ("ancestral", "euler"):
         with pytest.raises(InputError, match=f"sampler '{name}' needs a process to reverse; with csm use metropolis"):
             next(iter(zellige.run(zellige.SAMPLERS[name](), method, (1, L), 4)))

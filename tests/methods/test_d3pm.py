@@ -12,7 +12,7 @@ from zellige import exact, methods
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
 from zellige.core.matrices import CTMC, Chain
-from zellige.core.prediction import LeaveOneOut, Mean, kernel, posterior, reverse, truth
+from zellige.core.prediction import LeaveOneOut, kernel, posterior, restricted, reverse, truth
 from zellige.core.process import Mixture
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
@@ -129,7 +129,7 @@ def test_eq_4_is_the_sum_over_x_0_normalised():
             each = maths.normalise(joint.transpose(1, 2))  # q(x_s | x_t, x_0): (x_0, x_t, x_s)
             mixed = torch.einsum("nk,kns->ns", p_x0, each)
             masks = x_t == P.mask if P.mask is not None else torch.ones_like(x_t, dtype=torch.bool)
-            close(reverse(Mean(P, p_x0, x_t, time), s)[masks], mixed[masks])
+            close(reverse(restricted(P, p_x0, x_t, time), s)[masks], mixed[masks])
             if P.mask is not None:
                 close(mixed[masks], maths.normalise(summed)[masks])
 

@@ -74,7 +74,7 @@ def test_equal_exponents_are_a_weighted_cross_entropy():
     method = genmd4(torch.full((V + 1,), 1.7, dtype=D), begin=0.0)
     x_0, x_t = pairs(method)
     t = torch.full((len(x_0),), 0.4, dtype=D)
-    mu = method.predict(x_t, 0.4).law().gather(-1, x_0[..., None])[..., 0]
+    mu = method.predict(x_t, 0.4).mu.gather(-1, x_0[..., None])[..., 0]
     close(method.diffusion(Batch(x_0), x_t, t), (1.7 / 0.4 * -mu.log() * (x_t == V)).sum(-1))
 
 

@@ -171,7 +171,7 @@ def test_given_positions_come_first_in_every_order():
             x_t[0, i] = MASK
             if GIVEN[b, 1] and i == 0:
                 x_t[0, 1] = MASK
-            parts.append(-method.predict(x_t, 0.5).law()[0, i, x[b, i]].log())
+            parts.append(-method.predict(x_t, 0.5).mu[0, i, x[b, i]].log())
         assert float(nll[b]) == pytest.approx(float(sum(parts)), abs=1e-12)
 
 

@@ -131,7 +131,7 @@ def test_conf_remembers_what_the_network_said():
     masked_again = 0
     for before, after in itertools.pairwise(states):
         new = (before.x == V) & (after.x != V)
-        p = method.predict(before.x, 0.5).law()  # pyright: ignore[reportAttributeAccessIssue]
+        p = method.predict(before.x, 0.5).mu  # pyright: ignore[reportAttributeAccessIssue]
         close(after.memory[new], p.gather(-1, after.x.clamp_max(V - 1)[..., None])[..., 0][new])
         masked_again += int(((before.x != V) & (after.x == V)).sum())
     assert masked_again > 0

@@ -112,7 +112,7 @@ def test_a_rate_above_its_bound_is_an_error():
     class Wrong(exact.Denoiser):
         def predict(self, x_t, t, **how):
             pred = super().predict(x_t, t, **how)
-            return Mean(pred.process, 3 * pred.mu, pred.x_t, pred.t, supported=True)  # pyright: ignore
+            return Mean(pred.process, 3 * pred.mu, pred.x_t, pred.t)  # pyright: ignore
 
     method = Wrong(PROCESSES["uniform"], data_law(), L)
     with pytest.raises(ArithmeticError, match="is above its bound"):

@@ -20,7 +20,6 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from ..errors import InputError
 from . import maths
 from .process import Process
 from .schedule import CLEAN
@@ -43,33 +42,20 @@ class Prediction(Protocol):
 class Mean:
     """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
 
-    A law only on its support, the clean states x_0 with q(x_t | x_0) > 0: mu is restricted to it and renormalised, for
-    every process. For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3). `supported` says that mu is
-    known to be a law on the support already (a mask, and no mass on the mask), which saves asking again; `q` is
-    q(x_t | x_0 = .) where that is known already.
+    mu is a law on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth` make it so, for every
+    process.
     """
 
     process: Process
     mu: Tensor
     x_t: Tensor
     t: Tensor
-    supported: bool = False
-    q: Tensor | None = None
 
     def ratio(self, s):
-        q = self.process.likelihood(self.x_t, CLEAN, self.t) if self.q is None else self.q
+        q = self.process.likelihood(self.x_t, CLEAN, self.t)
         possible = q > 0
-        weight = torch.where(
-            possible, self.law() / torch.where(possible, q, 1.0), 0.0
-        )  # two wheres: else nan gradients
+        weight = torch.where(possible, self.mu / torch.where(possible, q, 1.0), 0.0)  # two wheres: else nan gradients
         return self.process.push(weight, CLEAN, s)
-
-    def law(self) -> Tensor:
-        """mu on its support: the clean posterior p(x_0 | x_t), (*, K)."""
-        if self.supported:
-            return self.mu
-        possible = (self.process.likelihood(self.x_t, CLEAN, self.t) > 0) & self.process.clean
-        return maths.normalise(torch.where(possible, self.mu.to(self.process.prior), 0.0))
 
 
 @dataclass(frozen=True)
@@ -100,9 +86,7 @@ class Score:
     Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
 
     At PRIOR nothing can be un-pushed: p_t is the prior there and its score says nothing. v is then the score at t = 1, where
-    the schedule ends, and the jump from PRIOR is read through the clean posterior that it gives.
-
-    A score of the data themselves (CSM) has no process, and its ratio only s = t.
+    the schedule ends, and `reverse` reads the jump from PRIOR through the clean posterior that it gives.
     """
 
     process: Process
@@ -111,24 +95,35 @@ class Score:
     t: Tensor
 
     def ratio(self, s):
-        if self.process is None:
-            if bool((torch.as_tensor(s, device=self.t.device) != self.t).any()):
-                raise InputError("a score of the data itself knows no other time: there is no process; use metropolis")
-            return self.v
-        v, end = self.v.to(self.process.prior), self.t.clamp(max=1.0)
-        ratio, jump = self.process.unpush(v, s, end), self.t > end
-        if not jump.any():
-            return ratio
-        clean = self.process.likelihood(self.x_t, CLEAN, end) * self.process.unpush(v, CLEAN, end)
-        mean = Mean(self.process, maths.normalise(clean.clamp_min(0.0)), self.x_t, self.t)
-        return torch.where(jump[..., None], mean.ratio(s), ratio)  # other positions may have other times
+        return self.process.unpush(self.v.to(self.process.prior), s, self.t.clamp(max=1.0))
+
+
+@dataclass(frozen=True)
+class DataScore:
+    """v = p(.) / p(x), (*, K), the concrete score of the data themselves at texts x (*), what CSM predicts.
+
+    No `Prediction`: nothing was noised, so there is no process and nothing to go back to.
+    """
+
+    v: Tensor
+    x: Tensor
 
 
 # ---------------------------------------------------------------------------------- what follows from a ratio
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
     """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
-    ratio = pred.ratio(s)  # first: without a process it says so
+    ratio = pred.ratio(s)
+    if isinstance(pred, Score) and bool((jump := pred.t > 1.0).any()):  # at PRIOR; other positions may have other times
+        ratio = torch.where(jump[..., None], _before_the_jump(pred).ratio(s), ratio)
     return pred.process.likelihood(pred.x_t, s, pred.t) * ratio
+
+
+def _before_the_jump(pred: Score) -> Mean:
+    """What a score at PRIOR, which is that at t = 1, says of clean tokens."""
+    process, end = pred.process, pred.t.clamp(max=1.0)
+    ratio = process.unpush(pred.v.to(process.prior), CLEAN, end)
+    clean = process.likelihood(pred.x_t, CLEAN, end) * ratio
+    return restricted(process, maths.normalise(clean.clamp_min(0.0)), pred.x_t, pred.t)
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
@@ -155,13 +150,13 @@ def reverse_rate(pred: Prediction) -> Tensor:
 
 def posterior(pred: Prediction) -> Tensor:
     """p(x_0 | x_t), the clean posterior, (*, K)."""
-    return pred.law() if isinstance(pred, Mean) else kernel(pred, CLEAN)
+    return pred.mu if isinstance(pred, Mean) else kernel(pred, CLEAN)
 
 
 # ---------------------------------------------------------------------------------- from one into another
 def as_mean(pred: Prediction) -> Mean:
     """The same prediction, read as p(x_0 | x_t)."""
-    return Mean(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
+    return restricted(pred.process, reverse(pred, CLEAN), pred.x_t, pred.t)
 
 
 def as_leave_one_out(pred: Prediction) -> LeaveOneOut:
@@ -176,7 +171,7 @@ def as_score(pred: Prediction) -> Score:
 
 def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
     """The prediction of one who knows x_0: the target of every bound."""
-    return Mean(process, process.one_hot(x_0), x_t, t)
+    return restricted(process, process.one_hot(x_0), x_t, t)
 
 
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
@@ -186,8 +181,17 @@ def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor
     return law * torch.where(here > 0, 1 / here, 0.0)
 
 
+# ---------------------------------------------------------------------------------- a mean, on its support
+def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
+    """A law mu (*, K) as a Mean, restricted to the clean states that x_t can come from, and renormalised."""
+    possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
+    return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior), 0.0)), x_t, t)
+
+
 def subs(process: Process, logits: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """Logits (*, K) as a Mean on its support: zero masking probability, carry-over of what is not masked (MDLM, SUBS)."""
-    q = process.likelihood(x_t, CLEAN, t)
-    mu = logits.masked_fill(~((q > 0) & process.clean), -torch.inf).softmax(-1)  # MDLM section 3.2.3
-    return Mean(process, mu, x_t, t, supported=True, q=q)
+    """The same from logits (*, K): zero masking probability, carry-over of what is not masked.
+
+    For the mask that is MDLM's SUBS (arXiv 2406.07524, section 3.2.3).
+    """
+    possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
+    return Mean(process, logits.masked_fill(~possible, -torch.inf).softmax(-1), x_t, t)  # MDLM section 3.2.3

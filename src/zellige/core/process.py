@@ -162,8 +162,9 @@ class Mixture(Process):
         return (v - c * self.prior) / a
 
     def likelihood(self, x_t, s, t):
-        a = self._keep(s, t)
-        return a * self.one_hot(x_t) + (1 - a) * self.prior[x_t][..., None]
+        x, a = x_t[..., None], self._keep(s, t)
+        lost = ((1 - a) * self.prior[x]).expand(*x_t.shape, self.K)
+        return lost.scatter_add(-1, x, a.expand(lost.shape).gather(-1, x))
 
     def rate_into(self, x_t, t):
         r = (self.schedule.beta(t).to(self.prior) * self.prior[x_t][..., None]).expand(*x_t.shape, self.K)

@@ -132,7 +132,7 @@ def any_order(method: Method, x_0: Tensor) -> Tensor:
     for order in orders:
         x = torch.full_like(x_0, method.process.mask)  # pyright: ignore[reportArgumentType]
         for i in order:
-            law = method.predict(x, 0.5, context=context).law()[:, i]  # pyright: ignore[reportAttributeAccessIssue]
+            law = method.predict(x, 0.5, context=context).mu[:, i]  # pyright: ignore[reportAttributeAccessIssue]
             total -= law.gather(-1, x_0[:, i : i + 1])[:, 0].log() / len(orders)
             x[:, i] = x_0[:, i]
     return total

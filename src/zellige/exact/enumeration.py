@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core import maths
-from ..core.prediction import LeaveOneOut, Mean, Score
+from ..core.prediction import LeaveOneOut, Score, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN
 from ..methods.method import Method
@@ -87,7 +87,7 @@ class Denoiser(Method):
         if self.parameterization == "score":
             v = self.process.push(ratio, CLEAN, t.clamp(max=1.0))  # at PRIOR a Score is that of t = 1
             return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
-        kind = Mean if self.parameterization == "mean" else LeaveOneOut
+        kind = restricted if self.parameterization == "mean" else LeaveOneOut
         return kind(self.process, maths.normalise(ratio), x_t, t)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..core import maths
-from ..core.prediction import Score
+from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.method import Method
 from .enumeration import index, states
@@ -44,8 +44,7 @@ class Scores(Method):
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
         v = self.law[moved(x_t, self.vocabulary)] / self.law[index(x_t, self.vocabulary)][:, None, None]
         v = torch.where(self.neighbourhood.of(x_t), v, 0.0).scatter(-1, x_t[..., None], 1.0)
-        t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)
-        return Score(self.process, v, x_t, t) if at is None else Score(self.process, v[at], x_t[at], t[at])
+        return DataScore(v, x_t) if at is None else DataScore(v[at], x_t[at])
 
 
 def moved(x: Tensor, V: int) -> Tensor:

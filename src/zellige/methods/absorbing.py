@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..core.batch import Batch
-from ..core.prediction import Mean
+from ..core.prediction import Mean, restricted
 from ..core.schedule import PRIOR
 from ..nn.cross_entropy import cross_entropy
 from .method import Method
@@ -22,8 +22,8 @@ class Absorbing(Method):
 
     def read(self, logits, x_t, t):
         # MDLM section 3.2.3: zero masking probability and carry-over; the latter holds already where all are masks
-        supported = bool((x_t == self.process.mask).all())
-        return Mean(self.process, self.process.without_mask(logits).softmax(-1), x_t, t, supported)
+        make = Mean if bool((x_t == self.process.mask).all()) else restricted
+        return make(self.process, self.process.without_mask(logits).softmax(-1), x_t, t)
 
     def reveal(self, t: Tensor | float, s: Tensor | float) -> Tensor:
         """P(a mask at t is a token at s): (alpha_s - alpha_t)/(1 - alpha_t), (*)."""

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch, Estimator
-from ..core.prediction import Score
+from ..core.prediction import DataScore
 from ..core.random import Randomness
 from ..errors import InputError, at_least
 from ..nn.chunks import each_position
@@ -111,7 +111,7 @@ class CSM(Method):
 
     def read(self, logits, x_t, t):
         v = torch.where(self.neighbourhood.of(x_t), self._score(logits.double()) + 1, 0.0)
-        return Score(self.process, v.scatter(-1, x_t[..., None], 1.0), x_t, t)
+        return DataScore(v.scatter(-1, x_t[..., None], 1.0), x_t)
 
     def _score(self, logits: Tensor) -> Tensor:
         """c_theta, whatever the network gives."""

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.prediction import LeaveOneOut, Mean, as_leave_one_out
+from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
 from ..core.schedule import PRIOR
 from ..errors import InputError, at_least
 from ..nn.logistic import near
@@ -124,11 +124,10 @@ class D3PM(Absorbing):
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):
         mu = self._clean(logits, x_t).softmax(-1)
-        mean = Mean(self.process, mu, x_t, t)
         if self.parameterization == "mean":
-            return mean
+            return restricted(self.process, mu, x_t, t)
         if self.config.last == "image" and bool((first := self._says_mean(t)).any()):
-            mu = torch.where(first[..., None], as_leave_one_out(mean).mu, mu)
+            mu = torch.where(first[..., None], as_leave_one_out(restricted(self.process, mu, x_t, t)).mu, mu)
         return LeaveOneOut(self.process, mu, x_t, t)  # D3PM eq. 4
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:

@@ -121,8 +121,7 @@ def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int 
     if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
     p = guided_law(posterior(pred), heat, nucleus, most)
-    supported = isinstance(pred, Mean) and pred.supported
-    return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, supported, own=pred)
+    return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, own=pred)
 
 
 def unguided(pred: Prediction) -> Prediction:

@@ -95,7 +95,7 @@ def next_laws(method: Method, x: Tensor) -> Tensor:
     for i in range(x.shape[1]):
         cache = method.extend(None, x[:, :i]) if i else None
         mask = torch.full_like(x[:, :1], int(method.process.mask or 0))
-        laws.append(method.predict(mask, 0.5, context=cache).law()[:, 0])  # pyright: ignore
+        laws.append(method.predict(mask, 0.5, context=cache).mu[:, 0])  # pyright: ignore
     return torch.stack(laws, 1)[..., :V]
 
 

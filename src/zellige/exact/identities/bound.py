@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...core import bound, maths
 from ...core.batch import Batch
-from ...core.prediction import Mean, Score, as_leave_one_out, as_mean, as_score, posterior, truth
+from ...core.prediction import Score, as_leave_one_out, as_mean, as_score, posterior, restricted, truth
 from ...core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
 from ...methods.masked import Masked
 from ...methods.method import Method
@@ -102,7 +102,7 @@ def every_parameterization_has_one_bound(method: Method):
             truth(method.process, x_0, x_t, time),
         )
         if isinstance(pred, Score):  # of no law in general: the law that it would be read as
-            pred = Mean(method.process, posterior(pred) + 0.1, x_t, time)
+            pred = restricted(method.process, posterior(pred) + 0.1, x_t, time)
         forms = [as_mean(pred), as_leave_one_out(pred)]
         if torch.linalg.cond(method.process.matrix(s, t)) < 1e5:  # else un-pushing loses too many digits
             forms.append(as_score(pred))
