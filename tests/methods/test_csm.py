@@ -191,7 +191,7 @@ def test_without_a_process():
     pred = method.predict(X, 0.0)
     assert isinstance(pred, DataScore)  # and no Prediction: there is nothing to go back to
     assert not isinstance(pred, Prediction)
-    close(pred.v.gather(-1, pred.x[..., None]), torch.ones(*X.shape, 1, dtype=D))
+    close(pred.v.gather(-1, pred.x[..., None]), torch.ones(*X.shape, 1, dtype=torch.float64))
     for name in ("ancestral", "euler"):
         with pytest.raises(InputError, match=f"sampler '{name}' needs a process to reverse; with csm use metropolis"):
             next(iter(zellige.run(zellige.SAMPLERS[name](), method, (1, L), 4)))

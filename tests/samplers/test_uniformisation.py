@@ -8,11 +8,12 @@ from worlds import CTMC as NO_SCHEDULE
 from worlds import L, V, data_law, five_sigma, generator_matrix, numbers
 from zellige import exact
 from zellige.core.matrices import CTMC
-from zellige.core.prediction import LeaveOneOut, Mean, reverse_rate
+from zellige.core.prediction import LeaveOneOut, Mean, restricted, reverse_rate
 from zellige.core.process import Mixture, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Exponential, Geometric, Linear, LinearSigma
 from zellige.errors import InputError
-from zellige.methods import tauldr_rates
+from zellige.methods import TauLDR, build, tauldr_rates
+from zellige.nn import Net
 from zellige.samplers import Uniformisation, run
 from zellige.samplers.uniformisation import bounds, pace, unit_rate
 
@@ -44,7 +45,7 @@ def test_no_rate_is_above_its_bound(name):
         for part in torch.linspace(0, 1, 9, dtype=D):
             t = process.schedule.inverse((-torch.tensor(high, dtype=D) * ratio**-part).exp())
             time, state = t.expand(len(mu), process.K), x.expand(len(mu), -1)
-            for kind in (Mean, LeaveOneOut):
+            for kind in (restricted, LeaveOneOut):
                 total = reverse_rate(kind(process, mu, state, time)).sum(-1) / process.schedule.beta(t)
                 assert (total <= bound * (1 + 1e-6)).all(), (name, high, kind)
                 largest = torch.maximum(largest, total.amax(0))
@@ -105,6 +106,19 @@ def test_one_position_moves_at_a_time():
     assert five_sigma(torch.nn.functional.one_hot(state.x[:, 1], V).double(), law / law.sum())
     assert all((at.sum(-1) == 1).all() and (t[:, 0] == CLEAN).all() for t, at in asked)
     assert int(state.calls.sum()) == sum(len(at) for _, at in asked)
+
+
+@pytest.mark.parametrize("process", ["gaussian", "birth-death"])
+@torch.no_grad()
+def test_a_method_in_float32(process):
+    """Its chain's rates are float32 too, what bounds them is not."""
+    chosen = TauLDR.Config(process=process)
+    method = build(TauLDR, V, Net(layers=1, hidden=16, heads=2, length=L), chosen, ordered=True)
+    draws = []
+    for made in (method, method.float()):
+        (*_, state) = run(Uniformisation(), made, (50, L), generator=torch.Generator().manual_seed(0))
+        draws.append(state.x)
+    assert (draws[0] == draws[1]).float().mean() > 0.9  # rounding moves a draw now and then
 
 
 @torch.no_grad()

@@ -126,7 +126,7 @@ class Uniformisation(Sampler):
         if bool((total > most * (1 + 1e-6)).any()):
             raise ArithmeticError(f"a rate of {float(total.max()):g} is above its bound; the process has no such law")
         stay = (most - total).clamp_min(0.0)
-        law = rate.scatter(-1, pred.x_t[:, None], stay[:, None])
+        law = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])
         return fill(state, at, random.categorical(law, generator, at), at.any(-1))
 
 
