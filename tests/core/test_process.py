@@ -1,6 +1,8 @@
 """Processes: what `matrix` and `rate` say must be a Markov chain, and every closed form must equal the dense definition."""
 
+import copy
 import itertools
+import pickle
 import re
 
 import mpmath
@@ -337,3 +339,26 @@ def test_a_one_way_chain_is_defective_and_still_a_process():
     close(P.prior, at(0.0, 0.0, 1.0), rtol=0, atol=1e-12)
     close(P.matrix(0.0, 0.5)[0, 1], at(0.75 * 2.718281828459045**-0.75)[0])
     assert (CTMC(generator_matrix(4)).matrix(0.1, 0.9) >= 0).all()
+
+
+# ---------------------------------------------------------------------------------- matrices made before
+def test_a_cache_is_bounded_and_no_part_of_a_copy():
+    P = ctmcs()["CTMC, one-way"]
+    asked = []
+    make = P._of
+    P._of = lambda keys: asked.append(len(keys)) or make(keys)
+    t = torch.linspace(0.1, 0.9, 7, dtype=D)
+    start = torch.eye(P.K, dtype=D)[:1].expand(7, -1)
+    first = P.push(start, CLEAN, t)
+    assert torch.equal(P.push(start, CLEAN, t), first)
+    assert asked == [7]
+    P.push(first, CLEAN, torch.tensor([0.1, 0.95], dtype=D).repeat(4)[:7])
+    assert asked == [7, 1]  # only what is new is made
+    del P._of
+    for other in (copy.deepcopy(P), pickle.loads(pickle.dumps(P))):
+        assert other.cache.keys is None
+        assert torch.equal(other.push(first, CLEAN, t), P.push(first, CLEAN, t))
+    many = torch.linspace(0.01, 0.99, 2 * matrices.MANY, dtype=D)
+    for part in many.split(matrices.MANY // 2):
+        P.push(first[:1].expand(len(part), -1), CLEAN, part)
+        assert P.cache.matrices.shape[0] <= matrices.MANY

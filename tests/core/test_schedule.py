@@ -84,10 +84,10 @@ def test_beta_weight_and_log_snr_are_the_derivatives(schedule):
 def test_alpha_decreases_from_alpha_0_to_alpha_1_with_a_jump_at_each_end(schedule):
     times = torch.tensor([CLEAN, 0.0, 1.0, PRIOR], dtype=D)
     alpha = schedule.alpha(times)
-    assert float(alpha[1].detach().min()) == pytest.approx(schedule.alpha_0, rel=1e-12)
-    ends = torch.tensor([1.0, schedule.alpha_0, schedule.alpha_1, 0.0], dtype=D)[:, None].expand_as(alpha).clone()
+    assert float(alpha[1].detach().min()) == pytest.approx(schedule.clean_end, rel=1e-12)
+    ends = torch.tensor([1.0, schedule.clean_end, schedule.alpha_1, 0.0], dtype=D)[:, None].expand_as(alpha).clone()
     if getattr(schedule, "begin", 0.0):  # then each token has lost its own share at t = 0
-        ends[1] = schedule.top - (schedule.top - schedule.alpha_1) * schedule.begin**schedule.w
+        ends[1] = schedule.alpha_0 - (schedule.alpha_0 - schedule.alpha_1) * schedule.begin**schedule.w
     torch.testing.assert_close(alpha, ends, rtol=1e-9, atol=1e-15)
     assert (alpha[0] == 1).all()
     assert (alpha[3] == 0).all()
@@ -137,14 +137,14 @@ def test_begin_is_a_piece_of_the_same_curve():
     torch.testing.assert_close(piece.weight(t), 0.98 * whole.weight(tau))  # per unit of t, not of tau
     torch.testing.assert_close(piece.time(tau), t)
     assert float(piece.time(torch.tensor(0.01, dtype=D))) == 0.0
-    assert piece.alpha_0 < 1.0
+    assert piece.clean_end < 1.0
 
 
 @scalar
 def test_inverse(schedule):
     t = torch.cat((torch.tensor([0.0, 1.0], dtype=D), INSIDE))
     torch.testing.assert_close(schedule.inverse(schedule.alpha(t)[:, 0]), t, rtol=1e-7, atol=1e-7)
-    between = schedule.alpha_1 + (schedule.alpha_0 - schedule.alpha_1) * INSIDE  # alphas within the range
+    between = schedule.alpha_1 + (schedule.clean_end - schedule.alpha_1) * INSIDE  # alphas within the range
     torch.testing.assert_close(schedule.alpha(schedule.inverse(between))[:, 0], between, rtol=1e-7, atol=1e-9)
     # beyond the range: the nearer end (first hitting draws alphas in (0, 1))
     torch.testing.assert_close(schedule.inverse(torch.tensor([1.0, 0.0], dtype=D)), t[:2], rtol=0, atol=1e-7)
@@ -216,7 +216,7 @@ def test_a_table_of_alpha():
     alpha = torch.tensor([1.0, 0.9, 0.6, 0.2, 0.0], dtype=D)
     schedule = Tabulated(alpha)
     t = torch.arange(5, dtype=D) / 4
-    assert (schedule.T, schedule.alpha_0, schedule.alpha_1) == (4, 1.0, 0.0)
+    assert (schedule.T, schedule.clean_end, schedule.alpha_1) == (4, 1.0, 0.0)
     assert torch.equal(schedule.alpha(t)[:, 0], alpha)
     assert torch.equal(schedule.alpha(t.float())[:, 0], alpha)
     assert schedule.alpha(t.reshape(5, 1)).shape == (5, 1, 1)

@@ -4,7 +4,7 @@ There is one matrix for each distinct pair of times, never one for each position
 of it cost. The matrices of the papers are in `rates` and `transitions`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,12 +14,45 @@ from .process import Process
 from .schedule import CLEAN, Schedule, on_grid
 
 
+class Cache:
+    """The last matrices that a process has made: at most MANY of them, and KEPT bytes.
+
+    No part of its state: a copy, and what is pickled, begins with an empty one.
+    """
+
+    def __init__(self):
+        self.keys: Tensor | None = None  # (n,) sorted
+        self.matrices: Tensor | None = None  # (n, K, K)
+        self.terms: Tensor | None = None  # of `CTMC`, (21, K, K)
+
+    def __reduce__(self) -> tuple[type["Cache"], tuple[()]]:
+        return Cache, ()
+
+    def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
+        if self.keys is None or self.matrices is None or self.keys.device != keys.device:
+            self.keys, self.matrices = keys, make(keys)
+        new = keys[~torch.isin(keys, self.keys)]
+        if len(new):
+            if len(self.keys) + len(new) > min(MANY, KEPT // (8 * self.matrices[0].numel())):
+                self.keys, self.matrices, new = self.keys[:0], self.matrices[:0], keys
+            self.keys, order = torch.cat((self.keys, new)).sort()
+            self.matrices = torch.cat((self.matrices, make(new)))[order]
+        return self.matrices[torch.searchsorted(self.keys, keys)]
+
+
 class Dense(Process):
     """A process given by its matrices: one for each distinct pair of times, never one for each position.
 
     A subclass says by one number which matrix belongs to a pair of times (`_key`), and makes the matrices of several
-    (`_of`). The last ones are kept, since a bound asks for the same times again and again.
+    (`_of`). The last ones stay in `cache`, since a bound asks for the same times again and again.
     """
+
+    def __init__(
+        self, prior: Tensor, schedule: Schedule | None = None, mask: int | None = None, clean: Tensor | None = None
+    ):
+        super().__init__(prior, schedule, mask, clean)
+        self.cache = Cache()
 
     def _key(self, s: Tensor, t: Tensor) -> Tensor:
         """(*), (*) -> (*) float64: equal where Q_{s,t} is the same matrix."""
@@ -36,20 +69,7 @@ class Dense(Process):
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """The distinct matrices (U, K, K), and which of them (*) each time has."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
-        known, Q = self.__dict__.get("_kept", (keys[:0], self.prior.new_empty(0, self.K, self.K)))
-        if known.device != keys.device:
-            known, Q = keys[:0], self.prior.new_empty(0, self.K, self.K)
-        new = keys[~torch.isin(keys, known)]
-        if len(new):
-            if len(known) + len(new) > min(MANY, KEPT // (8 * self.K**2)):
-                known, Q, new = known[:0], Q[:0], keys
-            known, order = torch.cat((known, new)).sort()
-            Q = torch.cat((Q, self._of(new)))[order]
-            self.__dict__["_kept"] = known, Q
-        return Q[torch.searchsorted(known, keys)], where
-
-    def __getstate__(self) -> dict:
-        return {k: v for k, v in super().__getstate__().items() if not k.startswith("_kept")}
+        return self.cache.of(keys, self._of), where
 
     def _apart(self, v: Tensor, s: Tensor | float, t: Tensor | float, f) -> Tensor:
         """f(v of the positions with one matrix (n, K), that matrix) for each matrix: (*, K) -> (*, K)."""
@@ -183,15 +203,15 @@ class CTMC(Dense):
         return Q
 
     def _terms(self) -> Tensor:
-        """(I + R/r)^n / n!, n = 0..20: (21, K, K); kept unless they are large."""
-        if "_kept_terms" in self.__dict__:
-            return self.__dict__["_kept_terms"]
+        """(I + R/r)^n / n!, n = 0..20: (21, K, K); in the cache unless they are large."""
+        if self.cache.terms is not None:
+            return self.cache.terms
         terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self._fastest, 1e-300)
         for n in range(1, 21):
             terms.append(terms[-1] @ P / n)
         made = torch.stack(terms)
         if made.numel() * 8 <= KEPT:
-            self.__dict__["_kept_terms"] = made
+            self.cache.terms = made
         return made
 
 
@@ -258,7 +278,7 @@ class Chain(Dense):
 
 
 MOST = 4 << 30  # bytes
-KEPT = 64 << 20  # bytes of matrices that a process keeps, if it has used them last
+KEPT = 64 << 20  # bytes of matrices in a cache
 MANY = 1024  # of them: to look one up among more costs more than to make it
 
 

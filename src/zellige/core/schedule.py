@@ -29,19 +29,19 @@ class Schedule(nn.Module):
         alpha_0: alpha at t = 0, the clean end.
     """
 
-    top: float
+    alpha_0: float
     alpha_1: float
 
     def __init__(self, alpha_1: float = 1e-3, alpha_0: float = 1.0):
         super().__init__()
         if not 0.0 <= alpha_1 < alpha_0 <= 1.0:
             raise ValueError(f"alpha runs from {alpha_0} to {alpha_1}; it must decrease within [0, 1]")
-        self.top, self.alpha_1 = alpha_0, alpha_1
+        self.alpha_0, self.alpha_1 = alpha_0, alpha_1
 
     @property
-    def alpha_0(self) -> float:
+    def clean_end(self) -> float:
         """alpha at t = 0; the smallest, where each state has its own."""
-        return self.top
+        return self.alpha_0
 
     # -- what a subclass says, t in [0, 1], shape (*) -> (*, 1) or (*, K)
     def _shape(self, t: Tensor) -> Tensor:
@@ -55,10 +55,10 @@ class Schedule(nn.Module):
         raise NotImplementedError
 
     def _alpha(self, t: Tensor) -> Tensor:
-        return self.alpha_1 + (self.top - self.alpha_1) * self._shape(t)
+        return self.alpha_1 + (self.alpha_0 - self.alpha_1) * self._shape(t)
 
     def _slope(self, t: Tensor) -> Tensor:
-        return (self.top - self.alpha_1) * self._shape_slope(t)
+        return (self.alpha_0 - self.alpha_1) * self._shape_slope(t)
 
     # -- what everyone asks
     def alpha(self, t: Tensor | float) -> Tensor:
@@ -99,7 +99,7 @@ class Schedule(nn.Module):
         Only for schedules with one alpha for all states.
         """
         alpha = _time(alpha)
-        y = (alpha - self.alpha_1) / (self.top - self.alpha_1)
+        y = (alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)
         return self._shape_inverse(y.clamp(0.0, 1.0))
 
     def extra_repr(self) -> str:
@@ -129,7 +129,7 @@ class Linear(Schedule):
         return 1 - y
 
     def weight(self, t):
-        if self.top < 1.0:
+        if self.alpha_0 < 1.0:
             return super().weight(t)
         inside, value = _inside(_time(t), lambda t: 1 / t[..., None])  # 1 - alpha cancels at small t; 1/t does not
         return torch.where(inside, value, 0.0)
@@ -175,6 +175,7 @@ class Polynomial(Schedule):
     Args:
         w: the exponent, a positive number, or a tensor (K,) with one for each state.
         learnable: make w a parameter (through softplus, so it stays positive).
+        alpha_0: alpha where the curve begins, at t = 0 unless `begin` says otherwise.
         begin: where on the curve t = 0 lies (GenMD4's t_1): alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
     """
 
@@ -205,7 +206,7 @@ class Polynomial(Schedule):
         return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
 
     @property
-    def alpha_0(self) -> float:
+    def clean_end(self) -> float:
         return float(self._alpha(torch.zeros((), dtype=torch.float64, device=self.w.device)).detach().min())
 
     def tau(self, t: Tensor) -> Tensor:
@@ -233,10 +234,10 @@ class Polynomial(Schedule):
         t = _time(t).expand(x.shape)
         inside = ~t.isinf()  # only the exponents of x, so that nothing is (*, K)
         lost = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
-        return torch.where(inside, self.top - (self.top - self.alpha_1) * lost, (t < 0).to(lost))
+        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost, (t < 0).to(lost))
 
     def weight(self, t):
-        if self.top < 1.0:
+        if self.alpha_0 < 1.0:
             return super().weight(t)
         # tau^w may underflow; w / tau does not
         inside, value = _inside(_time(t), lambda t: (1 - self.begin) * self.w / self.tau(t)[..., None])

@@ -170,6 +170,6 @@ class Masked(Absorbing):
     def _count_weights(self, n: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (*) float64."""
         schedule = self.process.schedule
-        m_0, m_1 = 1 - schedule.alpha_0, 1 - schedule.alpha_1
+        m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
         return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)

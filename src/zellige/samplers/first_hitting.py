@@ -50,7 +50,7 @@ class FirstHitting(Sampler):
         if steps_of(method):
             return "needs continuous time"
         schedule = method.process.schedule
-        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.top == 1.0):
+        if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
 

@@ -210,16 +210,16 @@ def end_at(method: Method, alpha_1: float, alpha_0: float | None = None) -> bool
     schedule = getattr(method.process, "schedule", None)
     if schedule is None or isinstance(schedule, Tabulated):
         return False
-    schedule.alpha_1, schedule.top = alpha_1, schedule.top if alpha_0 is None else alpha_0
+    schedule.alpha_1, schedule.alpha_0 = alpha_1, schedule.alpha_0 if alpha_0 is None else alpha_0
     if hasattr(schedule, "sigma_max"):  # alpha is made of sigma
-        schedule.sigma_min, schedule.sigma_max = -math.log(schedule.top), -math.log(alpha_1)
+        schedule.sigma_min, schedule.sigma_max = -math.log(schedule.alpha_0), -math.log(alpha_1)
     return True
 
 
 def ends(method: Method, alpha_1: float) -> bool:
     """`end_at`, and alpha(0) is 1 - 1e-4 at least: a jump from there to clean tokens costs O((1 - alpha_0)^2)."""
-    top = getattr(getattr(method.process, "schedule", None), "top", 1.0)
-    return end_at(method, alpha_1, max(top, 1 - 1e-4))
+    alpha_0 = getattr(getattr(method.process, "schedule", None), "alpha_0", 1.0)
+    return end_at(method, alpha_1, max(alpha_0, 1 - 1e-4))
 
 
 def mild(method: Method) -> Method:
