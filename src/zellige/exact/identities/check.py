@@ -90,6 +90,13 @@ def near(group: str, identity: str, value: float, target: float, tolerance: floa
     return Row(group, identity, value, tolerance, away <= tolerance, claim, where, away / tolerance)
 
 
+def of_order(
+    group: str, identity: str, a: float, b: float, order: float, tolerance: float = 0.15, where: str = ""
+) -> Row:
+    """An error that is `a`, and `b` with half the step: log2(a / b) must be the `order` of convergence."""
+    return near(group, identity, math.log2(a / b), order, tolerance, where)
+
+
 def below(group: str, identity: str, value: float, most: float, claim: str, where: str = "") -> Row:
     """A value that must be `most` at most."""
     return Row(group, identity, value, most, value <= most, claim, where, value)

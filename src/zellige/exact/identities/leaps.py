@@ -1,6 +1,5 @@
 """Samplers of jump processes: the order of tau-leaping, what its corrector keeps, and the chi-square of exact simulation."""
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -11,7 +10,7 @@ from ...samplers import State, TauLeaping, Uniformisation
 from ...samplers.tau_leaping import corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
-from .check import INSIDE, L, Largest, Row, apart, data_law, mild, near, own, reachable, truth_of
+from .check import INSIDE, L, Largest, Row, apart, data_law, mild, of_order, own, reachable, truth_of
 from .sampler import SAMPLER, chi_square, distance, starts
 
 
@@ -46,14 +45,7 @@ def leaps_are_of_first_order(method: Method):
                 law = law @ matrix
             away.append(apart(law, _marginal(method, 0.1)))
         where = f"distance {away[0]:.2e} at 16 steps, {away[1]:.2e} at 32"
-        yield near(
-            SAMPLER,
-            f"tau_leaping, {jumps}  p_t to p_s: order 1",
-            math.log2(away[0] / away[1]),
-            1.0,
-            0.15,
-            where,
-        )
+        yield of_order(SAMPLER, f"tau_leaping, {jumps}  p_t to p_s: order 1", *away, 1.0, where=where)
 
 
 @own("sampler.tau_leaping-one")
@@ -63,7 +55,7 @@ def single_jumps_are_of_first_order(method: Method):
     if "sum" in _kinds(method) and starts(method):
         a, b = (distance(method, TauLeaping(grid="log-snr", jumps="one"), steps) for steps in (64, 128))
         where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
-        yield near(SAMPLER, "tau_leaping, one  order in 1/steps, claims 1", math.log2(a / b), 1.0, 0.15, where)
+        yield of_order(SAMPLER, "tau_leaping, one  order in 1/steps, claims 1", a, b, 1.0, where=where)
 
 
 @own("sampler.tau_leaping-generator")
@@ -94,14 +86,7 @@ def corrector_leaps_keep_the_marginal(method: Method):
         p, state = _marginal(method, t), _all(method)
         away = [apart(p @ corrected(sampler, truth, state, t, h), p) for h in (0.02, 0.01)]
         where = f"distance {away[0]:.2e} at h = 0.02, {away[1]:.2e} at h = 0.01"
-        yield near(
-            SAMPLER,
-            f"one corrector leap, {jumps}  order in h: 2",
-            math.log2(away[0] / away[1]),
-            2.0,
-            0.15,
-            where,
-        )
+        yield of_order(SAMPLER, f"one corrector leap, {jumps}  order in h: 2", *away, 2.0, where=where)
 
 
 def corrected(sampler: TauLeaping, method: Method, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:

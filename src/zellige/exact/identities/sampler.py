@@ -33,7 +33,7 @@ from ...samplers import (
 from ...samplers.sampler import start_law
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
-from .check import L, Largest, Row, above, apart, data_law, discrete, end_at, ends, near, one_alpha, own, truth_of
+from .check import L, Largest, Row, above, apart, data_law, discrete, end_at, ends, of_order, one_alpha, own, truth_of
 
 SAMPLER = "sampler"
 GIVEN = torch.tensor([1, -1])
@@ -124,7 +124,7 @@ def _order(method: Method, sampler: Any, identity: str) -> Iterator[Row]:
         a, b = (distance(method, sampler, steps) for steps in (64, 128))
         where = f"distance {a:.2e} at T = 64, {b:.2e} at T = 128"
         claim = round(math.log2(2 * math.log(64) / math.log(128)), 1) if _slowed(method) else 1.0
-        yield near(SAMPLER, identity, math.log2(a / b), claim, 0.15, where)
+        yield of_order(SAMPLER, identity, a, b, claim, where=where)
 
 
 def _converges(name: str) -> None:

@@ -1,6 +1,5 @@
 """Methods without a process: the concrete score, what its losses draw, and the chain that keeps a law by it."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from ...core import maths
 from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
 from .. import bounds, enumeration, metropolis, script
-from .check import L, Largest, V, above, apart, data_law, near, own
+from .check import L, Largest, V, above, apart, data_law, of_order, own
 
 SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
 
@@ -50,7 +49,7 @@ def score_is_the_gradient_of_a_density(method: Method):
         return  # no arrow to the next cell
     gaps = [_gap(type(arrows), size) for size in (65, 129)]
     where = f"largest error {gaps[0]:.3f} for 64 cells a side, {gaps[1]:.3f} for 128"
-    yield near(SCORE, "c / delta = grad log p, its order in delta", math.log2(gaps[0] / gaps[1]), 1.0, 0.1, where)
+    yield of_order(SCORE, "c / delta = grad log p, its order in delta", *gaps, 1.0, 0.1, where)
 
 
 # ---------------------------------------------------------------------------------- its losses
