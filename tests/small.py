@@ -8,6 +8,9 @@ from zellige import Net
 from zellige.core.batch import Batch
 from zellige.methods import METHODS, build
 
+RECORD = [  # the keys that --json writes
+    "zellige", "command", "arguments", "result", "interval", "unit", "kind", "protocol", "seed", "versions", "seconds",
+]  # fmt: skip
 V, LENGTH = 3, 8  # tokens and length of the transformers that `make` makes
 
 

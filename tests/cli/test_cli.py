@@ -17,6 +17,7 @@ import pytest
 import tyro
 
 import zellige
+from small import RECORD
 from zellige import cli
 from zellige.cli import help, meanings, options
 from zellige.errors import InputError
@@ -25,19 +26,6 @@ from zellige.models import hub
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"
-KEYS = [
-    "zellige",
-    "command",
-    "arguments",
-    "result",
-    "interval",
-    "unit",
-    "kind",
-    "protocol",
-    "seed",
-    "versions",
-    "seconds",
-]
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +367,7 @@ def test_train_says_what_it_does(place):
     assert "\x1b" not in done.stderr
     assert not [line for line in err if "arning" in line]  # of other libraries
     record = json.loads((folder / "train.json").read_text())
-    assert list(record) == [*KEYS, "checksum"]
+    assert list(record) == [*RECORD, "checksum"]
     assert record["seed"] == 5  # --seed is the run's
     assert record["interval"]["low"] < record["result"]["validation"] < record["interval"]["high"]
 
@@ -471,7 +459,7 @@ def test_evaluate(run):
     ]
     assert [line for line in lines if len(line) > 80] == []
     written = json.loads(Path("runs/a/evaluate-text-test-draws-2.json").read_text())
-    assert list(written) == [*KEYS, "checksum"]
+    assert list(written) == [*RECORD, "checksum"]
     assert json.loads(Path("r.json").read_text()) == written
     assert written["interval"]["low"] < written["result"]["value"] < written["interval"]["high"]
     assert {"packing", "separators", "time", "draws", "network", "bound", "weights", "seed"} <= set(written["protocol"])
@@ -662,7 +650,7 @@ def test_evaluate_pairs(run):
     assert found[-1] == "  written   runs/a/pairs-pairs-draws-8.json"
     assert all(len(line) <= 80 for line in found)
     written = json.loads(Path("runs/a/pairs-pairs-draws-8.json").read_text())
-    assert list(written) == [*KEYS, "checksum"]
+    assert list(written) == [*RECORD, "checksum"]
     assert json.loads(Path("p.json").read_text()) == written
     nats = [line["nats"] for line in written["result"]["pairs"]]
     assert [len(n) for n in nats] == [1, 2, 2]
@@ -675,7 +663,7 @@ def test_evaluate_pairs(run):
 def test_json_alone_on_stdout(run):
     code, out, err = run("evaluate runs/a --limit 4 --draws 2 --json - --quiet")
     assert (code, err) == (0, "")
-    assert list(json.loads(out)) == KEYS
+    assert list(json.loads(out)) == RECORD
 
 
 # ----------------------------------------------------------------------------------------------------- sample, infill

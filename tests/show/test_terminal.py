@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from small import RECORD
 from zellige.show import numbers as t
 from zellige.show.numbers import path
 from zellige.show.picture import Picture, Watch
@@ -449,17 +450,4 @@ def test_json_is_strict_and_has_lists_on_one_line():
 
 
 def test_records_have_the_same_keys():
-    keys = [
-        "zellige",
-        "command",
-        "arguments",
-        "result",
-        "interval",
-        "unit",
-        "kind",
-        "protocol",
-        "seed",
-        "versions",
-        "seconds",
-    ]
-    assert list(json_record("list", {}, [])) == keys
+    assert list(json_record("list", {}, [])) == RECORD
