@@ -78,11 +78,15 @@ def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> 
     return call
 
 
+def named(signature: inspect.Signature) -> list[str]:
+    """The arguments that have a name of their own: neither `self` nor those that `*` and `**` collect."""
+    parameters = signature.parameters.values()
+    return [p.name for p in parameters if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+
 def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kwargs: Iterable[str]) -> TypeError:
     """The error for arguments that a function has not, or lacks, with the nearest that it has."""
-    names = [
-        n for n, p in signature.parameters.items() if n != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-    ]
+    names = named(signature)
     title = f"{title}()"
     for name in kwargs:
         if name not in names:
@@ -183,11 +187,6 @@ def _where(holds: Callable[[Any], bool]) -> _Check:
         return value
 
     return check
-
-
-def _like(protocol: type) -> _Check:
-    parts = [part for part in vars(protocol) if not part.startswith("_")]
-    return _where(lambda value: not isinstance(value, type) and all(hasattr(value, part) for part in parts))
 
 
 def _is(kind: type) -> _Check:

@@ -1,5 +1,6 @@
 """Texts depend on (seed, number) alone, what is given stays, and frames tell what happened."""
 
+import inspect
 import io
 import itertools
 import re
@@ -193,6 +194,14 @@ def test_options_of_a_sampler():
     assert len(list(zellige.watch(m, sampler="confidence", threshold=0.0))) == 1 + L
     with pytest.raises(TypeError, match="no argument is called 'ordr'; did you mean 'order'"):
         zellige.sample(m, sampler="fixed_order", ordr="backward")
+    with pytest.raises(TypeError, match="no argument is called 'step'; did you mean 'steps'"):
+        zellige.sample(m, step=5)
+
+
+def test_sample_has_the_arguments_of_watch():
+    """It spells them out, for editors: the same names, defaults and kinds, in the same order."""
+    sample, watch = (inspect.signature(f).parameters for f in (zellige.sample, zellige.watch))
+    assert [*sample.values()] == [*watch.values()]
 
 
 def test_keeping_what_is_given_is_exact_for_masks_only():

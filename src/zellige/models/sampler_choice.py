@@ -1,14 +1,11 @@
 """Which sampler draws, by the names and options that `watch` and the command line take."""
 
+from collections.abc import Collection
 from typing import Any
 
 from .. import samplers
 from ..errors import InputError, meant
 from ..methods.method import Method
-
-ARGUMENTS = (
-    "model", "count", "steps", "sampler", "prompt", "seed", "temperature", "top_p", "length", "batch", "fixed", "alone",
-)  # fmt: skip  # of `watch`, beside a sampler's own options
 
 
 def choose_sampler(
@@ -18,6 +15,7 @@ def choose_sampler(
     top_p: float = 1.0,
     options: dict[str, Any] | None = None,
     end: int | None = None,
+    beside: Collection[str] = (),
 ) -> Any:
     """The sampler, made; it may be made already, or None for the method's own.
 
@@ -25,6 +23,7 @@ def choose_sampler(
         options: of the sampler. With `block_sampler` it is `blockwise`, which hands the options that are not its own to the one
             inside.
         end: the token that ends a text, where the sampler stops at one and nobody says which.
+        beside: the arguments of the caller that stand beside a sampler's options, for the error of a name that nobody has.
 
     Raises:
         InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not admit.
@@ -49,29 +48,29 @@ def choose_sampler(
     if name == "blockwise":
         others = {key: options.pop(key) for key in list(options) if key not in own}
         if inside is None or isinstance(inside, str):
-            options["block_sampler"] = _make(inside or "ancestral", 1.0, 1.0, others)
+            options["block_sampler"] = _make(inside or "ancestral", 1.0, 1.0, others, beside)
         elif others:
             raise InputError(f"{flag(next(iter(others)))} goes with a sampler's name; this one is made already")
-    made = _make(name, temperature, top_p, options)
+    made = _make(name, temperature, top_p, options, beside)
     samplers.check(made, method)
     return made
 
 
-def _make(name: str, temperature: float, top_p: float, options: dict[str, Any]) -> Any:
+def _make(name: str, temperature: float, top_p: float, options: dict[str, Any], beside: Collection[str]) -> Any:
     cls = samplers.find(name)
     own = samplers.options(cls)
     for option in options:
         if option not in own:
             if not any(option in samplers.options(other) for other in samplers.SAMPLERS.values()):
-                raise _misnamed(option)
+                raise _misnamed(option, beside)
             takes = f"its options: {', '.join(map(flag, own))}" if own else "it has no options of its own"
             raise InputError(f"sampler '{name}' takes no {flag(option)}; {takes}")
     return cls(temperature=temperature, top_p=top_p, **options)  # pyright: ignore[reportCallIssue]
 
 
-def _misnamed(name: str) -> TypeError:
-    """The error for an argument that neither `watch` nor a sampler has."""
-    every = [*ARGUMENTS]
+def _misnamed(name: str, beside: Collection[str]) -> TypeError:
+    """The error for an argument that neither the caller nor a sampler has."""
+    every = [*beside]
     every += [option for cls in samplers.SAMPLERS.values() for option in samplers.options(cls)]
     near = meant(name, every)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
