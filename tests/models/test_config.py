@@ -125,6 +125,8 @@ def test_other_json():
 @pytest.mark.parametrize("section", ["options", "data", "net", "train"])
 def test_an_entry_that_is_missing_is_named(section):
     for entry in plain()[section]:
+        if f"{section}.{entry}" in LATER:
+            continue
         missing = plain()
         del missing[section][entry]
         with pytest.raises(InputError) as caught:
@@ -138,10 +140,12 @@ def test_what_earlier_versions_wrote(monkeypatch):
     monkeypatch.setitem(LATER, "net.classes", 3)
     monkeypatch.setitem(RENAMED, "train.batch_size", "train.batch")
     earlier = plain()
-    del earlier["net"]["classes"]
+    for entry in ("classes", "kind", "channels", "multipliers", "blocks", "attention"):
+        del earlier["net"][entry]
     earlier["train"]["batch_size"] = earlier["train"].pop("batch")
     now = from_json(earlier)
-    assert (now.net.classes, now.train.batch) == (3, example().train.batch)
+    assert now.net == replace(example().net, classes=3)  # else what a Net is that says nothing of U-Nets
+    assert now.train.batch == example().train.batch
     assert from_json(plain()) == example()
 
 

@@ -23,7 +23,7 @@ from ..core.schedule import CLEAN
 from ..errors import unknown
 from ..nn.attention import documents
 from ..nn.block import Net
-from ..nn.transformer import DiT
+from ..nn.kinds import build_network
 from . import checks, terms
 
 C = TypeVar("C")  # a method's own Config
@@ -167,9 +167,13 @@ class Method(nn.Module):
 
     @classmethod
     def build_network(cls, net: Net, vocabulary: int, config: Any) -> nn.Module:
-        """A fresh transformer for this method."""
-        states, outputs = cls.states(vocabulary, config), cls.outputs(vocabulary, config)
-        return DiT(net, states, time=cls.timed(config), outputs=outputs, block=cls.blocks(config))
+        """A fresh network for this method; noise that needs an order tells a U-Net to read levels as numbers."""
+        states, outputs, levels = (
+            cls.states(vocabulary, config),
+            cls.outputs(vocabulary, config),
+            cls.needs_order(config),
+        )
+        return build_network(net, states, cls.timed(config), outputs, cls.blocks(config), levels=levels is not None)
 
     @property
     def by_counts(self) -> bool:

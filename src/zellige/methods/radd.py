@@ -33,7 +33,7 @@ from torch import Tensor
 from ..core import random
 from ..core.batch import Batch
 from ..core.schedule import SCHEDULES, named
-from ..nn.transformer import DiT
+from ..nn.kinds import build_network
 from . import terms
 from .masked import Masked
 from .method import Method
@@ -79,7 +79,7 @@ class RADD(Masked):
 
     @classmethod
     def build_network(cls, net, vocabulary, config):
-        return DiT(net, cls.states(vocabulary, config), time=False, bias=True)
+        return build_network(net, cls.states(vocabulary, config), bias=True)
 
     # ---------------------------------------------------------------------------------- the losses, given their draws
     def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:

@@ -155,6 +155,11 @@ def _real(name: str, value: Any, holds: Any, range: str) -> None:
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
+    "net.attention": (16,),
+    "net.blocks": 0,
+    "net.channels": 128,
+    "net.kind": "dit",
+    "net.multipliers": (1, 2, 2, 2),
     "options.auxiliary_at": "masks",
     "options.forward_neighbours": 0,
     "options.mask_proportion": 0.9,

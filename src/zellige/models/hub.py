@@ -194,7 +194,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
 def _network(config: Any, method: Any) -> str:
     count = f"{sum(p.numel() for p in method.parameters()):,} parameters"
     net = config.net
-    return f"{config.network or f'{net.layers} layers of {net.hidden}, {net.heads} heads'}, length {method.shape[0]:,}, {count}"
+    return f"{config.network or str(net)}, length {method.shape[0]:,}, {count}"
 
 
 def _mask(method: Any) -> str:

@@ -296,8 +296,10 @@ def _format(path: Path) -> Any:
 
 def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
     """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
-    layers = f"config says {config.net.layers} layers" if not config.network else f"the network is {config.network}"
-    weights.place(method, tensors, layers, take)
+    sizes = str(config.net) if config.net.convolutional else f"{config.net.layers} layers"
+    weights.place(
+        method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take
+    )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -6,5 +6,6 @@ from .cross_entropy import cross_entropy
 from .llama import Llama, LlamaNet
 from .table import Table
 from .transformer import DiT
+from .unet import UNet
 
-__all__ = ["Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "cross_entropy"]
+__all__ = ["Classifier", "DiT", "Llama", "LlamaNet", "Net", "Table", "UNet", "cross_entropy"]

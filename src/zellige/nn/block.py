@@ -1,8 +1,9 @@
-"""The sizes of a transformer, and one of its blocks: attention and MLP, each a residual branch behind a layer norm."""
+"""The sizes of a network, and one of a transformer's blocks: attention and MLP, each a residual branch behind a layer norm."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -48,11 +49,22 @@ class Net:
     """adaptive layer norms that are told sigma = 0 for ever, as published time-free checkpoints have them"""
     classes: int = 0
     """classes that the network can be told, beside none"""
+    kind: Literal["dit", "unet", "flat-unet"] = "dit"
+    """dit: a transformer; of images also unet, as D3PM and tauLDR have it, or flat-unet, at one resolution, as MD4 has it"""
+    channels: int = 128
+    """of a U-Net: its channels at the first resolution"""
+    multipliers: tuple[int, ...] = (1, 2, 2, 2)
+    """of unet: the channels at each resolution, in multiples of --net.channels; each is half as fine as the one before"""
+    blocks: int = 0
+    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet and 32 of flat-unet"""
+    attention: tuple[int, ...] = (16,)
+    """of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone"""
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "length", "condition"):
             if getattr(self, name) < 1:
                 raise InputError(f"--net.{name} is {getattr(self, name)}; it must be a whole number of 1 or more")
+        self._check_kind()
         if self.hidden % (2 * self.heads):
             raise InputError(
                 f"--net.hidden {self.hidden} does not split into --net.heads {self.heads} of an even width; "
@@ -70,6 +82,50 @@ class Net:
             raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
         if self.classes < 0:
             raise InputError(f"--net.classes is {self.classes}; it must be a whole number, or 0 for none")
+
+    def _check_kind(self) -> None:
+        """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
+        others = TRANSFORMER if self.convolutional else UNET
+        if self.kind == "flat-unet":
+            others = (*others, "multipliers")
+        usual = {field.name: field.default for field in fields(Net)}
+        for name in others:
+            if getattr(self, name) != usual[name]:
+                kinds = "dit" if name in TRANSFORMER else "unet" if name == "multipliers" else "unet or flat-unet"
+                raise InputError(f"--net.{name} is for --net.kind {kinds}, and this is {self.kind}; leave it out")
+        if self.channels < 4 or self.channels % 4:
+            raise InputError(
+                f"--net.channels is {self.channels}; it must be a multiple of 4, which groups are normalised in"
+            )
+        if not self.multipliers or min(self.multipliers) < 1:
+            wrong = " ".join(map(str, self.multipliers)) or "empty"
+            raise InputError(f"--net.multipliers is {wrong}; it must be whole numbers of 1 or more, such as 1 2 2 2")
+        if self.blocks < 0:
+            raise InputError(f"--net.blocks is {self.blocks}; it must be a whole number, or 0 for as many as published")
+        if self.attention and min(self.attention) < 0:
+            raise InputError(f"--net.attention is {min(self.attention)}; it must be sides in pixels, or 0 for none")
+
+    @property
+    def convolutional(self) -> bool:
+        """Whether it is a U-Net."""
+        return self.kind != "dit"
+
+    @property
+    def width(self) -> int:
+        """Of its widest hidden states."""
+        if not self.convolutional:
+            return self.hidden
+        return self.channels * (1 if self.kind == "flat-unet" else max(self.multipliers))
+
+    def __str__(self) -> str:
+        if not self.convolutional:
+            return f"{self.layers} layers of {self.hidden}, {self.heads} heads"
+        widths = ", ".join(str(self.channels * m) for m in self.multipliers)
+        return f"a U-Net of {self.channels if self.kind == 'flat-unet' else widths} channels"
+
+
+TRANSFORMER = ("layers", "hidden", "heads", "conv", "constant")  # what only one kind of network reads
+UNET = ("channels", "multipliers", "blocks", "attention")
 
 
 class Block(nn.Module):

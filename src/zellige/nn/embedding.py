@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import InputError
+
 
 def rotary_table(length: int, width: int, base: float = 1e4) -> Tensor:
     """(2, length, width / 2): cos and sin of position times frequency (Su et al. 2021), float32."""
@@ -47,12 +49,12 @@ def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
 
 
 class TimeEmbedding(nn.Module):
-    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP, then SiLU."""
+    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP (`inner` wide, or width), then SiLU."""
 
-    def __init__(self, width: int, waves: int = 256):
+    def __init__(self, width: int, waves: int = 256, inner: int | None = None):
         super().__init__()
-        self.waves = waves
-        self.mlp = nn.Sequential(nn.Linear(waves, width), nn.SiLU(), nn.Linear(width, width))
+        self.waves, inner = waves, inner or width
+        self.mlp = nn.Sequential(nn.Linear(waves, inner), nn.SiLU(), nn.Linear(inner, width))
 
     def sinusoid(self, time: Tensor) -> Tensor:
         half = self.waves // 2
@@ -62,6 +64,28 @@ class TimeEmbedding(nn.Module):
 
     def forward(self, time: Tensor) -> Tensor:
         return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
+
+
+def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:
+    """InputError where a network is told a time or classes that it does not take, or not the time that it takes."""
+    if (time is None) == timed:
+        raise InputError(
+            "this network is conditioned on the time; give it one"
+            if timed
+            else "this network is time-free; build it with time=True to give it one"
+        )
+    if condition is not None and classes is None:
+        raise InputError("this network has no classes; give no condition")
+
+
+def embed_classes(table: Tensor, condition: Tensor | None, rows: int) -> Tensor:
+    """The embedding (rows, width) of each row's class (rows,), in a table whose last row is that of none, as are -1 and None."""
+    if condition is None:
+        condition = torch.full((rows,), -1, device=table.device)
+    outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
+    if condition.shape != (rows,) or outside.any():
+        raise InputError(f"condition must say a class of 0 to {len(table) - 2} for each of {rows} rows, or -1 for none")
+    return F.silu(table[condition % len(table)])  # -1 is the last row: no class
 
 
 class Modulation(nn.Linear):

@@ -16,7 +16,6 @@ Arriola et al. 2025), and it can remember what it has read (`cache.py`). Its wei
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -24,7 +23,17 @@ from ..errors import InputError
 from .attention import sight
 from .block import Block, Net
 from .cache import Cache
-from .embedding import Modulation, TimeEmbedding, axial_table, both, modulate, rotary_at, rotary_table
+from .embedding import (
+    Modulation,
+    TimeEmbedding,
+    axial_table,
+    both,
+    check_told,
+    embed_classes,
+    modulate,
+    rotary_at,
+    rotary_table,
+)
 
 __all__ = ["Block", "DiT", "Net"]
 
@@ -193,14 +202,7 @@ class DiT(nn.Module):
             raise InputError(
                 f"a network on a grid of {shape} takes all its {self.net.length:,} places, without segments"
             )
-        if (time is None) == self.time_conditioned:
-            raise InputError(
-                "this network is conditioned on the time; give it one"
-                if self.time_conditioned
-                else "this network is time-free; build it with time=True to give it one"
-            )
-        if condition is not None and self.classes is None:
-            raise InputError("this network has no classes; give no condition")
+        check_told(self.time_conditioned, time, self.classes, condition)
         if clean is None and cache is None:
             return
         if not self.block:
@@ -232,15 +234,7 @@ class DiT(nn.Module):
             return ()
         if self.classes is None:
             return (self.time(self._never(x)), None) if time is None else self.embed_time(time)  # pyright: ignore
-        if condition is None:
-            condition = x.new_full((len(x),), -1)
-        table = self.classes.weight
-        outside = (condition < -1) | (condition >= len(table))  # of no rows at all none is
-        if condition.shape != (len(x),) or outside.any():
-            raise InputError(
-                f"condition must say a class of 0 to {len(table) - 2} for each of {len(x)} rows, or -1 for none"
-            )
-        c = F.silu(table[condition % len(table)])  # -1 is the last row: no class
+        c = embed_classes(self.classes.weight, condition, len(x))
         rows = torch.arange(len(x), device=x.device)[:, None]
         if time is None:
             return (c if self.time is None else c + self.time(self._never(x))), rows

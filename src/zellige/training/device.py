@@ -15,11 +15,11 @@ def cuda(config: Config) -> bool:
 
 
 def precision(config: Config) -> str:
-    """What "auto" means here: float32, or bfloat16, which pays on a GPU from hidden 256 up."""
+    """What "auto" means here: float32, or bfloat16, which pays on a GPU from a width of 256 up."""
     chosen = config.train.precision
     if chosen != "auto":
         return chosen
-    return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.hidden >= 256 else "float32"
+    return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.width >= 256 else "float32"
 
 
 def devices(config: Config) -> int:

@@ -31,7 +31,13 @@ def diagnosis(
     if not config.train.clip:
         table.append(("no clipping", "--train.clip 1", ""))
     if precision(config) == "bfloat16":
-        table.append((f"bfloat16 at hidden {config.net.hidden}", "--train.precision float32", ""))
+        table.append(
+            (
+                f"bfloat16 at {'channels' if config.net.convolutional else 'hidden'} {config.net.width}",
+                "--train.precision float32",
+                "",
+            )
+        )
     wide = [max(len(row[i]) for row in table) for i in (0, 1)]
     causes = [f"    {cause:<{wide[0]}}   {cure:<{wide[1]}}   {now}".rstrip() for cause, cure, now in table]
     next_line = f"  go on: {resume}" if checkpoint else f"  again: {resume.replace('--resume', '--overwrite')}"

@@ -32,6 +32,7 @@ SMALL = {
     "length": 128,
     "conv": 7,
 }  # the demo's, as docs/tutorials/train.md has it
+SMALL_UNET = {"channels": 32, "blocks": 2}
 SMALL_TRAIN = {"batch": 8, "rate": 4e-3, "ema": 0.99}
 
 
@@ -83,10 +84,10 @@ def half_an_hour(
     """The command line of a training in half an hour: fewer steps where 1,000 fit, else a smaller network too."""
     smaller = config
     if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
-        sizes = {
-            k: v for k, v in SMALL.items() if k not in ("length", "conv") or not (config.net.grid or tokenizer.shape)
-        }
-        smaller = replace(config, net=replace(config.net, **sizes), train=replace(config.train, **SMALL_TRAIN))
+        shaped = config.net.grid or tokenizer.shape
+        sizes = {k: v for k, v in SMALL.items() if k not in ("length", "conv") or not shaped}
+        net = replace(config.net, **(SMALL_UNET if config.net.convolutional else sizes))
+        smaller = replace(config, net=net, train=replace(config.train, **SMALL_TRAIN))
         try:
             with torch.random.fork_rng(devices=[]):
                 trial = build(

@@ -174,10 +174,11 @@ class _Work:
 
     def heading(self) -> str:
         t, n, tell = self.config.train, self.config.net, self.corpus
+        sizes = str(n) if n.convolutional else f"{counted(n.layers, 'layer')}, hidden {n.hidden}"
         return (
             f"{', '.join(each.label for each in self.several)}\n"
-            f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {counted(n.layers, 'layer')}, "
-            f"hidden {n.hidden}, length {tell.train.length}; {counted(t.steps, 'step')} of {t.batch} sequences, seed {t.seed}"
+            f"{tell.about['name']}, {count(tell.train.tokens_total)} tokens to train on; {sizes}, "
+            f"length {tell.train.length}; {counted(t.steps, 'step')} of {t.batch} sequences, seed {t.seed}"
         )
 
     # ------------------------------------------------------------------------------------------------ the work

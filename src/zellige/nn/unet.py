@@ -1,0 +1,216 @@
+"""A U-Net that reads an image of states and returns hidden states for each place, each colour of each pixel.
+
+That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR (Campbell et
+al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up again,
+what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
+resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
+variational diffusion models (Kingma et al. 2021, arXiv 2107.00630). A time-free network has no embedding of the time.
+
+    states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; where levels are ordered, scaled to -1..1 (a colour a channel)
+                        ->  (B, D, H, W)           the U-Net
+                        ->  (B, H W C, D)          a 3 x 3 convolution gives each colour D features of its own
+
+The positions are those of `data/levels.py`: line by line, a pixel's colours together. Published networks end with one 3 x 3
+convolution to C K logits; here it goes through D features for each colour, which one head reads position by position, so that K
+logits are computed only where they are read.
+
+A side that is odd is halved upwards (7, 4, 2, 1), and cut when it is doubled again. Tensors are in the channels-last format.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..errors import InputError
+from .block import Net
+from .embedding import TimeEmbedding, check_told, embed_classes
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
+    """Over 32 groups in the published sizes; of fewer channels four in a group."""
+    return nn.GroupNorm(math.gcd(32, channels // 4), channels, eps=1e-6)
+
+
+class Attention(nn.Module):
+    """Attention of one head among all pixels, a residual branch: (B, D, H, W) -> (B, D, H, W)."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.norm = group_norm(channels)
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.out = nn.Linear(channels, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = self.norm(x).flatten(2).mT  # (B, H W, D)
+        q, k, v = self.qkv(pixels)[:, None].chunk(3, -1)
+        y = self.out(F.scaled_dot_product_attention(q, k, v)[:, 0])
+        return x + y.mT.reshape(x.shape)
+
+
+class ResBlock(nn.Module):
+    """Two convolutions behind group norms, a residual branch: (B, inputs, H, W) -> (B, outputs, H, W); then attention, if any.
+
+    What it is told (B or 1, condition) is added to every pixel between them.
+    """
+
+    def __init__(self, inputs: int, outputs: int, net: Net, adaptive: bool, attention: bool):
+        super().__init__()
+        self.dropout = net.dropout
+        self.norm1, self.conv1 = group_norm(inputs), nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.shift = nn.Linear(net.condition, outputs, bias=False) if adaptive else None
+        self.norm2, self.conv2 = group_norm(outputs), nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else None
+        self.attention = Attention(outputs) if attention else None
+
+    def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
+        h = self.conv1(F.silu(self.norm1(x)))
+        if self.shift is not None:
+            h = h + self.shift(c)[:, :, None, None]
+        h = self.conv2(F.dropout(F.silu(self.norm2(h)), self.dropout, self.training))
+        x = (x if self.shortcut is None else self.shortcut(x)) + h
+        return x if self.attention is None else self.attention(x)
+
+
+class UNet(nn.Module):
+    """States (B, L) -> hidden states (B, L, D) by `features`, -> logits (*, K) by `head`; L places of `net.grid`.
+
+    `states` is K, the mask included. With `time` the network is told the time of each row. `outputs` is what the head gives
+    where that is not K logits. With `levels` it reads the states as numbers, not as names.
+    """
+
+    def __init__(self, net: Net, states: int, time: bool = False, outputs: int | None = None, levels: bool = False):
+        super().__init__()
+        if len(net.grid) not in (2, 3):
+            shape = f"a grid of {' x '.join(map(str, net.grid))}" if net.grid else f"a line of {net.length:,}"
+            raise InputError(
+                f"--net.kind {net.kind} is for images (height width, or height width colours), and the rows are {shape}; "
+                "use --net.kind dit"
+            )
+        self.net, self.states, self.time_conditioned, self.levels = net, states, time, levels
+        self.image = (*net.grid, 1)[:3]
+        flat, D, colours = net.kind == "flat-unet", net.channels, self.image[2]
+        widths = [D * m for m in ((1,) if flat else net.multipliers)]
+        blocks = net.blocks or (32 if flat else 2)
+        attention = self._attention(len(widths))
+        adaptive = time or net.classes > 0
+        self.embedding = None if levels else nn.Embedding(states, D)
+        self.time = TimeEmbedding(net.condition, D, 4 * D) if time else None
+        self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
+        self.input = nn.Conv2d(colours if levels else colours * D, D, 3, padding=1)
+        self.down, skips, width = nn.ModuleList(), [D], D
+        for i, outputs_ in enumerate(widths):
+            if i:
+                self.down.append(nn.Conv2d(width, width, 3, stride=2, padding=1))
+                skips.append(width)
+            for _ in range(blocks):
+                self.down.append(ResBlock(width, outputs_, net, adaptive, attention[i]))
+                skips.append(width := outputs_)
+        self.middle = nn.ModuleList(ResBlock(width, width, net, adaptive, a) for a in (True, False))
+        self.up = nn.ModuleList()
+        for i, outputs_ in reversed([*enumerate(widths)]):
+            for _ in range(blocks + 1):
+                self.up.append(ResBlock(width + skips.pop(), outputs_, net, adaptive, attention[i]))
+                width = outputs_
+            if i:
+                self.up.append(nn.Conv2d(width, width, 3, padding=1))
+        self.norm, self.output = group_norm(width), nn.Conv2d(width, colours * D, 3, padding=1)
+        self.head = nn.Linear(D, outputs or states)
+        self.initialise()
+
+    def _attention(self, resolutions: int) -> list[bool]:
+        """Which resolutions have attention; InputError for a side that was asked for and is none of them."""
+        sides = [max(self.image[:2])]
+        while len(sides) < resolutions:
+            sides.append((sides[-1] + 1) // 2)
+        asked = self.net.attention
+        missing = [side for side in asked if side not in (0, *sides)]
+        if missing and asked != Net.attention:
+            height, width, _ = self.image
+            raise InputError(
+                f"--net.attention is {missing[0]}; the resolutions of {height} x {width} are {', '.join(map(str, sides))}"
+            )
+        return [side in asked for side in sides]
+
+    def initialise(self) -> None:
+        """As DDPM: residual branches start at zero, else variance 1 goes through. So does the head: its first law is uniform."""
+        for name, p in self.named_parameters():
+            if p.ndim == 1:
+                nn.init.constant_(p, float("norm" in name and name.endswith("weight")))
+            elif name.startswith("head") or name.endswith(("conv2.weight", "attention.out.weight", "shift.weight")):
+                nn.init.zeros_(p)
+            else:
+                nn.init.normal_(p, std=1.0 if name.startswith("embedding") else p[0].numel() ** -0.5)
+
+    def features(
+        self,
+        x: Tensor,
+        time: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Tensor:
+        """The hidden states (B, L, D) that `head` reads.
+
+        x (B, L) states, all places of the image; time: a scalar or (B,), finite, for a network with time and only for one;
+        condition (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
+        """
+        self._check(x, time, segments, condition)
+        c = self.told(x, time, condition)
+        h = self.input(self._embed(x))
+        skips = [h]
+        for layer in self.down:
+            h = self._run(layer, h, c)
+            skips.append(h)
+        for layer in self.middle:
+            h = self._run(layer, h, c)
+        for layer in self.up:
+            if isinstance(layer, ResBlock):
+                h = self._run(layer, torch.cat((h, skips.pop()), 1), c)
+            else:
+                height, width = skips[-1].shape[2:]
+                h = layer(F.interpolate(h, scale_factor=2.0, mode="nearest")[:, :, :height, :width])
+        h = self.output(F.silu(self.norm(h)))
+        return h.permute(0, 2, 3, 1).reshape(*x.shape, self.net.channels)
+
+    def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> Tensor | None:
+        """What all blocks are told of each row, (B or 1, condition); None of a network that is told nothing."""
+        c = None if self.time is None or time is None else self.time(time.reshape(-1))
+        if self.classes is None:
+            return c
+        classes = embed_classes(self.classes.weight, condition, len(x))
+        return classes if c is None else c + classes
+
+    def _embed(self, x: Tensor) -> Tensor:
+        """(B, L) states -> (B, C D or C, H, W)."""
+        if self.embedding is None:
+            values = 2 * x.to(self.input.weight.dtype) / max(self.states - 1, 1) - 1
+        else:
+            values = self.embedding(x)
+        height, width, _ = self.image
+        image = values.reshape(len(x), height, width, self.input.in_channels).permute(0, 3, 1, 2)
+        return image.contiguous(memory_format=torch.channels_last)
+
+    def _run(self, layer: nn.Module, h: Tensor, c: Tensor | None) -> Tensor:
+        if not isinstance(layer, ResBlock):
+            return layer(h)
+        if self.net.checkpoint and torch.is_grad_enabled():
+            return checkpoint(layer, h, c, use_reentrant=False)  # pyright: ignore[reportReturnType]
+        return layer(h, c)
+
+    def _check(self, x: Tensor, time: Tensor | None, segments: Tensor | None, condition: Tensor | None) -> None:
+        """InputError for what does not fit this network."""
+        if x.shape[1] != self.net.length or segments is not None:
+            shape = " x ".join(map(str, self.net.grid))
+            raise InputError(f"a U-Net of {shape} takes all its {self.net.length:,} places, without segments")
+        if time is not None and time.ndim > 1:
+            raise InputError(
+                f"the time is {tuple(time.shape)}; a U-Net takes one for each row, ({len(x)},), or one for all"
+            )
+        check_told(self.time_conditioned, time, self.classes, condition)
+
+    def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
+        """Logits (B, L, K) at every position: for small K and for tests."""
+        return self.head(self.features(x, time, **kwargs))

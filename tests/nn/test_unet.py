@@ -1,0 +1,405 @@
+"""The U-Net: equal to plain arithmetic on its weights, of the published sizes, and a network like any other to a method."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+import zellige
+from zellige import Data, Train, exact
+from zellige.cli import main
+from zellige.core.batch import Batch
+from zellige.errors import InputError
+from zellige.methods import D3PM, MD4, METHODS, build, terms
+from zellige.nn import DiT, Net, UNet
+from zellige.nn.chunks import each_position
+from zellige.nn.cross_entropy import cross_entropy
+
+SMALL = Net(
+    length=70, grid=(5, 7, 2), kind="unet", channels=8, multipliers=(1, 2), blocks=1, attention=(4,), condition=6
+)
+
+
+def of(grid, **more):
+    """A small net for images of this shape."""
+    return dataclasses.replace(SMALL, grid=grid, length=math.prod(grid), **more)
+
+
+def busy(net):
+    """The same network with every parameter moved: so that tests see those that start at zero."""
+    with torch.no_grad():
+        for p in net.parameters():
+            p += 0.2 * torch.randn_like(p)
+    return net.double().eval()
+
+
+def rows(net, states, count=2):
+    return torch.randint(states, (count, net.length), generator=torch.Generator().manual_seed(1))
+
+
+# ---------------------------------------------------------------------------------- plain arithmetic
+def norm(x, weight, bias, groups):
+    """Group norm of (D, H, W)."""
+    out = torch.empty_like(x)
+    for part in torch.arange(len(x)).chunk(groups):
+        out[part] = (x[part] - x[part].mean()) / (x[part].var(unbiased=False) + 1e-6).sqrt()
+    return out * weight[:, None, None] + bias[:, None, None]
+
+
+def convolve(x, weight, bias, stride=1):
+    """3 x 3 or 1 x 1, of (D, H, W), zeros beyond: pixel by pixel."""
+    reach, (_, height, width) = weight.shape[-1] // 2, x.shape
+    padded = torch.zeros(len(x), height + 2 * reach, width + 2 * reach, dtype=x.dtype)
+    padded[:, reach : reach + height, reach : reach + width] = x
+    out = [
+        [(weight * padded[:, i : i + 2 * reach + 1, j : j + 2 * reach + 1]).sum((1, 2, 3)) + bias
+         for j in range(0, width, stride)] for i in range(0, height, stride)
+    ]  # fmt: skip
+    return torch.stack([torch.stack(line, -1) for line in out], 1)
+
+
+def silu(x):
+    return x / (1 + (-x).exp())
+
+
+class Plain:
+    """The network on one image, from the state_dict of a UNet of two resolutions with one block each, attention in the second."""
+
+    def __init__(self, network, channels=8):
+        self.w, self.channels = network.state_dict(), channels
+
+    def norm(self, name, x):
+        groups = {8: 2, 16: 4, 24: 2, 32: 8}[len(x)]  # four channels in each, or as many as divide 32
+        return norm(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], groups)
+
+    def conv(self, name, x, stride=1):
+        return convolve(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], stride)
+
+    def attention(self, name, x):
+        pixels = self.norm(f"{name}.norm", x).flatten(1).T
+        linear = lambda layer, y: y @ self.w[f"{name}.{layer}.weight"].T + self.w[f"{name}.{layer}.bias"]  # noqa: E731
+        q, k, v = linear("qkv", pixels).split(len(x), -1)
+        law = (q @ k.T / len(x) ** 0.5).exp()
+        return x + linear("out", law / law.sum(-1, keepdim=True) @ v).T.reshape(x.shape)
+
+    def block(self, name, x, c, attention=False):
+        h = self.conv(f"{name}.conv1", silu(self.norm(f"{name}.norm1", x)))
+        if c is not None:
+            h = h + (self.w[f"{name}.shift.weight"] @ c)[:, None, None]
+        h = self.conv(f"{name}.conv2", silu(self.norm(f"{name}.norm2", h)))
+        x = h + (self.conv(f"{name}.shortcut", x) if f"{name}.shortcut.weight" in self.w else x)
+        return self.attention(f"{name}.attention", x) if attention else x
+
+    def time(self, t):
+        half = self.channels // 2
+        angle = [t * 1e4 ** (-i / half) for i in range(half)]
+        c = torch.tensor([*map(math.cos, angle), *map(math.sin, angle)], dtype=torch.float64).float().double()
+        for layer in (0, 2):
+            c = silu(self.w[f"time.mlp.{layer}.weight"] @ c + self.w[f"time.mlp.{layer}.bias"])
+        return c
+
+    def logits(self, x, shape, t=None, states=0):
+        height, width, colours = shape
+        values = (
+            self.w["embedding.weight"][x]
+            if "embedding.weight" in self.w
+            else 2 * x[:, None].double() / (states - 1) - 1
+        )
+        image = torch.stack([torch.cat([*pixel]) for pixel in values.reshape(height * width, colours, -1)], -1)
+        c = None if t is None else self.time(t)
+        first = self.conv("input", image.reshape(-1, height, width))
+        second = self.block("down.0", first, c)
+        third = self.conv("down.1", second, stride=2)
+        fourth = self.block("down.2", third, c, attention=True)
+        h = self.block("middle.1", self.block("middle.0", fourth, c, attention=True), c)
+        h = self.block("up.0", torch.cat((h, fourth)), c, attention=True)
+        h = self.block("up.1", torch.cat((h, third)), c, attention=True)
+        large = torch.stack([h[:, i // 2, j // 2] for i in range(height) for j in range(width)], -1)
+        h = self.conv("up.2", large.reshape(-1, height, width))
+        h = self.block("up.3", torch.cat((h, second)), c)
+        h = self.block("up.4", torch.cat((h, first)), c)
+        h = self.conv("output", silu(self.norm("norm", h)))
+        each = [h[d * self.channels : (d + 1) * self.channels, i, j]
+                for i in range(height) for j in range(width) for d in range(colours)]  # fmt: skip
+        return torch.stack(each) @ self.w["head.weight"].T + self.w["head.bias"]
+
+
+@pytest.mark.parametrize("grid", [(5, 7, 2), (6, 4)])
+@pytest.mark.parametrize("levels", [False, True])
+@pytest.mark.parametrize("time", [False, True])
+def test_the_network_is_plain_arithmetic_on_its_weights(grid, levels, time):
+    torch.manual_seed(0)
+    net = of(grid, attention=((max(grid[:2]) + 1) // 2,))
+    network, x = busy(UNet(net, 5, time=time, levels=levels)), rows(net, 5)
+    t, tolerance = (torch.tensor([0.3, 7.0], dtype=torch.float64), 1e-6) if time else (None, 1e-10)  # sines in float32
+    out = network(x, t)
+    for i in range(2):
+        expected = Plain(network).logits(x[i], (*grid, 1)[:3], None if t is None else float(t[i]), 5)
+        torch.testing.assert_close(out[i], expected, rtol=tolerance, atol=tolerance)
+
+
+# ---------------------------------------------------------------------------------- published sizes
+CIFAR = Net(length=3072, grid=(32, 32, 3), kind="unet", condition=512, dropout=0.1)
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def conv(inputs, outputs):
+    return 9 * inputs * outputs + outputs
+
+
+def body(network):
+    """All but the ends, where published networks have one convolution to C K numbers: ours goes through D for each colour."""
+    return count(network) - count(network.output) - count(network.head)
+
+
+def test_d3pm_and_taldr_on_cifar10_have_the_35_7_million_parameters_of_ddpm():
+    """DDPM, appendix B: 35.7 million. Their blocks give the time a bias beside the convolution's own, which adds nothing."""
+    with torch.device("meta"):
+        network = D3PM.build_network(CIFAR, 256, D3PM.Config("gaussian", head="logistic"))
+    biases = sum(p.shape[0] for name, p in network.named_parameters() if name.endswith("shift.weight"))
+    assert biases == 4_992
+    assert body(network) + biases + conv(128, 3) == 35_746_307  # DDPM's, whose end is three numbers a pixel
+    assert body(network) + biases + conv(128, 3 * 2) == 35_749_766  # D3PM's and tauLDR's: a mean and a scale for each
+    assert count(network) == 36_180_866
+
+
+def test_md4_on_cifar10_has_28_million_parameters():
+    """Its code: an embedding of 128, 32 blocks of 128 channels, attention in the middle, an embedding of the time 128 wide."""
+    net = Net(length=3072, grid=(32, 32, 3), kind="flat-unet", dropout=0.1)
+    with torch.device("meta"):
+        network = MD4.build_network(net, 256, MD4.Config(time=True))
+    assert body(network) + conv(128, 3 * 256) == 28_427_520
+    assert count(network) == 28_017_921
+
+
+def test_resolutions_and_their_attention():
+    with torch.device("meta"):
+        network = UNet(CIFAR, 256)
+    attended = [
+        name.removesuffix(".attention.qkv.weight")
+        for name, _ in network.named_parameters()
+        if name.endswith("qkv.weight")
+    ]
+    assert attended == ["down.3", "down.4", "middle.0", "up.8", "up.9", "up.10"]  # DDPM: at 16 x 16 and in the middle
+
+
+# ---------------------------------------------------------------------------------- what it sees and how it runs
+@pytest.mark.parametrize("grid", [(1, 1), (2, 2), (7, 7), (14, 14, 3), (48, 36)])
+@pytest.mark.parametrize("kind", ["unet", "flat-unet"])
+def test_any_size_and_every_place_is_seen_from_every_other(grid, kind):
+    torch.manual_seed(0)
+    sizes = {"multipliers": (1, 1, 1)} if kind == "unet" else {}
+    net = of(grid, kind=kind, attention=(16,), **{"multipliers": Net.multipliers} | sizes)
+    network, x = busy(UNet(net, 5)), rows(net, 5, 1)
+    out = network.features(x)
+    assert out.shape == (1, net.length, net.channels)
+    for place in {0, net.length // 2, net.length - 1}:
+        other = x.clone()
+        other[0, place] = (x[0, place] + 1) % 5
+        assert ((network.features(other) - out).abs().amax(-1) > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["unet", "flat-unet"])
+def test_a_network_starts_uniform_time_free_ones_have_no_time_and_gradients_reach_every_parameter(kind):
+    torch.manual_seed(0)
+    more = {} if kind == "unet" else {"multipliers": Net.multipliers, "attention": (0,)}
+    net = dataclasses.replace(SMALL, kind=kind, classes=3, **more)
+    x = rows(net, 5)
+    free = UNet(dataclasses.replace(net, classes=0), 5)
+    assert (free(x) == 0).all()
+    assert not [name for name, _ in free.named_parameters() if "time" in name or "shift" in name]
+    network = busy(UNet(net, 5, time=True))
+    network(x, torch.rand(2), condition=torch.tensor([0, 2])).log_softmax(-1)[..., 0].sum().backward()
+    unused = {name for name, p in network.named_parameters() if p.grad is None or not p.grad.any()}
+    assert unused == set()
+
+
+def test_dropout_is_off_in_eval_and_checkpointing_changes_no_gradient():
+    x, gradients = rows(SMALL, 5), []
+    for flag in (False, True):
+        torch.manual_seed(0)
+        network = busy(UNet(dataclasses.replace(SMALL, dropout=0.3, checkpoint=flag), 5))
+        assert torch.equal(network(x), network(x))
+        network.train()
+        torch.manual_seed(1)
+        out = network(x)
+        assert not torch.equal(out, network(x))
+        torch.manual_seed(1)
+        network(x).square().sum().backward()
+        gradients.append([p.grad for p in network.parameters()])
+    torch.testing.assert_close(*gradients)
+
+
+def test_a_class_is_told_and_none_is_the_last():
+    torch.manual_seed(0)
+    net = dataclasses.replace(SMALL, classes=2)
+    network, x = busy(UNet(net, 5, time=True)), rows(SMALL, 5)
+    t = torch.tensor([0.1, 0.9])
+    out = network(x, t, condition=torch.tensor([1, -1]))
+    torch.testing.assert_close(out[1], network(x, t)[1])
+    assert not torch.allclose(out[0], network(x, t)[0])
+    torch.testing.assert_close(network(x, torch.tensor(0.1))[0], network(x, t)[0])  # one time for all
+
+
+def test_compiles_without_graph_breaks_and_stays_channels_last():
+    torch.manual_seed(0)
+    network = busy(UNet(SMALL, 5, time=True)).float()
+    x, t, outputs = rows(SMALL, 5), torch.rand(2), []
+    compiled = torch.compile(network.features, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, t), network.features(x, t))
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(network.features(x, t).float(), compiled(x, t).float(), atol=0.2, rtol=0.2)
+    for layer in (network.input, *network.down, *network.middle, *network.up, network.output):
+        layer.register_forward_hook(lambda _module, _inputs, out: outputs.append(out))
+    network.features(x, t)
+    assert all(out.is_contiguous(memory_format=torch.channels_last) for out in outputs)
+
+
+def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
+    torch.manual_seed(0)
+    net = of((20, 20, 3), attention=(10,))
+    network, x = busy(UNet(net, 3000)), rows(net, 3000)
+    h = network.features(x)
+    at = torch.rand(x.shape) < 0.3
+    torch.testing.assert_close(network.head(h[at]), network(x)[at])
+    nll = -network(x).log_softmax(-1).gather(-1, x[..., None])[..., 0]
+    torch.testing.assert_close(cross_entropy(network, h[at], x[at]), nll[at])  # in chunks: 720 x 3,000 logits or so
+    first = each_position(network.head, h[at], 3000, lambda logits, i: logits[:, 0], network.parameters())
+    torch.testing.assert_close(first, network(x)[at][:, 0])
+
+
+# ---------------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"kind": "unet", "layers": 4}, "--net.layers is for --net.kind dit, and this is unet; leave it out"),
+        ({"kind": "flat-unet", "constant": True}, "--net.constant is for --net.kind dit, and this is flat-unet; leave it out"),
+        ({"channels": 64}, "--net.channels is for --net.kind unet or flat-unet, and this is dit; leave it out"),
+        ({"kind": "flat-unet", "multipliers": (1, 2)},
+         "--net.multipliers is for --net.kind unet, and this is flat-unet; leave it out"),
+        ({"kind": "unet", "channels": 6}, "--net.channels is 6; it must be a multiple of 4, which groups are normalised in"),
+        ({"kind": "unet", "multipliers": ()},
+         "--net.multipliers is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
+        ({"kind": "unet", "blocks": -1}, "--net.blocks is -1; it must be a whole number, or 0 for as many as published"),
+        ({"kind": "unet", "attention": (-4,)}, "--net.attention is -4; it must be sides in pixels, or 0 for none"),
+        ({"kind": "resnet"}, "--net.kind is 'resnet'; it must be dit, unet or flat-unet"),
+    ],
+)  # fmt: skip
+def test_choices_that_mean_nothing_are_refused(choices, message):
+    with pytest.raises(InputError) as caught:
+        Net(**choices)
+    assert str(caught.value) == message
+
+
+def test_data_without_an_image_and_what_does_not_fit_are_refused():
+    for shape, rows_are in [({}, "a line of 256"), ({"grid": (2, 2, 2, 2), "length": 16}, "a grid of 2 x 2 x 2 x 2")]:
+        with pytest.raises(InputError, match=f"is for images .* and the rows are {rows_are}; use --net.kind dit"):
+            build("mdlm", 5, Net(kind="unet", **shape))
+    with pytest.raises(InputError, match=r"--net.attention is 9; the resolutions of 5 x 7 are 7, 4"):
+        UNet(dataclasses.replace(SMALL, attention=(7, 9)), 5)
+    with pytest.raises(InputError, match="reads all of an image at once, and this method block after block"):
+        build("ar", 5, SMALL)
+    network, x = UNet(SMALL, 5), rows(SMALL, 5)
+    with pytest.raises(InputError, match="takes all its 70 places"):
+        network(x[:, :9])
+    with pytest.raises(InputError, match="time-free"):
+        network(x, torch.zeros(2))
+    with pytest.raises(InputError, match=r"the time is \(2, 70\); a U-Net takes one for each row"):
+        UNet(SMALL, 5, time=True)(x, torch.zeros(2, 70))
+
+
+# ---------------------------------------------------------------------------------- methods
+def small(name, **choices):
+    """A method with a U-Net on images of 2 x 2 pixels of 3 levels, random weights, float64."""
+    torch.manual_seed(0)
+    net = of((2, 2), attention=(0,))
+    method = build(name, 3, net, METHODS[name].Config(**choices), ordered=True)
+    busy(method.network)
+    return method.double().eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("mdlm", {"diffusion_steps": 4}),
+        ("md4", {}),
+        ("tauldr", {"process": "gaussian"}),
+        ("d3pm", {"process": "gaussian", "head": "logistic", "last": "image", "diffusion_steps": 4}),
+    ],
+)
+def test_bounds_are_those_of_enumeration(name, choices):
+    """Masked and structured noise: closed forms equal the generic bound at every x_t, and the T-step bound lies above -log p."""
+    method = small(name, **choices)
+    assert isinstance(method.network, UNet)
+    assert method.network.levels == ("process" in choices)
+    process, x_0 = method.process, exact.states(3, 4)[[0, 5, 40, 80]]
+    if method.steps:
+        times = method.grid(method.steps)
+        bound = exact.step_bound(method, x_0, times)
+        nll = -exact.log_likelihood(method, times)[exact.index(x_0, 3)]
+        assert (nll.isfinite() & (bound > nll)).all()
+        assert float(torch.exp(exact.log_likelihood(method, times)).sum()) == pytest.approx(1, abs=1e-9)
+    X = exact.states(process.K, 4)
+    for t, s in [(0.75, 0.5)] if method.steps else [(0.75, None), (0.25, None)]:
+        for x in x_0:
+            possible = process.likelihood(X, -math.inf, torch.full(X.shape, t, dtype=torch.float64))
+            X_t = X[possible[:, torch.arange(4), x].prod(-1) > 0]
+            time, batch = torch.full((len(X_t),), t, dtype=torch.float64), Batch(x.expand(X_t.shape))
+            later = None if s is None else torch.full_like(time, s)
+            closed = method.diffusion(batch, X_t, time) if later is None else method.step(batch, X_t, time, later)
+            torch.testing.assert_close(
+                closed, terms.from_prediction(method, batch, X_t, time, later), rtol=1e-8, atol=1e-8
+            )
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("ar", "bd3lm")])
+def test_every_method_takes_one(name):
+    method = small(name)
+    batch = Batch(exact.states(3, 4)[:6])
+    method.loss(batch, torch.Generator().manual_seed(0)).mean().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in method.network.parameters())
+    assert method.network.time_conditioned == type(method).timed(method.config)
+
+
+# ---------------------------------------------------------------------------------- trainings
+FEW = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 2 --train.no-tensorboard --train.device cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "net"),
+    [
+        ("mdlm", {}, Net(kind="unet", channels=8, multipliers=(1, 2), blocks=1, attention=(4,))),
+        ("d3pm", {"process": "gaussian", "head": "logistic", "diffusion_steps": 4}, Net(kind="flat-unet", channels=8, blocks=1)),
+        ("md4", {}, Net(layers=1, hidden=16, heads=2)),
+    ],
+)  # fmt: skip
+def test_trains_is_saved_and_loads(name, choices, net, tmp_path):
+    train = Train(steps=2, batch=2, samples=0, validate_rows=2, tensorboard=False, device="cpu")
+    run = tmp_path / "run"
+    zellige.train(name, data=Data("digits"), net=net, train=train, options=METHODS[name].Config(**choices), run=run)
+    model = zellige.load(run)
+    assert model.config.net == dataclasses.replace(net, length=64, grid=(8, 8))
+    again = zellige.load(model.save(tmp_path / "copy"))
+    x = torch.randint(17, (2, 64), generator=torch.Generator().manual_seed(0))
+    t = torch.full((2, 64), 0.5, dtype=torch.float64)
+    assert torch.equal(model.method.hidden(x, t), again.method.hidden(x, t))
+    assert len(zellige.sample(again, count=1, steps=2, seed=0)) == 1
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    flags = f"--data.name digits --net.kind unet --net.channels 8 --net.multipliers 1 1 --net.blocks 1 --net.attention 0 {FEW}"
+    assert main(["train", "mdlm", *flags.split(), "--run", str(tmp_path / "run")]) == 0
+    assert str(zellige.load(tmp_path / "run").config.net) == "a U-Net of 8, 8 channels"
+    text = tmp_path / "notes.txt"
+    text.write_text("the sea, the sea. " * 400)
+    argv = f"train mdlm --data.name text --data.path {text} --data.tokenizer bytes --net.kind unet --run {tmp_path / 'b'} {FEW}"
+    assert main(argv.split()) == 2
+    assert "--net.kind unet is for images" in capsys.readouterr().err
+
+
+def test_without_a_kind_it_is_the_transformer():
+    assert isinstance(build("mdlm", 5, Net(length=8)).network, DiT)
