@@ -249,7 +249,7 @@ def _is_union_of_values(kind: Any) -> bool:
     """Of several plain types; one of them or None is what cattrs knows itself."""
     if get_origin(kind) not in (Union, types.UnionType):
         return False
-    return {*get_args(kind)} <= {*_NAMES, type(None)} and len(get_args(kind)) > 2
+    return {*get_args(kind)} <= {*_NAMES, type(None)} and len({*get_args(kind)} - {type(None)}) > 1
 
 
 def _converter() -> cattrs.Converter:

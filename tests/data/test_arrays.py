@@ -19,9 +19,9 @@ import torch
 import zellige
 from zellige.data import DATASETS, Data, catalogue
 from zellige.data.array_source import cut_splits
-from zellige.data.arrays import overlap, quantised, smaller
 from zellige.data.images import cifar_images, idx
 from zellige.data.prepare import prepare
+from zellige.data.resize import overlap, quantised, smaller
 from zellige.data.symbols import grids4, invariants, puzzles_and_solutions, solved, symmetric
 from zellige.errors import InputError
 
@@ -36,7 +36,7 @@ def test_smaller_is_the_mean_by_area(old, new):
     """Brute force: every pixel cut into new x new equal parts, the parts of a new pixel averaged in exact fractions."""
     x = np.random.default_rng(0).integers(0, 256, (3, old, old, 2), dtype=np.uint8)
     fine = x.repeat(new, 1).repeat(new, 2)  # each part now belongs to one new pixel
-    found = smaller(x, new)
+    found = smaller(x, new, new)
     assert found.shape == (3, new, new, 2)
     for n, i, j, c in itertools.product(range(3), range(new), range(new), range(2)):
         part = fine[n, i * old : (i + 1) * old, j * old : (j + 1) * old, c]
@@ -49,8 +49,8 @@ def test_smaller_is_the_mean_by_area(old, new):
 def test_a_divisor_is_a_mean_of_blocks():
     x = np.random.default_rng(1).integers(0, 256, (2, 28, 28), dtype=np.uint8)
     blocks = x.reshape(2, 14, 2, 14, 2).astype(int).sum((2, 4))
-    assert np.array_equal(smaller(x, 14), (blocks + 2) // 4)
-    assert np.array_equal(smaller(x, 28), x)
+    assert np.array_equal(smaller(x, 14, 14), (blocks + 2) // 4)
+    assert np.array_equal(smaller(x, 28, 28), x)
 
 
 def test_bins_are_equally_wide():

@@ -408,14 +408,15 @@ def test_the_table():
         assert entry.split
         assert entry.licence
         assert entry.needs
-        local = ("pydocs", "text", "tokens", "digits", "sudoku", "dna", "array")  # here already, or the user's own
+        local = {"pydocs", "text", "tokens", "digits", "sudoku", "dna", "array", "images", "imagenet32", "imagenet64"}
         assert bool(entry.files) + bool(entry.hub) == (name not in local)
         assert (
             len(f"{name:15}  {entry.what:24}  {entry.size:6}  {entry.split:23}  {entry.licence:8}  {entry.needs}")
             <= 100
         )
     names = "text8 enwik8 wikitext2 wikitext103 ptb lm1b openwebtext fineweb-edu lambada ag_news pubmed arxiv"
-    shaped = "digits mnist binarized-mnist fashion-mnist cifar10 jsb-chorales sudoku qm9 dna array"
+    pictures = "digits mnist binarized-mnist fashion-mnist cifar10 cifar100 imagenet32 imagenet64 images"
+    shaped = f"{pictures} jsb-chorales sudoku qm9 dna array"
     assert {name for name, entry in DATASETS.items() if entry.shaped} == {*shaped.split()}
     assert set(DATASETS) == {"pydocs", "text", "tokens", *names.split(), *shaped.split()}
 

@@ -27,7 +27,11 @@ class Raw:
         tokenizer: where it is not `Levels`.
         characters: of some rows, where a place is a character.
         clues: split -> (N, L) puzzle of each row, -1 where a cell is free.
+        classes: split -> (N,) the label of each row, 0, 1, ..., where --data.labels asks for them.
+        names: what the classes are called; the catalogue's names, or the numbers, if it is empty.
         cut: the splits are as `data` asks for already.
+        pixels: the file of the cache that the images lie in, the splits one after another, in the size and the levels that
+            `data` asks for; None: they are in memory, and as they were found.
         about: where it came from ("sha256", "files", "addresses") and what was done ("protocol").
     """
 
@@ -41,7 +45,10 @@ class Raw:
     tokenizer: Any = None
     characters: Callable[[np.ndarray], int] | None = None
     clues: dict[str, np.ndarray] = field(default_factory=dict)
+    classes: dict[str, np.ndarray] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
     cut: bool = False
+    pixels: Path | None = None
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -50,20 +57,25 @@ class Raw:
         return next(iter(self.splits.values())).shape[1:]
 
 
-def locate_files(data: "Data", fetch: Fetch) -> tuple[dict[str, Path], dict[str, Any]]:
-    """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them."""
-    entry = DATASETS[data.name]
+def locate_files(
+    data: "Data", fetch: Fetch, published: dict[str, tuple[str, str | None]] | None = None
+) -> tuple[dict[str, Path], dict[str, Any]]:
+    """The published files by split, downloaded or from the folder (the file) `data.path`, and what is known of them.
+
+    published: others than the catalogue's `files`: its labels.
+    """
+    published = DATASETS[data.name].files if published is None else published
     if not data.path:
-        if not entry.files:
+        if not published:
             raise InputError(f"--data.name {data.name} needs a file; give it by --data.path")
-        files = {split: fetch(where) for split, where in entry.files.items()}
-        return files, {"addresses": {split: where[0] for split, where in entry.files.items()}} | sums(files)
+        files = {split: fetch(where) for split, where in published.items()}
+        return files, {"addresses": {split: where[0] for split, where in published.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():
         files = {"all": readers.find_files(data.path)[0]}
         return files, sums(files)
     files = {}
-    for split, (address, _) in entry.files.items():
+    for split, (address, _) in published.items():
         name = address.rpartition("/")[2]
         there = (path / n for n in (name, f"{name}.xz", name.removesuffix(".gz")) if (path / n).is_file())
         file = next(there, None)

@@ -1,21 +1,18 @@
-"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py), cut, made small, flattened.
-
-Images are made smaller by area: a new pixel is the mean of the old ones under it, each weighted by the area that lies there,
-rounded half up; all in whole numbers, so that the same file gives the same levels everywhere (28 -> 14 is the mean of 2 x 2).
-Then v of 256 becomes floor(v levels / 256): bins of equal width.
-"""
+"""Data of one shape: images, music, puzzles, molecules, arrays. Read (images.py, symbols.py ...), cut, made small, flattened."""
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
-from . import catalogue, images, symbols
+from . import catalogue, image_files, imagenet, images, own_arrays, symbols
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
+from .resize import levels_of, quantised, sides, smaller
 
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
@@ -28,11 +25,17 @@ READERS = {
     "binarized-mnist": images.binarized,
     "fashion-mnist": images.mnist,
     "cifar10": images.cifar,
+    "cifar100": images.cifar,
     "jsb-chorales": symbols.chorales,
     "sudoku": symbols.sudoku,
     "qm9": symbols.molecules,
     "dna": symbols.dna,
-    "array": images.read_arrays,
+    "array": own_arrays.read_arrays,
+}
+CACHED = {  # too large for the memory: decoded once, into the cache
+    "imagenet32": imagenet.read_imagenet,
+    "imagenet64": imagenet.read_imagenet,
+    "images": image_files.read_images,
 }
 
 
@@ -47,14 +50,20 @@ def prepare_arrays(
 
     entry = DATASETS[data.name]
     cache = catalogue.cache_folder(data.cache)
-    raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
+    if data.name in CACHED:
+        raw = CACHED[data.name](data, progress)
+    else:
+        raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
     splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
+    classes = raw.classes if raw.cut else cut_splits(raw.classes, data, entry)
+    names = class_names(data, raw.names or entry.classes, splits, classes) if data.labels else ()
     if raw.kind == "image":
         splits, own, protocol = _images(splits, raw, data)
     else:
         if data.name == "array":
             refuse(data, "levels", "images")
             refuse(data, "size", "images")
+            refuse(data, "flip", "images")
         own, protocol = raw.tokenizer, raw.about.get("protocol", "")
     own = own or Levels(raw.size, raw.shape, raw.kind, raw.unit, raw.ordered, raw.labels)
     places = math.prod(own.shape)
@@ -64,14 +73,19 @@ def prepare_arrays(
         shape = " x ".join(map(str, own.shape))
         of = f"{shape} = {places:,}" if len(own.shape) > 1 else f"{places:,} places"
         raise InputError(f"--net.length is {length:,}, the rows of {data.name} have {of}; leave it out")
-    ready, dtype = {}, dtype_for(own.size)
+    ready, dtype, first = {}, dtype_for(own.size), 0
     for name, rows in splits.items():
         if not len(rows):
             raise InputError(f"{tell(data)} has no row for the {name} split; set --data.validation and --data.test")
+        more: dict[str, Any] = {"labels": classes.get(name)}
+        if raw.pixels:  # opened again by whoever reads it
+            more |= {"dtype": "uint8", "start": first, "stop": first + rows.size}
+            ready[name], first = Rows(raw.pixels, places, **more), first + rows.size
+            continue
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(
             np.ascontiguousarray(narrow).reshape(-1), places,
-            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name),
+            characters=raw.characters(rows) if raw.characters else None, clues=raw.clues.get(name), **more,
         )  # fmt: skip
     for name, other in entry.same.items():
         if name not in ready and other in ready:
@@ -90,6 +104,7 @@ def prepare_arrays(
         "length": places,
         "dtype": dtype,
     }
+    about |= {"classes": [*names]} if names else {}
     return Corpus(own, ready, about)
 
 
@@ -103,17 +118,15 @@ def refuse(data: "Data", option: str, of: str) -> None:
 def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict[str, np.ndarray], Levels, str]:
     """Resized and quantised; their tokenizer; and how they were made."""
     height, width, *colours = raw.shape
-    levels, changes = data.levels or raw.levels or raw.size, [raw.about.get("protocol", "")]
-    if levels < 2 or levels > raw.size:
-        raise InputError(f"--data.levels is {data.levels}; {data.name} has {raw.size:,}, give 2 to {raw.size:,}")
-    if data.size:
-        least = min(height, width)
-        if data.size < 1 or data.size > least:
-            raise InputError(f"--data.size is {data.size}; the images are {height} x {width}, give 1 to {least}")
-        if (height, width) != (data.size, data.size):
-            splits = {name: smaller(x, data.size) for name, x in splits.items()}
-            changes.append(f"{height} x {width} to {data.size} x {data.size} by area means")
-            height = width = data.size
+    protocol = raw.about.get("protocol", "")
+    if raw.pixels:
+        return splits, Levels(raw.size, raw.shape, "image", "dim", ordered=True), protocol
+    levels, changes = raw.levels if raw.levels and not data.levels else levels_of(data, raw.size), [protocol]
+    new = sides(data.size, height, width)
+    if new != (height, width):
+        splits = {name: smaller(x, *new) for name, x in splits.items()}
+        changes.append(f"{height} x {width} to {new[0]} x {new[1]} by area means")
+        height, width = new
     if levels != raw.size:
         splits = {name: quantised(x, raw.size, levels) for name, x in splits.items()}
         changes.append(f"{raw.size} to {levels} levels in equal bins")
@@ -121,26 +134,24 @@ def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict
     return splits, own, ", ".join(filter(None, changes))
 
 
-def quantised(x: np.ndarray, size: int, levels: int) -> np.ndarray:
-    """v of `size` values to floor(v levels / size)."""
-    return (np.arange(size) * levels // size).astype(x.dtype)[x]
-
-
-def smaller(x: np.ndarray, size: int) -> np.ndarray:
-    """Images (N, H, W, ...) of whole numbers to (N, size, size, ...): means by area, rounded half up, exactly."""
-    _, height, width, *_ = x.shape
-    rows, columns = overlap(height, size), overlap(width, size)
-    area = height * width  # of a new pixel, in units of 1 / size^2
-    out = np.empty((len(x), size, size, *x.shape[3:]), x.dtype)
-    for first in range(0, len(x), 1024):  # whole numbers below 2^53: exact in floating point
-        part = np.moveaxis(x[first : first + 1024].astype(np.float64), (1, 2), (-2, -1))
-        sums = (rows @ part @ columns.T).astype(np.int64)
-        out[first : first + 1024] = np.moveaxis((2 * sums + area) // (2 * area), (-2, -1), (1, 2))
-    return out
-
-
-def overlap(old: int, new: int) -> np.ndarray:
-    """(new, old): how much of old pixel j lies in new pixel i, in units of 1 / new of an old pixel. Rows sum to `old`."""
-    begin, end = np.arange(new)[:, None] * old, np.arange(1, new + 1)[:, None] * old
-    j = np.arange(old) * new
-    return np.clip(np.minimum(end, j + new) - np.maximum(begin, j), 0, None).astype(np.float64)
+# ---------------------------------------------------------------------------------------------------- labels
+def class_names(
+    data: "Data", names: Sequence[str], splits: Mapping[str, Any], classes: Mapping[str, np.ndarray]
+) -> tuple[str, ...]:
+    """What the classes are called: `names`, or their numbers; InputError where a label is missing, or is none of them."""
+    missing = next((split for split in splits if split not in classes), None)
+    if missing is not None:
+        raise InputError(f"{tell(data)} has no labels of its {missing} split; leave out --data.labels")
+    if not names:
+        names = [str(i) for i in range(int(np.max(classes["train"], initial=0)) + 1)]
+    for split, rows in splits.items():
+        labels = classes[split]
+        if labels.ndim != 1 or len(labels) != len(rows) or not np.issubdtype(labels.dtype, np.integer):
+            has = f"{labels.dtype} labels of shape {labels.shape} for the {len(rows):,} rows"
+            raise InputError(f"{tell(data)} has {has} of its {split} split; give a whole number for each row")
+        wrong = labels[(labels < 0) | (labels >= len(names))]
+        if len(wrong):
+            raise InputError(
+                f"{tell(data)} has the label {int(wrong[0]):,} in its {split} split; labels are 0 to {len(names) - 1:,}"
+            )
+    return tuple(names)

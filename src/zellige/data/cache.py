@@ -5,33 +5,22 @@ if there are any), tokenizer.json and meta.json. It is written aside, synced and
 """
 
 import hashlib
-import json
 import os
-import shutil
-import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from ..errors import InputError
-from ..schema import read_json, sealed, structure
-from ..schema import sha256 as file_sha256
+from .folder import read_whole, write_meta, written_aside
 from .readers import Piece
 from .tokenizer import load
 from .tokenizer_base import Tokenizer
 
-FORMAT = 1
 BATCH = 1 << 20  # characters encoded at once: bounds the memory that the tokenizer takes
 CHUNK = 1 << 16  # characters of one call of a subword tokenizer
-
-
-def tokens_key(what: dict[str, Any]) -> str:
-    """The name of the folder for tokens made by `what` (JSON): source, tokenizer, splits; not the packing."""
-    return hashlib.sha256(json.dumps({"format": FORMAT} | what, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def dtype_for(size: int) -> str:
@@ -49,23 +38,14 @@ class Meta(TypedDict):
 
 
 def read_meta(folder: Path) -> dict[str, Any] | None:
-    """What stands in a finished folder; None if there is none, or if one of its files is not what was written.
-
-    Every file is read for that, once through (2 GB take about a second): the source's files are too, to know the folder by.
-    """
-    if not (folder / "meta.json").is_file():
-        return None
+    """What stands in a finished folder; None if there is none, or if one of its files is not what was written."""
+    meta = read_whole(folder, Meta, "tokens.bin", lambda meta: meta["tokens"] * np.dtype(meta["dtype"]).itemsize)
     try:
-        meta = read_json(folder / "meta.json")
-        structure(meta, Meta, "meta.json")
-        size = (folder / "tokens.bin").stat().st_size
-        sums = {"tokens.bin": meta["sha256"]} | meta.get("files", {})  # earlier versions have no sums of the others
-        whole = size == meta["tokens"] * np.dtype(meta["dtype"]).itemsize
-        whole = whole and all(file_sha256(folder / name) == wanted for name, wanted in sums.items())
-        load(folder)  # the tokenizer, of a folder without its sum
+        if meta is not None:
+            load(folder)  # the tokenizer, of a folder without its sum
     except (OSError, InputError):
         return None
-    return meta if whole else None
+    return meta
 
 
 def write_tokens(
@@ -82,7 +62,7 @@ def write_tokens(
     documents: the source gives documents (each is followed by the separator) and not running text (where the separator
     stands between files only). check(meta, folder aside) may refuse; then nothing is left behind.
     """
-    with _aside(folder) as aside, (aside / "tokens.bin").open("wb") as out:
+    with written_aside(folder, read_meta, "tokens") as aside, (aside / "tokens.bin").open("wb") as out:
         encoder = _Encoder(tokenizer, out, documents, of)
         ranges: dict[str, Any] = {}
         for split, pieces in splits:
@@ -104,8 +84,7 @@ def write_tokens(
         meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
         tokenizer.save(aside)
         out.close()
-        meta["files"] = {file.name: file_sha256(file) for file in sorted(aside.iterdir()) if file.name != "tokens.bin"}
-        (aside / "meta.json").write_text(json.dumps(sealed(meta), indent=1) + "\n", encoding="utf-8")
+        write_meta(aside, meta, "tokens.bin")
         check(meta, aside)
     return meta
 
@@ -197,50 +176,6 @@ def _cut(text: str, low: int, high: int) -> int:
     return high
 
 
-@contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    new = [p for p in [folder.parent, *folder.parent.parents] if not p.exists()]
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as problem:
-        raise InputError(
-            f"cannot write tokens to '{folder.parent}' ({problem.strerror}); set --data.cache or ZELLIGE_CACHE"
-        ) from None
-    try:
-        yield aside
-        for file in aside.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-        try:
-            os.rename(aside, folder)
-        except OSError:  # another process was first, or a broken folder is in the way
-            if read_meta(folder) is None:
-                shutil.rmtree(folder, ignore_errors=True)
-                os.rename(aside, folder)
-        _sync_folder(folder.parent)
-    except BaseException as problem:
-        shutil.rmtree(aside, ignore_errors=True)
-        for parent in new:
-            if parent.is_dir() and not any(parent.iterdir()):
-                parent.rmdir()
-        if isinstance(problem, OSError) and problem.errno == 28:
-            raise InputError(
-                f"no space left in '{folder.parent}' for the tokens; free space, or set --data.cache"
-            ) from None
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 def _sync(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -17,6 +17,7 @@ from ..errors import InputError
 from . import remote
 
 SPLITS = ("train", "validation", "test")
+_TEXT = ("path", "field", "tokenizer", "pack", "fill")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Source:
     fields: the columns that hold the text, joined by a space; columns: their names in a .csv without a header.
     validation, test: what is cut off the end, a share below 1 or a number of characters (of documents, where there are
     documents). same: {"test": "validation"} where the literature reports on the split that it validates on.
+    labels: the files of the labels, as `files`; classes: what the classes are called; label: the column of a text's class.
     reads: which choices of `Data` mean something here, beside the shares of the splits; any other is an error.
     """
 
@@ -44,7 +46,10 @@ class Source:
     validation: float = 0.05
     test: float = 0.05
     same: dict[str, str] = field(default_factory=dict)
-    reads: tuple[str, ...] = ("path", "field", "tokenizer", "pack", "fill")
+    labels: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    label: str = ""
+    reads: tuple[str, ...] = _TEXT
     lines: bool = False  # on the hub, one row a line of one text
     shaped: bool = False
 
@@ -67,6 +72,14 @@ _MNIST_FILES: dict[str, tuple[str, str | None]] = {
     "train": (_MNIST + _IDX["train"], "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
     "test": (_MNIST + _IDX["test"], "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
 }
+_IDX_LABELS = {"train": "train-labels-idx1-ubyte.gz", "test": "t10k-labels-idx1-ubyte.gz"}
+_MNIST_LABELS: dict[str, tuple[str, str | None]] = {
+    "train": (_MNIST + _IDX_LABELS["train"], "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+    "test": (_MNIST + _IDX_LABELS["test"], "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+}
+_CIFAR = "https://www.cs.toronto.edu/~kriz/"
+_TEN = tuple(map(str, range(10)))
+_IMAGES = ("path", "levels", "size", "labels", "flip")
 _ALL = {s: s for s in SPLITS}
 _SHARES = "90% / 5% / 5% in order"
 _PUBLISHED = "as published"
@@ -76,7 +89,7 @@ _TEST = "train / test / test"  # no validation split is published; the test spli
 DATASETS: dict[str, Source] = {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill")),
-    "text": Source("your own text", "any", _SHARES, "yours", "--data.path"),
+    "text": Source("your own text", "any", _SHARES, "yours", "--data.path", label="label", reads=(*_TEXT, "labels")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "--data.path",
                      reads=("path", "vocabulary", "tokenizer", "pack", "fill")),
     "text8": Source(
@@ -121,7 +134,8 @@ DATASETS: dict[str, Source] = {
     ),
     "ag_news": Source(
         "news, title and summary", "31 MB", _TEST, "research", "31 MB", "gpt2",
-        fields=("title", "description"), columns=("class", "title", "description"),
+        fields=("title", "description"), columns=("class", "title", "description"), label="class",
+        classes=("World", "Sports", "Business", "Sci/Tech"), reads=(*_TEXT, "labels"),
         files={"train": (_AG + "train.csv", "76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e"),
                "test": (_AG + "test.csv", "521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699")},
         same={"validation": "test"},
@@ -135,28 +149,48 @@ DATASETS: dict[str, Source] = {
         hub=("ccdv/arxiv-summarization", "document", _ALL), fields=("article",),
     ),
     "digits": Source(
-        "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "nothing",
-        validation=0.1, test=0.1, shaped=True, reads=("levels", "size"),
+        "digits, 8 x 8, 17 levels", "0.7 MB", "80 / 10 / 10% in order", "CC BY", "nothing", classes=_TEN,
+        validation=0.1, test=0.1, shaped=True, reads=("levels", "size", "labels", "flip"),
     ),
     "mnist": Source(
         "digits, 28 x 28", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
+        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, shaped=True, reads=_IMAGES,
     ),
     "binarized-mnist": Source(
         "digits, black and white", "55 MB", "50k / 10k / 10k images", "CC BY-SA", "12 MB", files=_MNIST_FILES,
-        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
+        labels=_MNIST_LABELS, classes=_TEN, validation=1 / 6, shaped=True, reads=_IMAGES,
     ),
     "fashion-mnist": Source(
         "clothes, 28 x 28", "55 MB", "50k / 10k / 10k images", "MIT", "31 MB",
         files={"train": (_FASHION + _IDX["train"], "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
                "test": (_FASHION + _IDX["test"], "md5:bef4ecab320f06d8554ea6380940ec79")},
-        validation=1 / 6, shaped=True, reads=("path", "levels", "size"),
+        labels={"train": (_FASHION + _IDX_LABELS["train"], "md5:25c81989df183df01b3e8a0aad5dffbe"),
+                "test": (_FASHION + _IDX_LABELS["test"], "md5:bb300cfdad3c16e7a12a480ee83cd310")},
+        classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        validation=1 / 6, shaped=True, reads=_IMAGES,
     ),
     "cifar10": Source(
         "photographs, 32 x 32 x 3", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
-        files={"all": ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                       "md5:c32a1d4ab5d03f1284b67883e8d87530")},
-        validation=0.1, shaped=True, reads=("path", "levels", "size"),
+        files={"all": (_CIFAR + "cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530")},
+        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        validation=0.1, shaped=True, reads=_IMAGES,
+    ),
+    "cifar100": Source(
+        "photographs, 100 classes", "0.2 GB", "45k / 5k / 10k images", "-", "0.2 GB",
+        files={"all": (_CIFAR + "cifar-100-binary.tar.gz", "md5:03b5dce01913d631647c71ecec9e9cb8")},
+        validation=0.1, shaped=True, reads=_IMAGES,
+    ),
+    "imagenet32": Source(
+        "photographs, 32 x 32 x 3", "4 GB", "train / val / same", "research", "--data.path",
+        same={"test": "validation"}, shaped=True, reads=_IMAGES,
+    ),
+    "imagenet64": Source(
+        "photographs, 64 x 64 x 3", "16 GB", "train / val / same", "research", "--data.path",
+        same={"test": "validation"}, shaped=True, reads=_IMAGES,
+    ),
+    "images": Source(
+        "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "--data.path", shaped=True,
+        reads=(*_IMAGES, "colours"),
     ),
     "jsb-chorales": Source(
         "four-part Bach chorales", "1.7 MB", _PUBLISHED, "-", "1.7 MB", shaped=True, reads=("path", "size"),
@@ -176,7 +210,7 @@ DATASETS: dict[str, Source] = {
         reads=("path", "field"),
     ),
     "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "--data.path", shaped=True,
-                    reads=("path", "vocabulary", "levels", "size", "kind")),
+                    reads=("path", "vocabulary", "levels", "size", "kind", "labels", "flip")),
 }
 # fmt: on
 

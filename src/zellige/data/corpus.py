@@ -36,8 +36,13 @@ class Data:
         test: the same for the test split, which is the end of the text.
         vocabulary: for `tokens` and `array`, the number of different tokens.
         levels: of images, so many grey values in equal bins; 0 as many as they have.
-        size: pixels a side of an image (means over areas), steps of a chorale (128), side of a sudoku (4, 9); 0 as they are.
+        size: pixels a side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a sudoku
+            (4, 9); 0 as they are.
         kind: for `array`, `image` (ordered levels) or `grid` (symbols without an order, the default).
+        colours: for `images`, rgb or grey; empty as the files are, which must then be alike.
+        labels: the class of each row is told to the network, so that `sample --class` can ask for one. Of texts, with one
+            document a row: the topic of ag_news, the field `label` of your own.
+        flip: of images, each is mirrored left to right in half of the training steps.
         augment: for sudoku, random symmetric copies added for each training grid.
         cache: folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.
     """
@@ -52,8 +57,11 @@ class Data:
     test: float | str | None = None
     vocabulary: int = 0
     levels: int = 0
-    size: int = 0
+    size: int | str = 0
     kind: Literal["", "image", "grid"] = ""
+    colours: Literal["", "rgb", "grey"] = ""
+    labels: bool = False
+    flip: bool = False
     augment: int = 0
     cache: str | None = None
 
@@ -62,12 +70,17 @@ class Data:
     def of(tokens: Any, vocabulary: int, **choices: Any) -> "Data":
         """Own integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows.
 
+        labels=(N,): the class of each row, 0, 1, ...; for an array.
         With more axes, or a `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of
         different length are documents: `Data.of(proteins, 20, pack="packed")`.
         The integers stay out of the configuration: a run that is resumed is given them again.
         """
-        name = "array" if choices.get("kind") or getattr(tokens, "ndim", 0) > 2 else "tokens"
-        data = Data(name=name, vocabulary=int(vocabulary), **choices)
+        labels = choices.pop("labels", None)
+        shaped = choices.get("kind") or getattr(tokens, "ndim", 0) > 2 or labels is not None
+        name = "array" if shaped else "tokens"
+        data = Data(name=name, vocabulary=int(vocabulary), labels=labels is not None, **choices)
+        if labels is not None:
+            object.__setattr__(data, "_labels", labels)
         object.__setattr__(data, "_tokens", tokens)  # not a field: nothing that reads the fields sees it
         return data
 

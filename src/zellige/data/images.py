@@ -1,11 +1,11 @@
-"""Images as published, and arrays: MNIST's idx files, CIFAR's binary files, scikit-learn's digits, .npy and .npz.
+"""Images as published: MNIST's idx files, CIFAR's binary files, scikit-learn's digits, and those of the Hugging Face hub.
 
-Nothing is unpickled: CIFAR-10 is read from its binary version, and an array of objects is refused.
+Nothing is unpickled: CIFAR is read from its binary version.
 """
 
 import re
 import tarfile
-import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,27 +14,12 @@ import numpy as np
 from ..errors import InputError
 from . import readers
 from .array_source import Fetch, Raw, locate_files, sums
-from .catalogue import cache_folder
+from .catalogue import DATASETS, cache_folder
+from .own_arrays import checked_arrays, local_arrays, read_arrays
 from .text_source import load_hub
 
 if TYPE_CHECKING:
     from .corpus import Data
-
-ARRAYS = (".npy", ".npz")
-
-
-def local_arrays(data: "Data") -> dict[str, Path]:
-    """The .npy and .npz files that `data.path` names, by split ("all": one file); {} if it names other files."""
-    if not data.path:
-        return {}
-    path = Path(data.path).expanduser()
-    files = sorted(p for p in path.iterdir() if p.suffix in ARRAYS) if path.is_dir() else [path]
-    if not all(p.suffix in ARRAYS for p in files):
-        return {}
-    if len(files) == 1:
-        return {"all": readers.find_files(str(files[0]))[0]}
-    splits = {readers.split_of(p): p for p in reversed(files)}
-    return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
 def copies(data: "Data", fetch: Fetch) -> Raw | None:
@@ -50,7 +35,11 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
     if elsewhere := copies(data, fetch):
         return elsewhere
     files, about = locate_files(data, fetch)
-    return Raw({split: idx(path) for split, path in files.items()}, 256, about=about)
+    classes = {}
+    if data.labels:
+        labels, beside = locate_files(data, fetch, DATASETS[data.name].labels)
+        classes, about = {split: idx(path) for split, path in labels.items()}, about | {"labels": beside["sha256"]}
+    return Raw({split: idx(path) for split, path in files.items()}, 256, about=about, classes=classes)
 
 
 def binarized(data: "Data", fetch: Fetch) -> Raw:
@@ -59,10 +48,12 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
     drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
     if drawn:
         files = {str(readers.split_of(p)): p for p in drawn}
+        if data.labels:
+            raise InputError(f"the .amat files in '{data.path}' have no labels; leave out --data.labels")
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
         return Raw(splits, 2, about=sums(files) | {"protocol": "binarised by one fixed draw (Larochelle)"})
     raw = mnist(data, fetch)
-    return Raw(raw.splits, raw.size, levels=2, about=raw.about)
+    return replace(raw, levels=2)
 
 
 def idx(path: Path) -> np.ndarray:
@@ -85,34 +76,50 @@ def amat(path: Path) -> np.ndarray:
     return raw.reshape(-1, 28, 28)
 
 
-# ---------------------------------------------------------------------------------------------------- CIFAR-10, digits
+# ---------------------------------------------------------------------------------------------------- CIFAR, digits
+CIFAR = {  # which files of the binary version are which split; the label bytes of a record; where the names stand
+    "cifar10": ([f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"], 1, "batches.meta.txt"),
+    "cifar100": (["train.bin"], ["test.bin"], 2, "fine_label_names.txt"),
+}
+
+
 def cifar(data: "Data", fetch: Fetch) -> Raw:
-    """CIFAR-10's binary version: a label and 3 x 32 x 32 bytes an image, colour by colour."""
+    """CIFAR's binary versions: one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes an
+    image, colour by colour."""
     if elsewhere := copies(data, fetch):
         return elsewhere
     files, about = locate_files(data, fetch)
-    names = {"train": [f"data_batch_{i}.bin" for i in range(1, 6)], "test": ["test_batch.bin"]}
+    train, test, labels, listed = CIFAR[data.name]
+    archive_name = DATASETS[data.name].files["all"][0].rpartition("/")[2]
     members: dict[str, bytes] = {}
     try:
         with tarfile.open(files["all"], "r:*") as archive:
             for member in archive:
-                if member.isfile() and member.name.endswith(".bin"):
-                    members[member.name.rpartition("/")[2]] = archive.extractfile(member).read()  # pyright: ignore
+                name = member.name.rpartition("/")[2]
+                if member.isfile() and (name.endswith(".bin") or name == listed):
+                    members[name] = archive.extractfile(member).read()  # pyright: ignore[reportOptionalMemberAccess]
     except (tarfile.TarError, EOFError, OSError) as problem:
-        raise InputError(f"'{files['all']}' is damaged ({problem}); give cifar-10-binary.tar.gz") from None
-    missing = next(
-        (n for group in names.values() for n in group if len(members.get(n, b"")) % 3073 or n not in members), ""
-    )
+        raise InputError(f"'{files['all']}' is damaged ({problem}); give {archive_name}") from None
+    whole = lambda name: name in members and len(members[name]) % (labels + 3072) == 0  # noqa: E731
+    missing = next((name for name in [*train, *test] if not whole(name)), "")
     if missing:
-        raise InputError(f"'{files['all']}' holds no whole '{missing}'; give cifar-10-binary.tar.gz")
-    splits = {split: b"".join(members[n] for n in group) for split, group in names.items()}
-    return Raw({split: cifar_images(raw) for split, raw in splits.items()}, 256, about=about)
+        raise InputError(f"'{files['all']}' holds no whole '{missing}'; give {archive_name}")
+    records = {"train": b"".join(members[n] for n in train), "test": b"".join(members[n] for n in test)}
+    classes = {split: cifar_labels(raw, labels) for split, raw in records.items()} if data.labels else {}
+    splits = {split: cifar_images(raw, labels) for split, raw in records.items()}
+    names = tuple(members.get(listed, b"").decode("utf-8", "replace").split())
+    return Raw(splits, 256, about=about, classes=classes, names=names)
 
 
-def cifar_images(raw: bytes) -> np.ndarray:
-    """(N, 32, 32, 3) of records of 3073 bytes: the label, then red, green and blue."""
-    images = np.frombuffer(raw, np.uint8).reshape(-1, 3073)[:, 1:].reshape(-1, 3, 32, 32)
+def cifar_images(raw: bytes, labels: int = 1) -> np.ndarray:
+    """(N, 32, 32, 3) of records of so many label bytes, then red, green and blue."""
+    images = np.frombuffer(raw, np.uint8).reshape(-1, labels + 3072)[:, labels:].reshape(-1, 3, 32, 32)
     return np.ascontiguousarray(images.transpose(0, 2, 3, 1))
+
+
+def cifar_labels(raw: bytes, labels: int = 1) -> np.ndarray:
+    """(N,) the last label byte of each record: of CIFAR-100 the fine one."""
+    return np.frombuffer(raw, np.uint8).reshape(-1, labels + 3072)[:, labels - 1]
 
 
 def on_hub(data: "Data") -> bool:
@@ -124,84 +131,38 @@ def on_hub(data: "Data") -> bool:
 def read_hub(data: "Data") -> Raw:
     """The images of a data set of the Hugging Face hub, by its splits."""
     published = {split: split for split in ("train", "test")}
-    loaded, splits = load_hub(data, (str(data.path), None, published), cache_folder(data.cache)), {}
+    loaded = load_hub(data, (str(data.path), None, published), cache_folder(data.cache))
+    splits, classes, names = {}, {}, ()
     for split, rows in loaded.items():
-        column = next((name for name in ("image", "img") if name in rows.column_names), None)
-        if column is None:
-            raise InputError(f"'{data.path}' has no column of images ({', '.join(rows.column_names)}); give another id")
-        splits[split] = np.stack([np.asarray(image, np.uint8) for image in rows[column]])
-    return checked_arrays(data, splits, {"hub": data.path})
+        splits[split] = np.stack([np.asarray(image, np.uint8) for image in rows[image_column(data, rows)]])
+        if data.labels:
+            column, names = label_column(data, rows)
+            classes[split] = np.asarray(rows[column])
+    return checked_arrays(data, splits, {"hub": data.path}, classes, names)
+
+
+def image_column(data: "Data", rows: Any) -> str:
+    """The column of images of a data set of the hub."""
+    column = next((name for name in ("image", "img") if name in rows.column_names), None)
+    if column is None:
+        raise InputError(f"'{data.path}' has no column of images ({', '.join(rows.column_names)}); give another id")
+    return column
+
+
+def label_column(data: "Data", rows: Any) -> tuple[str, tuple[str, ...]]:
+    """The column of labels of a data set of the hub, and what the classes are called, if it says that."""
+    column = next((name for name in ("label", "labels", "fine_label") if name in rows.column_names), None)
+    if column is None:
+        columns = ", ".join(rows.column_names)
+        raise InputError(f"'{data.path}' has no column of labels ({columns}); leave out --data.labels")
+    feature = (getattr(rows, "features", None) or {}).get(column)
+    return column, tuple(getattr(feature, "names", None) or ())
 
 
 def digits(data: "Data", fetch: Fetch) -> Raw:
     """scikit-learn's 1,797 digits of 8 x 8, levels 0 to 16, in the order of the writers."""
     from sklearn.datasets import load_digits
 
-    images = load_digits()["images"]  # pyright: ignore
-    return Raw({"all": images.astype(np.uint8)}, 17)
-
-
-# ---------------------------------------------------------------------------------------------------- arrays
-def read_arrays(data: "Data", fetch: Fetch) -> Raw:
-    """Whole numbers from .npy and .npz: one row an entry of the first axis. For `array`, --data.kind says what they are."""
-    files = local_arrays(data)
-    splits = {"all": np.asarray(own)} if (own := getattr(data, "_tokens", None)) is not None else {}
-    if not files and not splits:
-        raise InputError(f"--data.name {data.name} needs a .npy or .npz file; give it by --data.path")
-    for split, path in files.items():
-        for name, rows in load_arrays(path).items():
-            splits[split if name == "all" else name] = rows
-    return checked_arrays(data, splits, sums(files) if files else {})
-
-
-def checked_arrays(data: "Data", splits: dict[str, np.ndarray], about: dict[str, Any]) -> Raw:
-    """Arrays as they were found, after a look at them: whole numbers, of one shape, in their range."""
-    tell = f"'{data.path}'" if data.path else "the array"
-    shapes = {x.shape[1:] for x in splits.values()}
-    first = next(iter(splits.values()))
-    if any(not np.issubdtype(x.dtype, np.integer) for x in splits.values()) or first.ndim < 2 or not first.size:
-        raise InputError(f"{tell} has shape {first.shape} and type {first.dtype}; give whole numbers, (N, ...)")
-    if len(shapes) > 1:
-        raise InputError(f"{tell} has rows of different shapes ({', '.join(map(str, sorted(shapes)))}); give one shape")
-    image = data.name != "array" or data.kind == "image"
-    if image and first.ndim not in (3, 4):
-        raise InputError(
-            f"{tell} has rows of shape {first.shape[1:]}; images are (height, width) or (height, width, colours)"
-        )
-    low, high = min(int(x.min()) for x in splits.values()), max(int(x.max()) for x in splits.values())
-    size = 256 if data.name != "array" else data.vocabulary or high + 1
-    if low < 0 or high >= size:
-        allowed = f"from 0 to {size - 1:,}" if data.vocabulary or data.name != "array" else "0 or more"
-        raise InputError(f"{tell} holds {low if low < 0 else high:,}; entries must be {allowed}")
-    return Raw(splits, size, about=about) if image else Raw(splits, size, "grid", "cell", False, about=about)
-
-
-KEYS = {
-    "train": "train", "x_train": "train", "X_train": "train", "validation": "validation", "valid": "validation",
-    "val": "validation", "x_validation": "validation", "x_valid": "validation", "x_val": "validation", "X_val": "validation",
-    "test": "test", "x_test": "test", "X_test": "test", "x": "all", "X": "all",
-}  # fmt: skip
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npy (mapped into memory) or a .npz, by split: "all", or train, validation, test by their keys."""
-    try:
-        if path.suffix == ".npy":
-            return {"all": np.load(path, mmap_mode="r", allow_pickle=False)}
-        with np.load(path, allow_pickle=False) as archive:
-            names = {KEYS[name]: name for name in archive.files if name in KEYS}
-            if not names and len(archive.files) == 1:
-                names = {"all": archive.files[0]}
-            if not names:
-                raise InputError(
-                    f"'{path}' has arrays {', '.join(archive.files)}; name them train, validation and test"
-                )
-            return {split: archive[name] for split, name in names.items()}
-    except InputError:
-        raise
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as problem:
-        if "object" in str(problem).lower():
-            raise InputError(
-                f"'{path}' holds objects, which are pickled; refused: save it as an array of integers"
-            ) from None
-        raise InputError(f"'{path}' is not a .npy or .npz file ({problem}); save it by numpy") from None
+    loaded = load_digits()
+    images, labels = loaded["images"], loaded["target"]  # pyright: ignore
+    return Raw({"all": images.astype(np.uint8)}, 17, classes={"all": labels} if data.labels else {})

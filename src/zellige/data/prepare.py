@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from .corpus import PACKS, Corpus, Data, count_rows, describe_tokenizer, documen
 from .text_source import Progress, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .rows import Rows
     from .tokenizer_base import Tokenizer
 
@@ -42,6 +45,9 @@ def prepare(
         from . import arrays
 
         return arrays.prepare_arrays(data, length, tokenizer, progress)
+    from .text_labels import check_pack, document_labels
+
+    check_pack(data)
     if length is None:
         raise InputError("text is cut into rows; give prepare their length")
     if tokenizer is not None and tokenizer.shape:
@@ -55,6 +61,7 @@ def prepare(
     from . import cache as store
     from . import tokenizer as tk
     from . import tokenizer_by_name
+    from .folder import folder_key
 
     cache = catalogue.cache_folder(data.cache)
     spec = data.tokenizer or DATASETS[data.name].tokenizer
@@ -72,7 +79,7 @@ def prepare(
         "cut": source.cut,
         "documents": source.documents,
     }
-    folder = cache / "tokens" / store.tokens_key(made_by)
+    folder = cache / "tokens" / folder_key(made_by)
     meta = store.read_meta(folder)
     notes = (REBUILT,) if meta is None and folder.exists() else ()
 
@@ -92,7 +99,8 @@ def prepare(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )
     tokenizer = tokenizer or tk.load(folder)
-    ready = rows(meta, folder)
+    labels, names = document_labels(source, meta) if data.labels else ({}, [])
+    ready = _rows(meta, folder, data, length, tokenizer, source, labels)
     if progress:
         progress(source.total, source.total)
     about = source.about | {
@@ -105,6 +113,7 @@ def prepare(
         "dtype": meta["dtype"],
         "tokens_sha256": meta["sha256"],
     }
+    about |= {"classes": names} if names else {}
     return Corpus(tokenizer, ready, about, notes)
 
 
@@ -131,8 +140,12 @@ def _check(data: Data) -> None:
     if data.pack not in PACKS:
         raise InputError(f"--data.pack is '{data.pack}'; it must be wrap, document or packed")
     for option in ("fill", "vocabulary", "levels", "size", "augment"):
-        if (value := getattr(data, option)) < 0:
+        if isinstance(value := getattr(data, option), int) and value < 0:
             raise InputError(f"--data.{option} is {value}; it must be 0 or more")
+    if isinstance(data.size, str):
+        from .resize import check_size
+
+        check_size(data.size)
     if data.fill and data.pack == "wrap":
         raise InputError(
             "--data.fill ends documents, and --data.pack wrap has none; use --data.pack packed or document"
@@ -152,7 +165,13 @@ def _check(data: Data) -> None:
 
 
 def _rows(
-    meta: dict[str, Any], folder: Path, data: Data, length: int, tokenizer: "Tokenizer", source: TextSource
+    meta: dict[str, Any],
+    folder: Path,
+    data: Data,
+    length: int,
+    tokenizer: "Tokenizer",
+    source: TextSource,
+    labels: "Mapping[str, np.ndarray] | None" = None,
 ) -> "dict[str, Rows]":
     import numpy as np
 
@@ -171,6 +190,7 @@ def _rows(
             start=of["start"],
             stop=of["stop"],
             characters=of["characters"],
+            labels=(labels or {}).get(split),
             **({} if starts is None else document_layout(data, np.asarray(starts[first : last + 1]), tokenizer)),
         )
         if starts is None:  # exactly: less the characters of the tail that fills no row

@@ -214,6 +214,30 @@ def read_pieces(path: Path, form: Format, report: Callable[[int], None] = lambda
             yield from _ended(_text(path, file, form.raw))
 
 
+def read_labels(path: Path, form: Format, label: str) -> Iterator[str]:
+    """The column `label` beside each text that `read_pieces` gives."""
+    if not is_documents(path):
+        raise InputError(
+            f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no --data.labels"
+        )
+    with _opened(path, lambda count: None) as file:
+        records = (
+            _json_lines(path, file) if kind(path) == ".jsonl"
+            else _csv_rows(path, file, form.columns) if kind(path) == ".csv"
+            else _columns(path, file, (label, *form.fields) if form.fields else (label, "text"))
+        )  # fmt: skip
+        fields = form.fields
+        for number, record in records:
+            fields = fields or _guess(record)
+            if label not in record:
+                names = ", ".join(record)
+                raise InputError(
+                    f"no column '{label}' in line {number:,} of '{path}' ({names}); leave out --data.labels"
+                )
+            if " ".join(record[name] for name in fields):
+                yield str(record[label])
+
+
 def read_bytes(path: Path) -> bytes:
     """All bytes of a file, unpacked."""
     with _opened(path, lambda count: None) as file:

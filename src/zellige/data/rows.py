@@ -1,5 +1,6 @@
 """Rows of tokens for a DataLoader: a window on a memory-mapped file, cut as the packing says."""
 
+import copy
 from bisect import bisect_left, insort
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Rows(Dataset):
     characters: of the whole split; scaled to what the rows hold.
 
     clues: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
+    labels: the class of each row, or of each document, of which a row then has one; None: they have none.
 
     Attributes:
         tokens_total: tokens that count (mask True), all rows together.
@@ -50,6 +52,7 @@ class Rows(Dataset):
         padding: int = 0,
         characters: int | None = None,
         clues: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
     ):
         self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
         self._source = source.reshape(-1) if isinstance(source, np.ndarray) else Path(source)
@@ -61,6 +64,8 @@ class Rows(Dataset):
             self.tokens_total, self.left_out = self._count * length, total % length
         else:
             self.cut = int((np.diff(documents) > length).sum())
+            if labels is not None:  # each piece of a document has its class
+                labels = np.repeat(labels, np.maximum(-(-np.diff(documents) // length), 1))
             self.documents = piece_starts(documents, length)
             sizes = np.diff(self.documents)
             self.texts = len(sizes)
@@ -69,6 +74,7 @@ class Rows(Dataset):
             one = np.arange(self.texts), np.arange(self.texts + 1)
             self._order, self._first = best_fit(self._sizes, length) if packed else one
             self._count = len(self._first) - 1
+        self.labels = labels
         share = (total - self.left_out) / max(total, 1)
         self.characters = None if characters is None else round(characters * share)
 
@@ -87,19 +93,26 @@ class Rows(Dataset):
         return self._count
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """{"tokens": (L,) long}, and {"mask": (L,) bool, "segments": (L,) long} with documents."""
+        """{"tokens": (L,) long}, of documents {"mask": (L,) bool, "segments": (L,) long}, of labels {"condition": () long}."""
         if not -self._count <= index < self._count:
             raise IndexError(f"row {index} of {self._count}")
         index %= self._count
+        condition = {} if self.labels is None else {"condition": torch.tensor(int(self.labels[index]))}
         if self.documents is None:
             begin = self._start + index * self.length
-            return {"tokens": torch.from_numpy(self._tokens[begin : begin + self.length].astype(np.int64))}
+            return {"tokens": torch.from_numpy(self._tokens[begin : begin + self.length].astype(np.int64)), **condition}
         texts = [self._document(i) for i in self._order[self._first[index] : self._first[index + 1]]]
         sizes = [len(text) for text in texts]
         tokens = np.concatenate([*texts, np.full(self.length - sum(sizes), self.padding)])
         segments = np.repeat(np.arange(len(sizes) + 1), [*sizes, self.length - sum(sizes)])
         mask = torch.arange(self.length) < sum(sizes)
-        return {"tokens": torch.from_numpy(tokens), "mask": mask, "segments": torch.from_numpy(segments)}
+        return {"tokens": torch.from_numpy(tokens), "mask": mask, "segments": torch.from_numpy(segments), **condition}
+
+    def unlabelled(self) -> "Rows":
+        """The same rows, without their classes."""
+        rows = copy.copy(self)
+        rows.labels = None
+        return rows
 
     def _document(self, i: int) -> np.ndarray:
         """The tokens of a document as it stands in its row, int64."""
@@ -110,7 +123,7 @@ class Rows(Dataset):
 
     @staticmethod
     def collate(rows: list[dict[str, torch.Tensor]]) -> Batch:
-        """Rows to a Batch: tokens (B, L) long; mask and segments (B, L) or None."""
+        """Rows to a Batch: tokens (B, L) long; mask and segments (B, L), condition (B,), or None."""
         return Batch(**{name: torch.stack([row[name] for row in rows]) for name in rows[0]})
 
     def array(self, most: int | None = None) -> np.ndarray:

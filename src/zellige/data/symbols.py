@@ -14,6 +14,7 @@ from . import readers
 from .array_source import Fetch, Raw, cut_splits, locate_files
 from .catalogue import DATASETS
 from .levels import SILENT
+from .resize import whole_size
 from .tokenizer import Characters
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are ordered.
     Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is left out.
     """
-    steps = data.size or STEPS
+    steps = whole_size(data) or STEPS
     files, about = locate_files(data, fetch)
     path = next(iter(files.values()))
     try:
@@ -89,7 +90,7 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
     grids agree under all symmetries of Sudoku, the one in the training split is left out. --data.augment adds so many
     random symmetric copies of each training grid.
     """
-    side = data.size or (9 if data.path else 4)
+    side = whole_size(data) or (9 if data.path else 4)
     if side not in (4, 9):
         raise InputError(f"--data.size is {data.size}; a sudoku is 4 x 4 or 9 x 9, give 4 or 9")
     if side == 4:

@@ -26,6 +26,8 @@ class TextSource:
         self.data, self.entry, self.progress = data, entry, progress
         self.tell = f"'{data.path}'" if data.path else data.name
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
+        self.files: dict[str, list[Path]] = {}  # of the parts, where they are files
+        self.form = Format()
         self.documents = False
         self.total = self._done = 0
         self._passes = 1
@@ -190,6 +192,7 @@ def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) 
         return [sums, form.fields, form.columns, lines, form.raw]
 
     source.parts = {split: part(paths) for split, paths in files.items()}
+    source.files, source.form = files, form
     if source.data.name == "text" and "train" in files:
         source.about["taken"] = _taken(source)
     source.identity = identity
@@ -214,7 +217,7 @@ def _taken(source: TextSource) -> str:
 
 
 def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: Path) -> dict[str, Any]:
-    """A data set of the Hugging Face hub: the rows of each split."""
+    """A data set of the Hugging Face hub: the rows of each split; of all that are published where `hub` names none."""
     try:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -224,6 +227,9 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     name, configuration, names = hub
     with remote.hub_silence() as silence:
         try:
+            if not names:
+                every: Any = datasets.load_dataset(name, configuration, cache_dir=str(cache / "hub"))
+                return dict(every)
             return {
                 split: datasets.load_dataset(name, configuration, split=published, cache_dir=str(cache / "hub"))
                 for split, published in names.items()

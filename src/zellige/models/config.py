@@ -85,6 +85,8 @@ class Train:
     """name of a Weights & Biases project to log to"""
     start: str = ""
     """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
+    label_dropout: float = 0.1
+    """with --data.labels, the share of rows that are trained without their class, so that the model can do without"""
     seed: int = 0
     """of the first weights, the order of the data and every random draw"""
 
@@ -100,6 +102,7 @@ class Train:
         for name in ("weight_decay", "clip", "save_minutes"):
             _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
         _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
+        _real("label_dropout", self.label_dropout, lambda x: 0 <= x <= 1, "0 to 1")
         if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
             raise InputError(f"--train.betas is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
         for beta in self.betas:
@@ -155,6 +158,9 @@ def _real(name: str, value: Any, holds: Any, range: str) -> None:
 # ---------------------------------------------------------------------------------------------------- JSON
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
+    "data.colours": "",
+    "data.flip": False,
+    "data.labels": False,
     "net.attention": (16,),
     "net.blocks": 0,
     "net.channels": 128,
@@ -165,6 +171,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.mask_proportion": 0.9,
     "options.sigma_max": None,
     "options.sigma_min": None,
+    "train.label_dropout": 0.1,
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
     "options.steps": "options.diffusion_steps",

@@ -12,6 +12,7 @@ checkpoint is taken only between two optimizer steps, and holds what is needed t
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, rea
 from ..models.config import Config
 from ..models.model import write_model
 from ..models.tensors import load_tensors, pack, save_tensors, unpack
+from .augment import Augmentation
 from .callback import TrainingCallback
 from .device import cuda, precision
 from .learning_rate import learning_rate
@@ -39,11 +41,23 @@ from .signals import worker
 class Learner(lightning.LightningModule):
     """A method as Lightning wants it: parts of steps in, a loss out."""
 
-    def __init__(self, method: Method, config: Config, rows: Any, start: int, world: int, sharded: bool):
+    def __init__(
+        self,
+        method: Method,
+        config: Config,
+        rows: Any,
+        start: int,
+        world: int,
+        sharded: bool,
+        shape: Sequence[int] = (),
+    ):
+        """shape: of an image, where --data.flip mirrors it."""
         super().__init__()
         self.method, self.train_config, self.rows = method, config.train, rows
         self.start, self.world, self.sharded = start, world, sharded
         self.parts = config.train.accumulate * world
+        flip = shape if config.data.flip else None
+        self.augment = Augmentation(config.train.seed, self.parts, config.train.label_dropout, flip)
         self.per_row = rows.tokens_total / len(rows)  # tokens that count, so that padding scales no gradient
         self.nats: list[Tensor] = []  # of the parts of this step: (nats, tokens) each
         self.norm: Tensor = torch.tensor(0.0)
@@ -84,7 +98,9 @@ class Learner(lightning.LightningModule):
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         step, micro = divmod(index, self.train_config.accumulate)
-        randomness = self.seeds.seed_part(self.start + step, micro * self.world + self.trainer.global_rank)
+        part = micro * self.world + self.trainer.global_rank
+        randomness = self.seeds.seed_part(self.start + step, part)
+        batch = self.augment(batch, self.start + step, part)
         nats = self.method.loss(batch, randomness).sum()
         tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
         self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))

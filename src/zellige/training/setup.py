@@ -63,9 +63,15 @@ def row_length(config: Config) -> int | None:
     return None if own and config.net.length == Net().length else config.net.length
 
 
-def shaped(config: Config, shape: Sequence[int] | None) -> Config:
-    """The config with a network for rows of this shape, unless it asks for another: then whoever reads it says so."""
+def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Config:
+    """The config with a network for rows of this shape, unless it asks for another: then whoever reads it says so; and for so
+    many classes of them."""
     net, length = config.net, math.prod(shape or ())
+    if classes and not config.network:
+        if net.classes not in (0, classes):
+            raise InputError(f"--net.classes is {net.classes}, and {config.data.name} has {classes}; leave it out")
+        net = replace(net, classes=classes)
+        config = replace(config, net=net)
     if not shape or net.length not in (Net().length, length):
         return config
     grid = tuple(shape) if len(shape) > 1 else ()

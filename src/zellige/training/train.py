@@ -107,7 +107,8 @@ def _prepare(method, name, data, net, train, options, folder, resume, overwrite,
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
     start = setup.load_start(train.start, method, name) if saved is None and train is not None and train.start else None
     config = setup.choose_config(saved, name, method, data, net, train, options, folder, start)
-    config = setup.shaped(config, (about.get("data") or {}).get("shape"))
+    before = about.get("data") or {}
+    config = setup.shaped(config, before.get("shape"), len(before.get("classes") or ()))
     changes = setup.changed(saved, config) if saved else {}
     devices = device.devices(config)
     device.split_batch(config.train, devices)
@@ -116,7 +117,7 @@ def _prepare(method, name, data, net, train, options, folder, resume, overwrite,
     last = run_folder.last_checkpoint(folder) if resume else None
     tokenizer = load_tokenizer(last) if last and config.train.start else None
     corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
-    config = setup.shaped(config, corpus.tokenizer.shape)
+    config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
     step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and run_folder.settled(last):
@@ -169,7 +170,8 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
         model = Model(method, corpus.tokenizer, config, prepared.about)
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again)
         sharded = config.train.strategy == "fsdp"
-        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.devices, sharded)
+        shape = corpus.tokenizer.shape
+        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.devices, sharded, shape)
         method.train()
         writer = loop.Writer(corpus.tokenizer, config, prepared.about)
         try:

@@ -1,0 +1,253 @@
+"""A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into the cache.
+
+Subfolders train, validation and test are the splits, where there is train; else the files are cut in an order that is a hash of
+their paths. The folder in which a file lies there, the first one below the split, is its class.
+
+Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to be
+decided (transparency, 16 bits, CMYK, grey among colours) is refused with what to do.
+"""
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from . import catalogue, readers
+from .array_source import Raw, cut_splits
+from .catalogue import DATASETS, SPLITS
+from .images import image_column, label_column, on_hub
+from .pixels import Block, cached
+from .resize import levels_of, quantised, sides, smaller
+from .text_source import Progress, load_hub
+
+if TYPE_CHECKING:
+    from .corpus import Data
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+TOGETHER = 64  # files decoded at once: what is in memory
+MODES = {"1": "grey", "L": "grey", "P": "rgb", "RGB": "rgb"}  # Pillow's, of 8 bits and less without transparency
+
+
+def read_images(data: "Data", progress: Progress | None) -> Raw:
+    """The images of the folder `data.path`, or of a data set of the hub."""
+    levels = levels_of(data, 256)
+    if on_hub(data):
+        return _from_hub(data, levels)
+    if not data.path:
+        raise InputError("--data.name images needs a folder of .png and .jpg files; give it by --data.path")
+    folder = Path(data.path).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"'{data.path}' is no folder; give one that holds .png and .jpg files, or a Hugging Face id")
+    splits, depth = _splits(folder, data)
+    names, labels = _classes(folder, splits, depth, data)
+    every = [path for files in splits.values() for path in files]
+    total, done = sum(path.stat().st_size for path in every), 0
+
+    def report(count: int) -> None:  # every file is read twice: for its sum, and to be decoded
+        nonlocal done
+        done += count
+        if progress:
+            progress(min(done // 2, total), total)
+
+    paths = "".join(f"{split} {path.relative_to(folder)}\n" for split, files in splits.items() for path in files)
+    made_by = {
+        "files": readers.digest_files(every, report),
+        "paths": hashlib.sha256(paths.encode(errors="surrogateescape")).hexdigest(),
+        "size": str(data.size), "colours": data.colours, "levels": levels,
+    }  # fmt: skip
+
+    def blocks(split: str) -> Iterator[Block]:
+        pixels, own = _decode(every[0], data.colours)
+        first = _First(f"'{every[0]}'", own, data.colours, pixels.shape)
+        return _decoded(splits[split], labels[split], first, data.size, levels, report)
+
+    about = {
+        "sha256": made_by["files"],
+        "files": [str(path) for path in every][:100],
+        "protocol": _protocol(data, levels),
+    }
+    if left := readers.others(data.path, every):
+        many = "1 file that is" if len(left) == 1 else f"{len(left):,} files that are"
+        about["left_out"] = [f"{many} not read, e.g. {left[0].name}"]
+    raw = cached(
+        catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
+        f"'{data.path}'", levels, data.labels, names=names, about=about,
+    )  # fmt: skip
+    if progress:
+        progress(total, total)
+    return raw
+
+
+def _protocol(data: "Data", levels: int) -> str:
+    """What was done to the images."""
+    sides = str(data.size).replace("x", " x ") if isinstance(data.size, str) else f"{data.size} x {data.size}"
+    steps = [f"to {sides} by area means"] if data.size else []
+    steps += [f"in {data.colours}"] if data.colours else []
+    steps += [f"256 to {levels} levels in equal bins"] if levels != 256 else []
+    return ", ".join(steps)
+
+
+# ---------------------------------------------------------------------------------------------------- which files
+def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
+    """The files of each split: of subfolders that say it, or cut by shares; and how many folders deep that of a class lies."""
+    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
+    files = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not files:
+        raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
+    own: dict[str, list[Path]] = {}
+    for path in files:
+        top = path.relative_to(folder).parts[0].lower()
+        if path.parent != folder and top in readers.NAMES:  # what lies beside the folders of splits is not read
+            own.setdefault(readers.NAMES[top], []).append(path)
+    if "train" not in own:
+        own = {"all": sorted(files, key=lambda path: hashlib.sha256(bytes(path.relative_to(folder))).digest())}
+    return cut_splits(own, data, DATASETS[data.name]), int("train" in own)  # pyright: ignore
+
+
+def _classes(
+    folder: Path, splits: dict[str, list[Path]], depth: int, data: "Data"
+) -> tuple[tuple[str, ...], dict[str, list[int]]]:
+    """The names of the classes, in order, and the label of each file; -1 where it lies in no folder of a class."""
+    by_split = {
+        split: [next(iter(path.relative_to(folder).parts[depth:-1]), "") for path in files]
+        for split, files in splits.items()
+    }
+    names = tuple(sorted({*by_split["train"]} - {""}))
+    number = {name: i for i, name in enumerate(names)}
+    for split, files in splits.items() if data.labels else ():
+        for name, path in zip(by_split[split], files):
+            if not name:
+                raise InputError(f"'{path}' lies in no folder that is its class; give CLASS/x.png, or no --data.labels")
+            if name not in number:
+                raise InputError(f"'{path}' is of a class without training images; there are {', '.join(names)}")
+    return names, {split: [number.get(name, -1) for name in of] for split, of in by_split.items()}
+
+
+# ---------------------------------------------------------------------------------------------------- decoding
+def _decoded(
+    files: Sequence[Path], labels: Sequence[int], like: "_First", size: int | str, levels: int, report: Any
+) -> Iterator[Block]:
+    """The files in blocks, decoded by several threads; no more than a block is in memory."""
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for first in range(0, len(files), TOGETHER):
+            part = files[first : first + TOGETHER]
+            images = list(pool.map(partial(_fitted, like=like, size=size, levels=levels), part))
+            report(sum(path.stat().st_size for path in part))
+            yield np.stack(images), labels[first : first + TOGETHER]
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first image, whose colours and size all others must have, unless others are asked for."""
+
+    of: str
+    colours: str
+    asked: str
+    shape: tuple[int, ...]
+
+
+def _fitted(path: Path, like: _First, size: int | str, levels: int) -> np.ndarray:
+    """The pixels of a file, (H, W) or (H, W, 3), in the size and levels that are asked for."""
+    pixels, own = _decode(path, like.asked)
+    return _alike(pixels, own, f"'{path}'", like, size, levels)
+
+
+def _alike(pixels: np.ndarray, own: str, of: str, like: _First, size: int | str, levels: int) -> np.ndarray:
+    if not like.asked and own != like.colours:
+        raise InputError(
+            f"{of} is {own} and {like.of} is {like.colours}; give --data.colours rgb or --data.colours grey"
+        )
+    height, width = pixels.shape[:2]
+    if not size and (height, width) != like.shape[:2]:
+        first = " x ".join(map(str, like.shape[:2]))
+        raise InputError(f"{of} is {height} x {width} and {like.of} is {first}; give --data.size, e.g. 32 or 48x36")
+    return quantised(smaller(pixels[None], *sides(size, height, width, f"{of} is")), 256, levels)[0]
+
+
+def _decode(path: Path, colours: str) -> tuple[np.ndarray, str]:
+    """The pixels of a file, (H, W) or (H, W, 3) uint8, in `colours` or its own; and which its own are."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(26)
+        if head[:8] == b"\x89PNG\r\n\x1a\n" and head[24:25] == b"\x10":  # Pillow would cut the lower half off, unsaid
+            raise InputError(f"'{path}' has 16 bits a colour; save it with 8")
+        with Image.open(path, formats=("PNG", "JPEG")) as image:
+            return _pixels(image, colours, f"'{path}'")
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        raise InputError(f"'{path}' is no PNG or JPEG image; take it out of the folder, or copy it again") from None
+    except Image.DecompressionBombError:
+        raise InputError(f"'{path}' has too many pixels to be read safely; make it smaller") from None
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            raise
+        raise InputError(f"'{path}' is damaged ({problem}); copy it again") from None
+
+
+def _pixels(image: Any, colours: str, of: str) -> tuple[np.ndarray, str]:
+    """The same of an image of Pillow."""
+    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
+        raise InputError(f"{of} has an alpha channel; flatten it on a background first, and save it without")
+    if image.mode not in MODES:
+        bits = "16 bits or more a colour" if image.mode[0] in "IF" else f"the colours {image.mode}"
+        raise InputError(f"{of} has {bits}; save it with 8 bits, as RGB or grey")
+    own = MODES[image.mode]
+    return np.asarray(image.convert({"rgb": "RGB", "grey": "L"}[colours or own])), own
+
+
+# ---------------------------------------------------------------------------------------------------- the hub
+def _from_hub(data: "Data", levels: int) -> Raw:
+    """Image by image, as from files; the splits as published, and cut where one is missing."""
+    cache = catalogue.cache_folder(data.cache)
+    loaded = load_hub(data, (str(data.path), None, {}), cache)
+    splits = {readers.NAMES[split]: rows for split, rows in loaded.items() if split in readers.NAMES}
+    if "train" not in splits:
+        raise InputError(f"'{data.path}' has no train split ({', '.join(loaded)}); give another id")
+    chosen = cut_splits({split: np.arange(len(rows)) for split, rows in splits.items()}, data, DATASETS[data.name])
+    source = {split: splits.get(split, splits["train"]) for split in SPLITS}
+    column = image_column(data, splits["train"])
+    label, names = label_column(data, splits["train"]) if data.labels else ("", ())
+    begins = f"train image 0 of '{data.path}'"
+    pixels, own = _hub_pixels(splits["train"][0][column], data, begins)
+    first = _First(begins, own, data.colours, pixels.shape)
+
+    def blocks(split: str) -> Iterator[Block]:
+        rows = source[split]
+        for begin in range(0, len(chosen[split]), TOGETHER):
+            part = [int(i) for i in chosen[split][begin : begin + TOGETHER]]
+            images = []
+            for i in part:
+                of = f"{split} image {i} of '{data.path}'"
+                pixels, own = _hub_pixels(rows[i][column], data, of)
+                images.append(_alike(pixels, own, of, first, data.size, levels))
+            yield np.stack(images), [int(rows[i][label]) if label else -1 for i in part]
+
+    prints = [[split, len(rows), getattr(rows, "_fingerprint", "")] for split, rows in loaded.items()]
+    made_by = {
+        "hub": data.path, "fingerprints": prints, "chosen": {split: [len(c), int(c[0])] for split, c in chosen.items()},
+        "size": str(data.size), "colours": data.colours, "levels": levels, "label": label,
+    }  # fmt: skip
+    about = {"hub": data.path, "fingerprints": prints, "protocol": _protocol(data, levels)}
+    about["sha256"] = hashlib.sha256(repr(prints).encode()).hexdigest()
+    splits_of = lambda: {split: blocks(split) for split in chosen}  # noqa: E731
+    return cached(cache, made_by, splits_of, f"'{data.path}'", levels, data.labels, names=names, about=about)
+
+
+def _hub_pixels(value: Any, data: "Data", of: str) -> tuple[np.ndarray, str]:
+    """The pixels of an entry of the hub: an image of Pillow, or an array."""
+    if hasattr(value, "mode"):
+        return _pixels(value, data.colours, of)
+    from PIL import Image
+
+    return _pixels(Image.fromarray(np.asarray(value, np.uint8)), data.colours, of)

@@ -1,0 +1,107 @@
+"""What training changes of a batch: shares with their error probability, the same in parts as at once, and after a resume."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import zellige
+from zellige.core.batch import Batch
+from zellige.data import Data
+from zellige.errors import InputError
+from zellige.training.augment import Augmentation
+
+SHAPE = (4, 3, 2)
+
+
+def batch(rows, seed=0):
+    tokens = torch.randint(0, 9, (rows, 24), generator=torch.Generator().manual_seed(seed))
+    return Batch(tokens, condition=torch.arange(rows) % 5)
+
+
+def test_the_share_of_rows_without_their_class():
+    """Of n = 40,000 rows a share off 0.1 by 0.01 has, by Hoeffding, a probability of at most 2 exp(-2 n 0.01^2) = 7e-4."""
+    change = Augmentation(3, 1, 0.1)
+    changed = [change(batch(400), step, 0).condition for step in range(100)]
+    every = torch.stack(changed)
+    assert abs(float((every == -1).double().mean()) - 0.1) < 0.01
+    assert ((every == -1) | (every == torch.arange(400) % 5)).all()
+    assert Augmentation(3, 1, 0.0)(batch(9), 0, 0).condition.tolist() == batch(9).condition.tolist()
+    assert (Augmentation(3, 1, 1.0)(batch(9), 0, 0).condition == -1).all()
+    assert Augmentation(3, 1, 0.5)(Batch(batch(9).tokens), 0, 0).condition is None
+
+
+def test_half_of_the_images_are_mirrored():
+    """Against numpy; the share of mirrored ones is off 1/2 by 0.02 with probability at most 2 exp(-2 n 0.02^2) = 2e-14."""
+    change, count = Augmentation(3, 1, flip=SHAPE), 0
+    for step in range(100):
+        before = batch(400, step)
+        after = change(before, step, 0).tokens
+        pictures = before.tokens.numpy().reshape(-1, *SHAPE)
+        mirrored = pictures[:, :, ::-1].reshape(400, -1)
+        same, other = (after.numpy() == before.tokens.numpy()).all(1), (after.numpy() == mirrored).all(1)
+        assert (same | other).all()
+        count += (other & ~same).sum()
+    assert abs(count / 40_000 - 0.5) < 0.02
+    assert torch.equal(Augmentation(3, 1)(batch(5), 0, 0).tokens, batch(5).tokens)
+
+
+def test_parts_are_the_whole():
+    """Three parts of a step are what one process does to all of it; other steps and seeds do otherwise."""
+    whole = Augmentation(7, 1, 0.5, SHAPE)(batch(30), 4, 0)
+    rows = torch.arange(30).split(10)
+    parts = [Augmentation(7, 3, 0.5, SHAPE)(batch(30).take(part), 4, i) for i, part in enumerate(rows)]
+    assert torch.equal(torch.cat([p.tokens for p in parts]), whole.tokens)
+    assert torch.equal(torch.cat([p.condition for p in parts]), whole.condition)  # pyright: ignore
+    for seed, step in ((7, 5), (8, 4)):
+        assert not torch.equal(Augmentation(seed, 1, 0.5, SHAPE)(batch(30), step, 0).condition, whole.condition)
+
+
+NET = zellige.Net(layers=1, hidden=16, heads=2, condition=8)
+
+
+def test_resumed_bit_for_bit_with_labels_dropout_and_flips(tmp_path):
+    choices = {"data": Data("digits", size=4, labels=True, flip=True), "net": NET}
+    settings = zellige.Train(
+        steps=6, batch=4, accumulate=2, validate_rows=4, samples=1, sample_steps=4, save_every=3, tensorboard=False, keep=9,
+        label_dropout=0.4,
+    )  # fmt: skip
+    run = zellige.train("md4", **choices, train=settings, run=tmp_path / "a")
+    assert run.config.net.classes == 10
+    shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
+    shutil.rmtree(tmp_path / "b" / "checkpoints" / "step-000006")
+    again = zellige.train(
+        "md4", **choices, train=settings, run=tmp_path / "b", resume=True
+    )  # the same --net as at first
+    a, b = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert again.validation.value == run.validation.value
+    with pytest.raises(InputError, match=r"--train.label_dropout 0.1, but the run has 0.4"):
+        zellige.train("md4", train=replace(settings, label_dropout=0.1), run=tmp_path / "b", resume=True)
+
+
+def test_dropout_and_flips_change_the_training(tmp_path):
+    weights = []
+    for name, more, dropout in (("a", {}, 0.0), ("b", {"flip": True}, 0.0), ("c", {}, 0.9)):
+        settings = zellige.Train(
+            steps=3, batch=4, validate_rows=4, samples=0, tensorboard=False, label_dropout=dropout, warmup=0
+        )
+        zellige.train(
+            "md4", data=Data("digits", size=4, labels=True, **more), net=NET, train=settings, run=tmp_path / name
+        )
+        weights.append(zellige.load(tmp_path / name).method.state_dict())
+    for other in weights[1:]:
+        assert any(not torch.equal(weights[0][name], other[name]) for name in other)
+    table = "network.classes.weight"
+    assert np.isfinite(weights[0][table]).all()
+    assert len(weights[0][table]) == 11  # ten classes and none
+
+
+def test_classes_that_do_not_fit(tmp_path):
+    data = Data("digits", size=4, labels=True)
+    with pytest.raises(InputError, match=r"--net.classes is 7, and digits has 10; leave it out$"):
+        zellige.train("md4", data=data, net=zellige.Net(1, 16, 2, classes=7), run=tmp_path / "a")
+    with pytest.raises(InputError, match=r"--train.label_dropout is 1.5; it must be 0 to 1$"):
+        zellige.Train(label_dropout=1.5)
