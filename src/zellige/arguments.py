@@ -78,7 +78,7 @@ def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> 
     return call
 
 
-def named(signature: inspect.Signature) -> list[str]:
+def argument_names(signature: inspect.Signature) -> list[str]:
     """The arguments that have a name of their own: neither `self` nor those that `*` and `**` collect."""
     parameters = signature.parameters.values()
     return [p.name for p in parameters if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
@@ -86,7 +86,7 @@ def named(signature: inspect.Signature) -> list[str]:
 
 def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kwargs: Iterable[str]) -> TypeError:
     """The error for arguments that a function has not, or lacks, with the nearest that it has."""
-    names = named(signature)
+    names = argument_names(signature)
     title = f"{title}()"
     for name in kwargs:
         if name not in names:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import samplers
-from ..arguments import checked, named
+from ..arguments import argument_names, checked
 from ..core.batch import tensor, whole_numbers
 from ..core.random import mix
 from ..data import Data
@@ -78,7 +78,7 @@ def watch(
     method, tokenizer = model.method, model.tokenizer
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else end_token(tokenizer, documents)
-    how = choose_sampler(sampler, method, temperature, top_p, options, end, named(inspect.signature(watch)))
+    how = choose_sampler(sampler, method, temperature, top_p, options, end, argument_names(inspect.signature(watch)))
     if alone and how.grows and length is None:
         length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)
