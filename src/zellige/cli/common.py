@@ -3,24 +3,76 @@
 import contextlib
 import hashlib
 import importlib.util
+import inspect
 import re
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tyro
 
+from ..data import Data
 from ..errors import InputError, nearest
 from ..show.numbers import count, parameters, path
 from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 
+T = TypeVar("T")
 Run = Annotated[str, tyro.conf.Positional]
 
 
-Device = Literal["auto", "cpu", "cuda"]
+@dataclass_transform(frozen_default=True)
+def command_options(cls: type[T]) -> type[T]:
+    """A frozen dataclass of options on top of shared ones; in --help its own stand first, those that all share last."""
+    made: Any = dataclass(frozen=True)(cls)
+    names = ["run", *(name for base in cls.__mro__ for name in inspect.get_annotations(base))]
+    fields = made.__dataclass_fields__
+    made.__dataclass_fields__ = {name: fields[name] for name in names if name in fields}
+    return made
+
+
+@dataclass(frozen=True)
+class OfRun:
+    """The options of every command that loads a model."""
+
+    run: Run = ""
+    """a run, a saved folder or a hub id"""
+    seed: int = 0
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+@dataclass(frozen=True)
+class OfTexts(OfRun):
+    """Those of every command that computes a likelihood of many texts."""
+
+    limit: int | None = None
+    """so many texts, evenly spaced; all if not given"""
+    batch: int = 64
+    """rows in one call of the network; the number does not depend on it"""
+    processes: int = 1
+    """worker processes; the number does not depend on it"""
+
+
+@dataclass(frozen=True)
+class OfData(OfTexts):
+    """Those of every command that does so on a split of one data set."""
+
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own"""
+    split: str = "test"
+    """train, validation or test"""
+    draws: int = 4
+    """draws of each text"""
+
+
+Estimator = Annotated[
+    str, tyro.conf.arg(help="bound, or another that the method admits: any_order, random, forward, backward")
+]
 
 
 def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:

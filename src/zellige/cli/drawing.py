@@ -13,7 +13,7 @@ from ..show.numbers import path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
-from .common import Device, Run, load, writable, write_json
+from .common import OfRun, load, writable, write_json
 from .panels import Panels, PartialRow
 from .sampler_options import SamplerOptions
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+class Drawing(OfRun):
     count: int = 1
     """how many texts"""
     steps: int | None = None
@@ -46,9 +44,6 @@ class Drawing:
     """show the tokens appear"""
     out: str | None = None
     """a file: .jsonl (text, tokens, seed, calls, prompt), .txt, .png, or .mid for music"""
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
 
 
 def draw(

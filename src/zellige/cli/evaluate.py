@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -13,7 +12,17 @@ from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, load, note_change, resumable, run_folder, unfinished_folder, write_json
+from .common import (
+    Estimator,
+    OfData,
+    command_options,
+    load,
+    note_change,
+    resumable,
+    run_folder,
+    unfinished_folder,
+    write_json,
+)
 from .evaluate_generate import generate
 from .evaluate_pairs import pairs
 from .evaluate_probe import probe
@@ -32,28 +41,9 @@ MODES = {  # a flag of `evaluate` that makes another command of it
 }
 
 
-@dataclass(frozen=True)
-class Evaluate:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
-    data: Data = field(default_factory=Data)
-    """another data set than the run's own"""
-    split: str = "test"
-    """train, validation or test"""
-    draws: int = 4
-    """draws of each text"""
-    limit: int | None = None
-    """so many texts, evenly spaced; all if not given"""
-    batch: int = 64
-    """rows in one call of the network; the number does not depend on it"""
-    estimator: str = "bound"
-    """bound, or another that the method admits: any_order, random, forward, backward"""
-    processes: int = 1
-    """worker processes; the number does not depend on it"""
-    seed: int = 0
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
+@command_options
+class Evaluate(OfData):
+    estimator: Estimator = "bound"
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """do again what this file says was done"""
     show: bool = False

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
-from .common import Device, Run, load, note_change, put_json
+from .common import OfRun, command_options, load, note_change, put_json
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from ..evaluation.sweep import Set, Way
 
 
-@dataclass(frozen=True)
-class Generate:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+@command_options
+class Generate(OfRun):
     judge: str = "gpt2-large"
     """the judge: a causal model of transformers, a folder or a hub id; or a run of ar"""
     tokens: Literal["retokenized", "own"] = "retokenized"
@@ -71,14 +69,10 @@ class Generate:
     """another data set than the run's own"""
     mauve: bool = False
     """MAUVE too, on the judge's features, against the real text"""
-    seed: int = 0
     batch: int | None = None
     """samples drawn at once"""
     out: str | None = None
     """the folder for generate.jsonl (the samples), generate-JUDGE.json, .md and figures; that of the run if not given"""
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
 
 
 def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,14 @@ from ..show.numbers import counted, pm
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, file_suffix, load, of_model, run_folder, write_json, write_result
+from .common import OfRun, command_options, file_suffix, load, of_model, run_folder, write_json, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.choices import ChoiceScores
 
 
-@dataclass(frozen=True)
-class Pairs:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+@command_options
+class Pairs(OfRun):
     pairs: str = ""
     """a .jsonl with the fields context and continuation, or context, choices and answer"""
     draws: int = 32
@@ -31,10 +28,6 @@ class Pairs:
     """rows in one call of the network; the numbers do not depend on it"""
     prefix: bool = False
     """the token that ends documents stands before each context"""
-    seed: int = 0
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
 
 
 def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -14,7 +14,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import Device, Run, file_suffix, load, of_model, run_folder, write_json, write_result
+from .common import OfRun, command_options, file_suffix, load, of_model, run_folder, write_json, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.probe import Probe as Result
@@ -28,10 +28,8 @@ class Where:
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
-@dataclass(frozen=True)
-class Probe:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+@command_options
+class Probe(OfRun):
     probe: str = "ag_news"
     """labelled texts: ag_news"""
     data: Where = field(default_factory=Where)
@@ -48,9 +46,6 @@ class Probe:
     """texts in a step of fine-tuning"""
     seed: int = 0
     """of the split, of fresh weights, of the order of the texts"""
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
 
 
 def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -2,10 +2,8 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from ..data import Data
 from ..errors import InputError
 from ..show.numbers import byte_size, columns, count, decimals, pm
 from ..show.progress import Bar
@@ -13,8 +11,8 @@ from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import (
-    Device,
-    Run,
+    OfData,
+    command_options,
     file_suffix,
     load,
     note_change,
@@ -28,28 +26,10 @@ from .common import (
 CONTINUOUS = "continuous"
 
 
-@dataclass(frozen=True)
-class Steps:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+@command_options
+class Steps(OfData):
     steps: tuple[str, ...] = ("32", "128", "512", CONTINUOUS)
     """numbers of steps, and "continuous"; also 32,128,continuous"""
-    data: Data = field(default_factory=Data)
-    """another data set than the run's own"""
-    split: str = "test"
-    """train, validation or test"""
-    draws: int = 4
-    """draws of each text"""
-    limit: int | None = None
-    """so many texts, evenly spaced; all if not given"""
-    batch: int = 64
-    """rows in one call of the network; the number does not depend on it"""
-    processes: int = 1
-    """worker processes; the number does not depend on it"""
-    seed: int = 0
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
 
 
 def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -10,8 +10,9 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
 from .common import (
-    Device,
-    Run,
+    Estimator,
+    OfTexts,
+    command_options,
     file_suffix,
     load,
     of_model,
@@ -34,10 +35,8 @@ class Local:
     """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
-@dataclass(frozen=True)
-class Suite:
-    run: Run = ""
-    """a run, a saved folder or a hub id"""
+@command_options
+class Suite(OfTexts):
     suite: str = "zero-shot"
     """zero-shot: PTB, WikiText-2 and -103, LM1B, LAMBADA, AG News, PubMed, arXiv"""
     protocol: str = "zellige"
@@ -49,16 +48,7 @@ class Suite:
     """draws of each row; the protocol's if not given"""
     limit: int | None = None
     """so many rows of each set, evenly spaced; all if not given"""
-    batch: int = 64
-    """rows in one call of the network; the number does not depend on it"""
-    estimator: str = "bound"
-    """bound, or another that the method admits: any_order, random, forward, backward"""
-    processes: int = 1
-    """worker processes; the number does not depend on it"""
-    seed: int = 0
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Device = "auto"
+    estimator: Estimator = "bound"
 
 
 def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -1,7 +1,6 @@
 """`zellige infill`: fill the gaps of a text, or of a row of the data, and keep the rest."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -11,7 +10,7 @@ from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import note_change
+from .common import command_options, note_change
 from .drawing import Drawing, draw
 from .panels import PartialRow
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ..show.kinds import Modality
 
 
-@dataclass(frozen=True)
+@command_options
 class Infill(Drawing):
     text: Annotated[str, tyro.conf.Positional] = ""
     """the text with its gaps: each _ is one missing character; of a grid the puzzle: 53..7...."""

@@ -1,14 +1,14 @@
 """`zellige sample`: draw texts, images, music, grids."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..show.terminal import Terminal
 from . import options
+from .common import command_options
 from .drawing import Drawing, draw
 
 
-@dataclass(frozen=True)
+@command_options
 class Sample(Drawing):
     prompt: str | None = None
     """what each text begins with"""
