@@ -1,8 +1,15 @@
-"""How many recorded cases agree, differ by declaration, or are not applicable and why: `python -m tests.golden.count`.
+"""How many recorded cases agree, and what of the others: `python -m tests.golden.count`.
 
-Read from the modules of this folder: TESTED (names), DIFFERS (name -> what differs; these are TESTED too: a test shows the
-difference) and EXCLUDED (name -> why it is not applicable here). A case is tested if one module tests it. That the tests pass is
-for pytest to say, and that no case is forgotten for the completeness test of each module.
+Four classes, read from the modules of this folder. Converting a convention (which way time runs, which axis is the source, bits,
+one step or all of them) makes no difference.
+
+- agree: TESTED and in none of those below. Equal at the tolerance of the index.
+- closed form: FORMS, name -> in which form theirs is ours (a term more, a factor less, an eps inside a logarithm). A test
+  asserts the form, and of an eps that it vanishes in proportion.
+- differ: DIFFERS, name -> how (another grid, another draw, nan). A test asserts how.
+- not applicable: EXCLUDED, name -> why.
+
+That the tests pass is for pytest to say. A case of no class, or of two, fails here and in `test_count.py`.
 """
 
 import importlib
@@ -12,6 +19,12 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # as pytest has it
+AGREE, FORM, DIFFER, NOT_APPLICABLE = CLASSES = ("agree", "closed form", "differ", "not applicable")
+TITLES = {
+    FORM: "agree up to a closed form, which a test asserts",
+    DIFFER: "differ; a test asserts how",
+    NOT_APPLICABLE: "not applicable",
+}
 
 
 def group(name: str) -> str:
@@ -23,44 +36,38 @@ def group(name: str) -> str:
 
 
 def count() -> dict[str, dict[str, dict[str, str]]]:
-    """Group -> {"agree", "differ", "not applicable", "later"} -> case -> reason (empty where it agrees)."""
+    """Group -> class -> case -> reason (empty where it agrees). Raises AssertionError at a case of no class, or of two."""
     tested: set[str] = set()
-    differs: dict[str, str] = {}
-    excluded: dict[str, str] = {}
+    reasons: dict[str, dict[str, str]] = {FORM: {}, DIFFER: {}, NOT_APPLICABLE: {}}
     for file in sorted(HERE.glob("test_*.py")):
-        module = importlib.import_module(f"tests.golden.{file.stem}")
+        module = importlib.import_module(f"{__package__}.{file.stem}")
         tested |= set(getattr(module, "TESTED", ()))
-        differs |= getattr(module, "DIFFERS", {})
-        excluded |= getattr(module, "EXCLUDED", {})
-    found: dict[str, dict[str, dict[str, str]]] = {}
-    recorded = importlib.import_module("tests.golden.recorded")
+        for kind, name in ((FORM, "FORMS"), (DIFFER, "DIFFERS"), (NOT_APPLICABLE, "EXCLUDED")):
+            reasons[kind] |= getattr(module, name, {})
+    assert tested >= reasons[FORM].keys() | reasons[DIFFER].keys(), "no test"
+    groups: dict[str, dict[str, dict[str, str]]] = {}
+    recorded = importlib.import_module(f"{__package__}.recorded")
     for folder in (recorded.TORCH, recorded.JAX):
         for name in folder.index:
-            if name in differs:
-                kind, why = "differ", differs[name]
-            elif name in tested:
-                kind, why = "agree", ""
-            elif name in excluded:
-                kind, why = "not applicable", excluded[name]
-            else:
-                kind, why = "later", ""
-            found.setdefault(group(name), {}).setdefault(kind, {})[name] = why
-    return found
+            kinds = [kind for kind, cases in reasons.items() if name in cases]
+            if not kinds and name in tested:
+                kinds = [AGREE]
+            assert len(kinds) == 1, f"{name}: {kinds or 'no test'}"
+            groups.setdefault(group(name), {}).setdefault(kinds[0], {})[name] = reasons.get(kinds[0], {}).get(name, "")
+    return groups
 
 
 def main() -> None:
     """Print the table, and under it each reason with how many cases it covers."""
-    found = count()
-    kinds = ("agree", "differ", "not applicable", "later")
-    print(f"{'group':<24}{'cases':>6}{'agree':>7}{'differ':>8}{'not applicable':>16}{'no test yet':>13}")
-    for name, cases in found.items():
-        numbers = [len(cases.get(kind, {})) for kind in kinds]
-        print(f"{name:<24}{sum(numbers):>6}{numbers[0]:>7}{numbers[1]:>8}{numbers[2]:>16}{numbers[3]:>13}")
-    totals = [sum(len(cases.get(kind, {})) for cases in found.values()) for kind in kinds]
-    print(f"{'all':<24}{sum(totals):>6}{totals[0]:>7}{totals[1]:>8}{totals[2]:>16}{totals[3]:>13}")
-    for kind, title in (("differ", "differ by declaration; a test shows the difference"), ("not applicable",) * 2):
+    groups = count()
+    rows = {name: [len(cases.get(kind, {})) for kind in CLASSES] for name, cases in groups.items()}
+    rows["all"] = [sum(column) for column in zip(*rows.values())]
+    print(f"{'group':<24}{'cases':>6}" + "".join(f"{kind:>16}" for kind in CLASSES))
+    for name, numbers in rows.items():
+        print(f"{name:<24}{sum(numbers):>6}" + "".join(f"{n:>16}" for n in numbers))
+    for kind, title in TITLES.items():
         print(f"\n{title}")
-        for name, cases in found.items():
+        for name, cases in groups.items():
             for why, n in Counter(cases.get(kind, {}).values()).items():
                 print(f"  {name:<22}{n:>4}  {why}")
 

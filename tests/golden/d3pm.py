@@ -7,7 +7,7 @@ from zellige.core.process import Process
 from zellige.core.schedule import Tabulated
 from zellige.methods import D3PM
 
-from .recorded import Said
+from .recorded import RecordedLogits
 
 D = torch.float64
 
@@ -21,6 +21,8 @@ def product(beta: Tensor) -> Tabulated:
 def d3pm(logits: Tensor, process: Process, kind: str, steps: int, last: str = "text") -> D3PM:
     """D3PM that says the recorded logits (B, L, K), with upstream's process."""
     K = process.K - (process.mask is not None)
-    method = D3PM(Said(logits), K, logits.shape[1:2], D3PM.Config(kind, diffusion_steps=steps, last=last, neighbours=1))
+    method = D3PM(
+        RecordedLogits(logits), K, logits.shape[1:2], D3PM.Config(kind, diffusion_steps=steps, last=last, neighbours=1)
+    )
     method.process = process
     return method

@@ -5,6 +5,8 @@ Conversions live here and in the tests, never in the product.
 
 import json
 import re
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +42,58 @@ class Recorded:
     def scalars(self, name: str) -> dict[str, Any]:
         return json.loads((self.folder / f"{name}.json").read_text())
 
-    def near(self, name: str, ours: Tensor, theirs: Tensor) -> None:
-        """Equal at the tolerance that the index suggests for the case, in float64; nan equals nan."""
+    def eps(self, name: str) -> float:
+        """What the conventions of the case say that the published code adds."""
+        return float(re.findall(r"eps=(\d\S*e-\d+)", self.index[name]["conventions"])[0])
+
+    def noted(self, name: str) -> float:
+        """The absolute tolerance of which the index has a note beside its suggestion."""
         case = self.index[name]
-        if "suggested_tolerance" in case:
-            tolerance = {k: case["suggested_tolerance"][k] for k in ("atol", "rtol")}
+        match = re.search(r"atol (\d\S*e-\d+)", case.get("notes") or case["suggested_tolerance"]["note"])
+        assert match, f"the index has no note of a tolerance for {name}"
+        return float(match[1])
+
+    def near(self, name: str, ours: Tensor | float, theirs: Tensor | float, **tolerance: float) -> None:
+        """Equal at the tolerance that the index suggests for the case (unless given: rtol, atol), in float64; nan equals nan."""
+        ours, theirs = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (ours, theirs))
+        case = self.index[name]
+        if len(tolerance) == 2:
+            pass
+        elif "suggested_tolerance" in case:
+            suggested = case["suggested_tolerance"] or {}
+            assert suggested.keys() & {"atol", "rtol", "exact"}, f"the index has no tolerance for {name}"
+            tolerance = {k: suggested.get(k, 0.0) for k in ("atol", "rtol")} | tolerance
         else:  # the jax cases: a relative tolerance, with 1e-6 of the scale for float32 (see their index)
-            finite = theirs[theirs.isfinite()].double().abs()
+            finite = theirs[theirs.isfinite()].abs()
             scale = float(finite.max()) if len(finite) else 1.0
-            single = case["precision"] == "f32"
-            tolerance = {"rtol": case["suggested_rtol"], "atol": (1e-6 if single else 1e-12) * max(scale, 1.0)}
-        torch.testing.assert_close(ours.double(), theirs.double(), equal_nan=True, **tolerance)
+            single = case.get("precision") == "f32"
+            atol = (1e-6 if single else 1e-12) * max(scale, 1.0)
+            tolerance = {"rtol": case.get("suggested_rtol", 0.0), "atol": atol} | tolerance
+        torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerance)
+
+
+def vanishes(difference: Callable[[float], Tensor], c: float | None = None, rounding: float = 1e-12) -> None:
+    """What an eps of theirs adds to ours, difference(eps), is at most c eps at each eps = 1e-4 .. 1e-9.
+
+    Without a bound c that the formula gives: c is twice the ratio at 1e-9, and from 1e-5 on the difference falls tenfold with
+    each eps, to a quarter. `rounding` is what float64 leaves of a difference of 0.
+    """
+    sizes = {eps: float(difference(eps).detach().abs().max()) for eps in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)}
+    most = 2 * sizes[1e-9] / 1e-9 if c is None else c
+    assert all(size <= most * eps + rounding for eps, size in sizes.items()), (most, sizes)
+    if c is None:
+        assert sizes[1e-9] > rounding, "nothing vanishes here"
+        assert all(7.5 <= sizes[eps] / sizes[less] <= 12.5 for eps, less in pairwise(list(sizes)[1:])), sizes
+
+
+def rounded(ours: Tensor | float, theirs: Tensor | float, n: float, dtype=torch.float64, scale: Any = None) -> None:
+    """Equal but for n roundings to dtype (2^-53 or 2^-24) of values of size `scale`: of each entry of theirs, unless stated."""
+    ours, theirs = (torch.as_tensor(each, dtype=torch.float64).detach() for each in (ours, theirs))
+    assert ours.shape == theirs.shape
+    size = theirs.abs() if scale is None else torch.as_tensor(scale, dtype=torch.float64)
+    most = n * torch.finfo(dtype).eps / 2 * size
+    wrong = (ours - theirs).abs() > most
+    assert not wrong.any(), (float((ours - theirs).abs()[wrong].max()), float(most.max()))
 
 
 TORCH, JAX = Recorded(GOLDEN / "torch"), Recorded(GOLDEN / "jax")
@@ -58,8 +101,8 @@ V, L = TORCH.sizes["vocab"], TORCH.sizes["length"]  # of the torch cases: tokens
 K, MASK = V + 1, V
 
 
-class Given:
-    """A source of draws that gives recorded uniforms."""
+class RecordedUniforms:
+    """A source of draws: the uniforms that were recorded, one after the other."""
 
     def __init__(self, *draws: Tensor):
         self.draws = [d.double() for d in draws]
@@ -70,8 +113,8 @@ class Given:
         return draw
 
 
-class Said(nn.Module):
-    """A network that says recorded logits whatever it sees: features are the logits, the head is the identity."""
+class RecordedLogits(nn.Module):
+    """A network that gives recorded logits whatever it sees: features are the logits, the head is the identity."""
 
     def __init__(self, logits: Tensor):
         super().__init__()
@@ -84,21 +127,21 @@ class Said(nn.Module):
         return h
 
 
-class Told(nn.Module):
-    """A time-conditioned network that is told the given time (B,), whatever the method would tell it."""
+class FixedTime(nn.Module):
+    """A time-conditioned network at one time (B,), whatever the method asks it at."""
 
     def __init__(self, network: nn.Module, time: Tensor | float):
         super().__init__()
         self.network, self.time = network, time
 
-    def _said(self, x):
+    def _time(self, x):
         return torch.as_tensor(self.time).float().expand(len(x))
 
     def features(self, x, time=None, **kwargs):
-        return self.network.features(x, self._said(x), **kwargs)
+        return self.network.features(x, self._time(x), **kwargs)
 
     def extend(self, cache, x, time=None, valid=None):
-        return self.network.extend(cache, x, self._said(x), valid)
+        return self.network.extend(cache, x, self._time(x), valid)
 
     def head(self, h):
         return self.network.head(h)

@@ -8,8 +8,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from zellige.core.batch import Batch
+from zellige.core.maths import normalise
 from zellige.core.matrices import Chain
 from zellige.core.prediction import kernel
 from zellige.core.process import Mixture, Process, uniform
@@ -18,23 +20,21 @@ from zellige.methods import d3pm_transitions
 from zellige.nn.logistic import logistic
 
 from .d3pm import D, d3pm, product
-from .recorded import JAX
+from .recorded import JAX, rounded, vanishes
 
-K = 8
-KINDS = ("uniform.cosine", "uniform.linear_0.02_1", "absorbing.jsd", "uniform_band2.cosine", "gaussian.linear_0.05_1",
-         "gaussian_band3.linear_0.05_1")  # fmt: skip
-Q = [f"d3pm_google.images.Q.{kind}" for kind in KINDS]
-ROWS = [f"d3pm_google.images.Q.gaussian_S256_rows{band}" for band in ("", "_band40")]
-LOSS = [f"d3pm_google.images.loss.{kind}.{p}" for kind in KINDS for p in ("f32", "f64")]
-BETAS = [f"d3pm_google.images.betas.T{n}" for n in (12, 100, 1000)]
-HEAD = [f"d3pm_google.images.logistic_head.{p}" for p in ("f32", "f64")]
+BETAS = JAX.cases(r"d3pm_google\.images\.betas\..*")
+ROWS = JAX.cases(r"d3pm_google\.images\.Q\..*_rows.*")
+Q = [case for case in JAX.cases(r"d3pm_google\.images\.Q\..*") if case not in ROWS]
+LOSS = JAX.cases(r"d3pm_google\.images\.loss\..*")
+HEAD = JAX.cases(r"d3pm_google\.images\.logistic_head\..*")
+EPS = JAX.eps(LOSS[0])
 TESTED = {*BETAS, *Q, *ROWS, *LOSS, *HEAD}
-
-DIFFERS = {
+FORMS = {
     **dict.fromkeys([q for q in Q if "gaussian" in q], "its levels are 255/(K-1) apart, right for 256 of them only; ours is "
                     "eq. 8, the same at betas times ((K-1)/255)^2"),
-    **dict.fromkeys(LOSS, "it adds 1e-6 to the factors of eq. 4 and to x_0; ours is exact"),
-    **dict.fromkeys(HEAD, "it adds 1e-6 to the share of a bin in its upper tail; ours makes a millionth of the law uniform"),
+    **dict.fromkeys(LOSS, "it adds eps to both factors of eq. 4 and inside the logs of L_T, ours is eps = 0; its L_0 has mass on "
+                    "x_0 from which x_1 cannot come: ours adds the log of the mass on the others"),
+    **dict.fromkeys(HEAD, "it adds eps to the share of a bin in its upper tail, and does not normalise; ours is eps = 0"),
 }  # fmt: skip
 
 
@@ -45,10 +45,10 @@ def golden():
 
 def test_every_case_is_accounted_for(golden):
     assert {name for name in golden.index if name.startswith("d3pm_google.images")} == TESTED
-    assert DIFFERS.keys() <= TESTED
+    assert FORMS.keys() <= TESTED
 
 
-def pixels(beta: torch.Tensor, config: dict) -> Process:
+def pixels(beta: Tensor, config: dict) -> Process:
     """Upstream's process by its recorded betas, of our matrices."""
     S, width = config["S"], config["transition_bands"]
     if config["transition_mat_type"] == "absorbing":  # a grey pixel S // 2, which is data too
@@ -75,8 +75,10 @@ def test_betas(golden, case):
     for ours, theirs in (("mutual-information", "jsd"), ("cosine", "cosine")):
         golden.near(case, d3pm_transitions.betas(ours, n), c[theirs])
     beta = d3pm_transitions.betas("linear", 1000)  # DDPM's, which theirs does not scale with T
-    golden.near(case, torch.linspace(float(beta[0]), float(beta[-1]), n, dtype=D), c["linear_0.0001_0.02"])
-    golden.near(case, torch.linspace(0.02, 1, n, dtype=D), c["linear_0.02_1"])
+    rounded(beta[[0, -1]], torch.tensor([1e-4, 0.02], dtype=D), 2, scale=1.0)  # one less the ratio of two alphas
+    for key in (key for key in c if key.startswith("linear")):
+        first, last = map(float, key.split("_")[1:])
+        golden.near(case, torch.linspace(first, last, n, dtype=D), c[key])
 
 
 @pytest.mark.parametrize("case", Q)
@@ -86,7 +88,7 @@ def test_kernels(golden, case):
     i = torch.arange(config["T"] + 1, dtype=D) / config["T"]
     golden.near(case, P.matrix(i[:-1], i[1:]), c["q_onestep"])
     golden.near(case, P.matrix(torch.zeros_like(i), i)[1:], c["q_cum"])
-    if case in DIFFERS:
+    if case in FORMS:
         paper = d3pm_transitions.gaussian(config["S"], float(c["betas"][0]), config["transition_bands"] or 0)
         assert float((paper - c["q_onestep"][0]).abs().max()) > 0.1
 
@@ -101,61 +103,77 @@ def test_kernels_of_256_levels(golden, case):
     golden.near(case, P.matrix(torch.zeros_like(t), t)[:, rows], c["q_cum_rows"])
 
 
+class Published:
+    """Its formulas in float64 at an eps of one's own; ours is eps = 0. Positions are flat, (B, L, S)."""
+
+    def __init__(self, P: Process, x_0: Tensor, x_t: Tensor, s: Tensor, t: Tensor, logits: Tensor, first: Tensor):
+        self.P, self.x_0, self.logits, self.first, self.t = P, x_0, logits, first, t
+        self.bits = x_0.shape[1] * math.log(2)
+        self.likely, self.truly = P.likelihood(x_t, s, t), P.push(P.one_hot(x_0), CLEAN, s)
+        self.modelled = P.push(logits.softmax(-1), CLEAN, s)
+
+    def posterior(self, law: Tensor, eps: float) -> Tensor:
+        """Logits of x_s: eps in both factors of eq. 4."""
+        return (self.likely + eps).log() + (law + eps).log()
+
+    def vb(self, eps: float) -> Tensor:
+        """One step's KL, and at the first step -log of the softmax: (B,) bits a dimension."""
+        p, q = (self.posterior(law, eps).log_softmax(-1) for law in (self.modelled, self.truly))
+        nll = -self.logits.log_softmax(-1).gather(-1, self.x_0[..., None])[..., 0]
+        return torch.where(self.first[:, None], nll, (q.exp() * (q - p)).sum(-1)).sum(-1) / self.bits
+
+    def prior(self, eps: float, law: Tensor) -> Tensor:
+        q = self.P.push(self.P.one_hot(self.x_0), CLEAN, torch.ones(self.x_0.shape, dtype=D))
+        return (q * ((q + eps).log() - (law + eps).log())).sum((-2, -1)) / self.bits
+
+
 @pytest.mark.parametrize("case", LOSS)
 def test_loss(golden, case):
-    c, config, eps = golden[case], golden.index[case]["config"], 1e-6
-    B, n = len(c["t"]), config["T"]
+    c, config = golden[case], golden.index[case]["config"]
+    n = config["T"]
     P = pixels(golden[case.replace("loss", "Q").rpartition(".")[0]]["betas"], config)
-    flat = lambda x: x.reshape(B, -1, *x.shape[4:])  # noqa: E731
-    x_0, x_t, logits = flat(c["x_start"]).long(), flat(c["x_t"]).long(), flat(c["logits"]).requires_grad_()
+    flat = lambda x: x.reshape(len(x), -1, *x.shape[4:])  # noqa: E731
+    x_0, x_t, logits = flat(c["x_start"]).long(), flat(c["x_t"]).long(), flat(c["logits"]).to(D).requires_grad_()
     t = (c["t"] + 1).to(D) / n
     time, first = t[:, None].expand(x_0.shape), c["t"] == 0
     s = torch.where(first, CLEAN, t - 1 / n)[:, None].expand(x_0.shape)
     golden.near(case, P.push(P.one_hot(x_0), CLEAN, time), flat(c["q_probs"]))
-
-    mu, bits = logits.to(D).softmax(-1), x_0.shape[1] * math.log(2)
-    method = d3pm(logits, P, kind(config), n, last="image")
-    pred, each = method.predict(x_t, t[:, None]), method.step(Batch(x_0), x_t, t, s[:, 0])
-    everywhere = kind(config) == "uniform"
-    if not everywhere:
-        # difference: its L_0 is the logits' also at x_0 from which x_t cannot come in one step; ours knows better
-        assert (each / bits <= c["vb_bpd"] + 1e-6)[first].all()
-        each = torch.where(first, c["vb_bpd"] * bits, each)
-    # difference: eps in both factors of eq. 4, and none of it where t is the first step: the logits themselves
-    likely = P.likelihood(x_t, s, time) + eps
-    theirs = torch.log(likely) + torch.log(P.push(mu, CLEAN, s) + eps)
-    golden.near(case, theirs[~first], flat(c["posterior_logits_from_logits"])[~first])
-    truly = torch.log(likely) + torch.log(P.push(P.one_hot(x_0), CLEAN, s) + eps)
-    golden.near(case, truly[~first], flat(c["posterior_logits_from_x0"])[~first])
-    log_p = torch.where(first[:, None, None], logits.to(D), theirs).log_softmax(-1)
-    kl = (truly.softmax(-1) * (truly.log_softmax(-1) - log_p)).sum(-1)
-    nll = -log_p.gather(-1, x_0[..., None])[..., 0]
-    bound = torch.where(first[:, None], nll, kl).sum(-1) / bits
-    ce = F.cross_entropy(logits.transpose(1, 2), x_0, reduction="none").sum(-1) / bits
-    golden.near(case, bound, c["vb_bpd"])
+    theirs, later = Published(P, x_0, x_t, s, time, logits, first), ~first
+    # theirs, at its eps
+    golden.near(case, theirs.posterior(theirs.modelled, EPS)[later], flat(c["posterior_logits_from_logits"])[later])
+    golden.near(case, theirs.posterior(theirs.truly, EPS)[later], flat(c["posterior_logits_from_x0"])[later])
+    ce = F.cross_entropy(logits.transpose(1, 2), x_0, reduction="none").sum(-1) / theirs.bits
+    hybrid = lambda v: v + config["hybrid_coeff"] * ce  # noqa: E731
+    gradient = lambda v: torch.autograd.grad(hybrid(v).mean(), logits, retain_graph=True)[0]  # noqa: E731
+    golden.near(case, theirs.vb(EPS), c["vb_bpd"])
     golden.near(case, ce, c["ce_bpd"])
-    gradient = lambda v: torch.autograd.grad((v + config["hybrid_coeff"] * ce).mean(), logits, retain_graph=True)[0]  # noqa: E731
-    golden.near(case, gradient(bound), flat(c["grad_logits_of_mean_hybrid"]))
-
-    ours, at = each / bits, slice(None) if everywhere else ~first
-    torch.testing.assert_close(ours, c["vb_bpd"].to(D), rtol=5e-3, atol=2e-5)
-    torch.testing.assert_close(ours + config["hybrid_coeff"] * ce, c["hybrid_loss"].to(D), rtol=5e-3, atol=2e-5)
-    torch.testing.assert_close(gradient(ours)[at], gradient(bound)[at], rtol=1e-2, atol=1e-5 if everywhere else 2e-3)
-    less = torch.log(likely - eps + 1e-13) + torch.log(P.push(mu, CLEAN, s) + 1e-13)  # theirs with next to no eps
-    torch.testing.assert_close(kernel(pred, s)[~first], less.softmax(-1)[~first], rtol=0, atol=1e-6)
-    if kind(config) != "middle":
-        prior = P.divergence(x_0, 1.0).sum(-1) / bits
-        torch.testing.assert_close(prior, c["prior_bpd"].to(D), rtol=1e-2, atol=1e-4)
+    golden.near(case, hybrid(theirs.vb(EPS)), c["hybrid_loss"])
+    golden.near(case, gradient(theirs.vb(EPS)), flat(c["grad_logits_of_mean_hybrid"]))
+    # ours: at the first step the mass that the softmax has where x_1 can come from, else eps = 0
+    method = d3pm(logits, P, kind(config), n, last="image")
+    pred, ours = method.predict(x_t, t[:, None]), method.step(Batch(x_0), x_t, t, s[:, 0]) / theirs.bits
+    mass = (logits.softmax(-1) * (theirs.likely > 0)).sum(-1).log().sum(-1) / theirs.bits
+    form = lambda eps: theirs.vb(eps) + torch.where(first, mass, 0.0)  # noqa: E731
+    golden.near(case, ours[first], (c["vb_bpd"] + mass)[first])
+    vanishes(lambda eps: form(eps) - ours)
+    vanishes(lambda eps: gradient(form(eps)) - gradient(ours))
+    vanishes(lambda eps: theirs.posterior(theirs.modelled, eps)[later].softmax(-1) - kernel(pred, s)[later])
+    # L_T: sum q (log(q + eps) - log q) is at most eps for each state, and so is what eps adds to the uniform prior
+    S = config["S"]
+    prior = F.one_hot(torch.tensor(S // 2), S).to(D) if kind(config) == "middle" else torch.full((S,), 1 / S, dtype=D)
+    golden.near(case, theirs.prior(EPS, prior), c["prior_bpd"])
+    divergence = P.divergence(x_0, 1.0).sum(-1) / theirs.bits
+    vanishes(lambda eps: theirs.prior(eps, prior) - divergence, c=S / math.log(2))
 
 
 @pytest.mark.parametrize("case", HEAD)
 def test_logistic_head(golden, case):
-    c, eps = golden[case], 1e-6
+    c, K = golden[case], golden.index[case]["config"]["S"]
     loc, log_scale = c["loc"].to(D), c["log_scale"].to(D)
     inverse, half = torch.exp(2 - log_scale)[..., None], 1 / (K - 1)
     centre = torch.linspace(-1, 1, K, dtype=D) - loc[..., None]
     above, below = (torch.sigmoid(inverse * (centre + h)) for h in (half, -half))
-    golden.near(case, above - below + eps * above, c["logits"].exp())  # difference: eps
-    ours = logistic(loc, log_scale, K)
-    torch.testing.assert_close(ours.softmax(-1), (above - below) / (above - below).sum(-1, keepdim=True))
-    torch.testing.assert_close(ours.softmax(-1), c["logits"].to(D).softmax(-1), rtol=0, atol=1e-5)
+    theirs = lambda eps: above - below + eps * above  # noqa: E731
+    golden.near(case, theirs(EPS), c["logits"].exp())
+    ours = logistic(loc, log_scale, K).softmax(-1)
+    vanishes(lambda eps: normalise(theirs(eps)) - ours)

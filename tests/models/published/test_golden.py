@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import zellige
-from golden.recorded import Recorded, Told
+from golden.recorded import FixedTime, Recorded
 from zellige.core.batch import Batch
 from zellige.core.prediction import posterior
 from zellige.core.process import uniform
@@ -134,7 +134,7 @@ def test_udlm(golden, read):
     theirs, ours = c["diffusion_loss"].double().sum(-1), method.diffusion(batch, c["xt"], t)
     assert 1e-4 < float((ours / theirs - 1).abs().max()) < 0.01
     # the difference: theirs takes alpha = 1 - t in the bound, x_t and sigma have (1 - eps) t
-    method.network = Told(network, Linear(1e-3).sigma(t)[:, 0])
+    method.network = FixedTime(network, Linear(1e-3).sigma(t)[:, 0])
     method.process = uniform(54, Linear(0.0))
     golden.near(case, method.diffusion(batch, c["xt"], t), theirs)
 
