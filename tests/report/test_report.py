@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -84,7 +85,11 @@ def prompted(model) -> list[Frame]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """What a training run of 2,300 steps leaves behind."""
+    return leave_run(tmp_path)
+
+
+def leave_run(folder: Path) -> Path:
+    """What a training run of 2,300 steps leaves behind, in a folder."""
     rng = np.random.default_rng(0)
     rows = ["step,epoch,seconds,tokens,loss,unit,rate,gradient_norm,tokens_per_second,validation,validation_low,"
             "validation_high"]  # fmt: skip
@@ -93,29 +98,43 @@ def folder(tmp_path) -> Path:
         bound = f"{loss:.3f},{loss - 0.02:.3f},{loss + 0.02:.3f}" if step % 460 == 0 else ",,"
         rate, norm = 3e-3 * min(step / 200, 1) * (1 - step / 2400), 0.6 + rng.exponential(0.2)
         rows.append(f"{step},0,{step / 20},{step * 4096},{loss:.4f},bits/char,{rate:.3g},{norm:.3f},16400,{bound}")
-    (tmp_path / "metrics.csv").write_text("\n".join(rows) + "\n")
+    (folder / "metrics.csv").write_text("\n".join(rows) + "\n")
     config = {"method": "mdlm", "data": {"name": "pydocs"}, "train": {"steps": 2300, "seed": 0}, "note": "<b>&</b>"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "samples").mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "samples").mkdir()
     for step in 500, 2300:
         line = {"text": TEXT + "\x1b[31m\u2028", "tokens": [1], "seed": step, "calls": 60, "prompt": "the value "}
         lines = json.dumps(line, ensure_ascii=False) + "\n" + json.dumps(line | {"prompt": None, "text": "ab\ncd"})
-        (tmp_path / f"samples/step-{step:06}.jsonl").write_text(lines + "\n", encoding="utf-8")
+        (folder / f"samples/step-{step:06}.jsonl").write_text(lines + "\n", encoding="utf-8")
     terms = {"diffusion": 193.1, "reconstruction": 0.0, "prior": 0.4}
     result = Result(2.181, 2.16, 2.202, "bits/char", terms=terms, sequences=147, draws=4, units=18811.0, seed=0,
                     protocol={"name": "zellige-1", "time": "whole of t in [0, 1]"}, seconds=9.0)  # fmt: skip
-    result.to_json(tmp_path / "evaluate-pydocs-test.json")
-    return tmp_path
+    result.to_json(folder / "evaluate-pydocs-test.json")
+    return folder
 
 
-@pytest.fixture
-def written(folder, model, monkeypatch) -> Path:
-    """The page of that run, with texts of our own."""
+@contextmanager
+def texts_of(model):
+    """The corpus of a page is one of our own."""
     tokens = np.array([model.tokenizer.encode((TEXT * 3)[i : i + LENGTH]) for i in range(12)])
     rows = Rows(tokens, LENGTH, characters=tokens.size)
     corpus = Corpus(model.tokenizer, {"train": rows, "validation": rows}, {"name": "text"})
-    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
-    return report.write(folder, model=model, steps=32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
+        yield
+
+
+@pytest.fixture
+def corpus(model):
+    with texts_of(model):
+        yield
+
+
+@pytest.fixture(scope="module")
+def written(model, tmp_path_factory) -> Path:
+    """The page of that run, for those who read it."""
+    with texts_of(model):
+        return report.write(leave_run(tmp_path_factory.mktemp("written")), model=model, steps=32)
 
 
 # ---------------------------------------------------------------------------------------------------- figures
@@ -215,7 +234,7 @@ def test_learnt_shows_the_earliest_and_the_latest():
     assert left.get_ylim()[0] > left.get_ylim()[1]  # the earliest above
 
 
-def test_the_page_has_what_was_learnt_where_something_was(folder, model, written, monkeypatch):
+def test_the_page_has_what_was_learnt_where_something_was(folder, model, corpus, written, monkeypatch):
     assert "Which tokens appear early" not in written.read_text()
     learnt = {
         "exponent": torch.linspace(2, 1, model.tokenizer.size),
@@ -231,7 +250,7 @@ def test_the_page_has_what_was_learnt_where_something_was(folder, model, written
     assert rows[-1][::2] == (f"{model.tokenizer.size}", "1")
 
 
-def test_an_exact_likelihood_on_the_page(folder, model, written):
+def test_an_exact_likelihood_on_the_page(folder, model, corpus):
     exact = Result(2.0, 1.9, 2.1, "bits/char", "exact", terms={"forward": 177.0}, sequences=147, units=18811.0, seed=0)
     exact.to_json(folder / "evaluate-pydocs-test-forward.json")
     html = report.write(folder, model=model, steps=8).read_text()
@@ -383,15 +402,15 @@ def test_the_page_says_the_numbers(written):
         assert said in text, said
 
 
-def test_the_page_is_the_same_each_time(written, folder, model, tmp_path):
-    again = report.write(folder, tmp_path / "again.html", model=model, steps=32)
+def test_the_page_is_the_same_each_time(written, model, corpus, tmp_path):
+    again = report.write(written.parent, tmp_path / "again.html", model=model, steps=32)
     assert again.read_bytes() == written.read_bytes()
 
 
-def test_a_page_too_large_loses_samples_last_first(written, folder, model, monkeypatch):
+def test_a_page_too_large_loses_samples_last_first(written, model, corpus, tmp_path, monkeypatch):
     whole = len(written.read_bytes())
     monkeypatch.setattr(assemble, "LIMIT", whole - 100)
-    raw = report.write(folder, model=model, steps=32).read_text(encoding="utf-8")
+    raw = report.write(written.parent, tmp_path / "small.html", model=model, steps=32).read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="watched">(.*?)</script>', raw, re.S)[1])
     assert len(data["samples"]) == assemble.WATCHED - 1
     assert "1 more was left out to keep the page under 2 MB" in raw
@@ -431,14 +450,22 @@ def shaped(name: str):
     return SimpleNamespace(method=method, tokenizer=tokenizer, config=None, about={}, unit=unit), rows, corpus
 
 
-@pytest.mark.parametrize("name", list(KINDS))
-def test_the_page_shows_what_it_is(name, folder, monkeypatch):
-    model, rows, corpus = shaped(name)
-    kind = kinds.of(model.tokenizer)
+@pytest.fixture(scope="module", params=list(KINDS))
+def shown(request, tmp_path_factory):
+    """A kind's name, its model, its first rows, its page and the frames of the samples on it."""
+    model, rows, corpus = shaped(request.param)
+    folder = leave_run(tmp_path_factory.mktemp(request.param))
     for path in (folder / "samples").iterdir():
         path.write_text("".join(json.dumps({"tokens": row.tolist(), "text": "never read"}) + "\n" for row in rows[:2]))
-    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
-    raw = report.write(folder, model=model, steps=16).read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
+        page = report.write(folder, model=model, steps=16)
+    return request.param, model, rows, page, list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
+
+
+def test_the_page_shows_what_it_is(shown):
+    name, model, rows, page, frames = shown
+    kind, raw = kinds.of(model.tokenizer), page.read_bytes()
     assert len(raw) < 1_000_000
     text = raw.decode()
     assert "never read" not in text
@@ -450,7 +477,6 @@ def test_the_page_shows_what_it_is(name, folder, monkeypatch):
     across = {"image": 5, "colour": 5, "grid": 9, "roll": 4}[name]
     box, cell = 3 if name == "grid" else None, 3 if name == "colour" else 1
     assert data["kind"] == {"name": kind.name, "across": across, "cell": cell, "box": box}
-    frames = list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
     assert data["samples"][0]["pieces"] == kind.pieces(frames[-1].x[0].tolist())
     if name == "grid":
         assert re.search(r"[0-8] of 8 are valid; what stands twice", text)
@@ -539,7 +565,7 @@ def test_the_player_plays_to_the_sample(dom, frames, method, tokenizer):
     assert at(dom("#step=11&sample=3&colour=entropy", 500)) == (11, text(11, 2))
 
 
-def test_the_player_follows_the_keys(dom, written):
+def test_the_player_follows_the_keys(written, tmp_path):
     """A second script presses keys and notes the steps; it runs only where the page's own policy is lifted."""
     script = """<script>
       const player = document.getElementById("player"), seen = [];
@@ -550,21 +576,18 @@ def test_the_player_follows_the_keys(dom, written):
       }
       document.body.append(Object.assign(document.createElement("output"), {id: "seen", textContent: seen.join(" ")}));
     </script></body>"""
+    page = tmp_path / "keys.html"
     text = written.read_text(encoding="utf-8").replace("</body>", script)
-    written.write_text(text, encoding="utf-8")
+    page.write_text(text, encoding="utf-8")
+    dom = opened(page, tmp_path)
     assert 'id="seen">' not in dom("", 300)
-    written.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text), encoding="utf-8")
+    page.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text), encoding="utf-8")
     seen = re.search(r'<output id="seen">(.*?)</output>', dom("", 300))[1]
     assert seen == "0Play 1Play 11Play 10Play 32Play 32Play 22Play 22Pause 22Play"
 
 
-@pytest.mark.parametrize("name", ["image", "colour", "grid", "roll"])
-def test_the_player_shows_the_cells(name, folder, monkeypatch, tmp_path):
-    model, _, corpus = shaped(name)
-    monkeypatch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
-    shutil.rmtree(folder / "samples")
-    page = report.write(folder, model=model, steps=16)
-    frames = list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
+def test_the_player_shows_the_cells(shown, tmp_path):
+    _, model, _, page, frames = shown
     text = opened(page, tmp_path)("#step=8", 500)
     samples = re.search(rf'<div class="{kinds.of(model.tokenizer).name}" id="text"[^>]*>(.*?)</div>', text, re.S)[1]
     spans = re.findall(r"<span([^>]*)>(.*?)</span>", samples)
