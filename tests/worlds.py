@@ -34,6 +34,13 @@ def data_law(V: int = V, L: int = L, seed: int = 1) -> Tensor:
     return p / p.sum()
 
 
+def positions(K: int, n: int = 200, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Random logits (n, K), x_0 and x_t (n,) of every pairing that a position of K states can have."""
+    x_0 = (V * numbers(n, seed=seed + 1)).long()
+    x_t = torch.where(numbers(n, seed=seed + 2) < 0.5, x_0, (K * numbers(n, seed=seed + 3)).long())
+    return 6 * numbers(n, K, seed=seed) - 3, x_0, x_t
+
+
 def per_token(*w: float) -> Tensor:
     return torch.tensor(w, dtype=torch.float64)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from worlds import Counting, L, V, data_law, five_sigma, numbers, table
+from worlds import Counting, L, V, data_law, five_sigma, numbers, positions, table
 from zellige import exact, guide
 from zellige.core.batch import Batch
 from zellige.core.prediction import Score, kernel, posterior, score
@@ -29,6 +29,13 @@ CHOICES = [
     if process == "absorbing" or scale is None
 ]
 each_choice = pytest.mark.parametrize("config", CHOICES, ids=lambda c: f"{c.process}-{c.schedule}-{c.scale_by_sigma}")
+
+SHORT = [SEDD.Config("absorbing"), SEDD.Config("absorbing", "geometric", False), SEDD.Config("uniform", "geometric")]
+each_noise = pytest.mark.parametrize(
+    "config",
+    [pytest.param(c, marks=() if c in SHORT else pytest.mark.long) for c in CHOICES],
+    ids=lambda c: f"{c.process}-{c.schedule}-{c.scale_by_sigma}",
+)
 
 
 class Exact(nn.Module):
@@ -63,20 +70,11 @@ def tabled(config: SEDD.Config, seed: int = 0) -> SEDD:
 
 
 # ---------------------------------------------------------------------------------- the closed forms
-def positions(method: Method, n: int = 200, seed: int = 0, dtype=D):
-    """Random logits, x_0 and x_t of every pairing that a position can have."""
-    K = method.process.K
-    logits = (6 * numbers(n, K, seed=seed) - 3).to(dtype)
-    x_0 = (V * numbers(n, seed=seed + 1)).long()
-    x_t = torch.where(numbers(n, seed=seed + 2) < 0.5, x_0, (K * numbers(n, seed=seed + 3)).long())
-    return logits, x_0, x_t
-
-
 @each_choice
 @pytest.mark.parametrize("t", [1e-5, 0.03, 0.5, 0.97, 1.0])
 def test_the_closed_form_is_the_bound(config, t):
     method = SEDD(None, V, (L,), config)
-    logits, x_0, x_t = positions(method)
+    logits, x_0, x_t = positions(method.process.K)
     time = torch.full((len(x_0),), t, dtype=D)
     both = []
     for cost in (method.cost, lambda *a: Method.cost(method, *a)):
@@ -96,7 +94,7 @@ def test_single_precision_is_enough_at_any_noise(config, sigma):
     t = method.process.schedule.inverse(
         torch.exp(torch.tensor(-max(sigma, 1.0001e-4 * (config.schedule != "loglinear")), dtype=D))
     )
-    logits, x_0, x_t = positions(method)
+    logits, x_0, x_t = positions(method.process.K)
     time = t.expand(len(x_0))
     logits = logits.float()
     close(method.cost(logits, x_0, x_t, time), method.cost(logits.double(), x_0, x_t, time), rtol=1e-5, atol=1e-9)
@@ -112,7 +110,7 @@ def test_single_precision_is_enough_at_any_noise(config, sigma):
 
 
 # ---------------------------------------------------------------------------------- the bound
-@each_choice
+@each_noise
 @torch.no_grad()
 def test_with_the_exact_score_the_bound_is_the_entropy(config):
     method, law = known(config), data_law()
@@ -124,7 +122,7 @@ def test_with_the_exact_score_the_bound_is_the_entropy(config):
     close(whole, exact.entropy(law) + over, rtol=0, atol=2e-5)
 
 
-@each_choice
+@each_noise
 @torch.no_grad()
 def test_loss_and_terms_are_draws_of_the_integrals(config):
     method, rows = tabled(config), 40_000
@@ -185,7 +183,7 @@ def test_wrong_choices_are_refused():
 
 
 # ---------------------------------------------------------------------------------- samples
-@each_choice
+@each_noise
 @torch.no_grad()
 def test_samples_approach_the_law(config):
     """Analytic and Euler, with the exact score; uniform noise ends at t = 1 a little away from its prior."""

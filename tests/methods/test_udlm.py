@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from worlds import L, V, data_law, five_sigma, numbers, table
+from worlds import L, V, data_law, five_sigma, numbers, positions, table
 from zellige import exact
 from zellige.core.batch import Batch
 from zellige.core.prediction import LeaveOneOut
@@ -47,19 +47,12 @@ def tabled(schedule="loglinear", time=True, **more) -> UDLM:
     return UDLM(table(V, L, time=time), V, (L,), UDLM.Config(schedule, time, **more))
 
 
-def positions(n: int = 200, seed: int = 0):
-    logits = 6 * numbers(n, V, seed=seed) - 3
-    x_0 = (V * numbers(n, seed=seed + 1)).long()
-    x_t = torch.where(numbers(n, seed=seed + 2) < 0.5, x_0, (V * numbers(n, seed=seed + 3)).long())
-    return logits, x_0, x_t
-
-
 # ---------------------------------------------------------------------------------- the paper's bound
 @each_schedule
 @pytest.mark.parametrize("t", [1e-5, 0.03, 0.5, 0.97, 1.0])
 def test_the_closed_form_is_the_bound(schedule, t):
     method = UDLM(None, V, (L,), UDLM.Config(schedule))
-    logits, x_0, x_t = positions()
+    logits, x_0, x_t = positions(V)
     time = torch.full((len(x_0),), t, dtype=D)
     both = []
     for cost in (method.cost, lambda *a: Method.cost(method, *a)):
@@ -81,7 +74,7 @@ def test_the_closed_form_is_the_bound(schedule, t):
 @pytest.mark.parametrize("t", [1e-4, 0.03, 0.5, 1.0])
 def test_single_precision_is_enough(schedule, t):
     method = UDLM(None, V, (L,), UDLM.Config(schedule))
-    logits, x_0, x_t = positions()
+    logits, x_0, x_t = positions(V)
     time = torch.full((len(x_0),), t, dtype=D)
     rate = float(method.process.schedule.beta(time[0]))
     logits = logits.float()
