@@ -1,6 +1,9 @@
 """The floor plan: imports point down, no files in a circle, papers apart from each other, long files with a reason."""
 
+import ast
+import re
 import sys
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -45,3 +48,35 @@ def test_the_floor_plan_is_that_of_the_code():
 
 def test_the_reference_is_made_from_the_code():
     assert reference.page() == reference.PAGE.read_text(encoding="utf-8"), "write it again: python docs/reference.py"
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """The string literals, those with values in them as a whole: `{}` stands for each value."""
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+OPTIONS_BELOW = {  # files below cli/ that write options, beside whole commands (`zellige verify --json -`), and why
+    "exact/verify.py": "puts together the command that checks one identity again",
+    "harness.py": "the options of lm_eval, a program of others",
+    "report/page.py": "names of colours in CSS",
+    "training/divergence.py": "puts together the command that goes on",
+    "training/forecast.py": "puts together the command of a shorter training",
+}
+
+
+def test_only_the_command_line_names_options():
+    """Below it errors and notes name fields, as Python spells them; `cli/options.py` makes options of these."""
+    command = r"(zellige \S|-m zellige\.harness)[^`;)]*"
+    write = {
+        str(path.relative_to(floor_plan.SOURCE))
+        for path in floor_plan.SOURCE.rglob("*.py")
+        if path.parent.name != "cli"
+        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search(r"--[a-z{]", re.sub(command, "", text))
+    }
+    assert write == {*OPTIONS_BELOW}

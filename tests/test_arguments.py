@@ -12,7 +12,9 @@ from zellige.arguments import checked
 from zellige.methods import build
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
-ROWS = re.findall(r"^\| `((?:zellige\.|method\.).+?\))` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
+ROWS = re.findall(
+    r"^\| `((?:zellige\.|method\.).+?\))` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def test_an_own_method_is_checked_too(method):
 
     own = Own(method.network, 5, (8,))
     assert own.loss(Batch(torch.ones(2, 8, dtype=torch.long))).tolist() == [8, 8]
-    with pytest.raises(InputError, match="batch is a Tensor; it must be a Batch"):
+    with pytest.raises(InputError, match="`batch` is a Tensor; it must be a Batch"):
         own.loss(torch.ones(2, 8, dtype=torch.long))
 
 
@@ -74,20 +76,20 @@ def test_numbers_of_numpy_become_those_of_python():
         return count, share
 
     assert [type(x) for x in same(np.int64(2), np.float32(0.25))] == [int, float]
-    with pytest.raises(InputError, match=r"count is True; it must be a whole number"):
+    with pytest.raises(InputError, match=r"`count` is True; it must be a whole number"):
         same(True)
-    with pytest.raises(InputError, match=r"count is 1000000000000; it must be at most 1,000,000,000"):
+    with pytest.raises(InputError, match=r"`count` is 1000000000000; it must be at most 1,000,000,000"):
         same(10**12)
-    with pytest.raises(InputError, match="share is nan; it must be a number"):
+    with pytest.raises(InputError, match="`share` is nan; it must be a number"):
         same(1, float("nan"))
     with pytest.raises(TypeError, match=re.escape("same() lacks the argument 'count'; give it")):
         same()
 
 
 def test_a_setting_out_of_its_kind():
-    with pytest.raises(InputError, match=re.escape("--train.batch is a list; it must be a whole number of 1 or more")):
+    with pytest.raises(InputError, match=re.escape("`train.batch` is a list; it must be a whole number of 1 or more")):
         Train(batch=[2])
-    with pytest.raises(InputError, match=re.escape("--net.layers is '2'; it must be a whole number")):
+    with pytest.raises(InputError, match=re.escape("`net.layers` is '2'; it must be a whole number")):
         Net(layers="2")
 
 
@@ -113,6 +115,6 @@ def test_a_path_that_no_file_can_have(path):
         (lambda run: zellige.compare(["mdlm", "md4"], run=run), "run"),
     ]:
         with pytest.raises(
-            InputError, match=rf"^{name} is '.*\.\.\.', {len(path):,} characters long; it must be a shorter path$"
+            InputError, match=rf"^`{name}` is '.*\.\.\.', {len(path):,} characters long; it must be a shorter path$"
         ):
             call(path)

@@ -20,7 +20,7 @@ from zellige import cli, load
 from zellige.data.tokenizer import Integers
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "errors.md"
-ROWS = re.findall(r"^\| `(zellige .+?)` \| `(.+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
+ROWS = re.findall(r"^\| `(zellige .+?)` \| (?:`` ?|`)(.+?)(?: ?``|`) \|$", PAGE.read_text(encoding="utf-8"), re.M)
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 
 

@@ -157,7 +157,7 @@ def test_wrong_input(saved, tmp_path):
     for arguments, error in [
         ({}, "the harness needs a model; "),
         ({"path": str(tmp_path / "none")}, "no run or model at "),
-        ({"path": str(saved), "draws": 0}, "--draws is 0; "),
+        ({"path": str(saved), "draws": 0}, "`draws` is 0; "),
         ({"path": str(saved), "sampler": "ancestrl"}, "unknown sampler 'ancestrl'; did you mean 'ancestral'"),
     ]:
         with pytest.raises(InputError, match=error):

@@ -3,7 +3,7 @@
     @checked
     def sample(count: int = 1, prompt: str | None = None): ...
 
-    sample(count="two")     # InputError: count is 'two'; it must be a whole number
+    sample(count="two")     # InputError: `count` is 'two'; it must be a whole number
     sample(n=2)             # TypeError: sample() has no argument 'n'; did you mean 'count'?
 
 Only kinds are checked here; ranges, and what depends on other arguments, a function checks itself. It costs some microseconds
@@ -70,9 +70,9 @@ def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> 
                 try:
                     bound.arguments[name] = check(value)
                 except _Not:
-                    raise InputError(f"{prefix}{name} is {of_kind(value)}; it must be {what}") from None
+                    raise InputError(f"`{prefix}{name}` is {of_kind(value)}; it must be {what}") from None
                 except InputError as error:
-                    raise InputError(f"{prefix}{name} {error}") from None
+                    raise InputError(f"`{prefix}{name}` {error}") from None
         return function(*bound.args, **bound.kwargs)
 
     return call
@@ -240,7 +240,7 @@ def refuse_path(name: str, path: str | os.PathLike) -> None:
     try:
         _usable(os.fspath(path))
     except InputError as error:
-        raise InputError(f"{name} {error}") from None
+        raise InputError(f"`{name}` {error}") from None
 
 
 def _usable(path: str) -> None:

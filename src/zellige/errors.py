@@ -11,7 +11,8 @@ _LONG = re.compile(r"\S{200,}")
 class InputError(ValueError):
     """The input was wrong. `str()` is the sentence that the command line prints after `error: ` (exit code 2).
 
-    It is one line, and a value of thousands of characters in it is cut to its ends.
+    It is one line, and a value of thousands of characters in it is cut to its ends. An argument or a field stands in backquotes,
+    as Python spells it: `steps`, `net.length`, `checksums=False`. The command line prints its options there (`cli/options.py`).
     """
 
     def __init__(self, sentence: str):
@@ -68,23 +69,22 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
     return InputError(f"unknown {kind} '{name}'; {hint}")
 
 
-def at_least(option: str, value: float, least: int) -> None:
-    """InputError where the value of an option or an argument is below the least that it may be.
+def at_least(name: str, value: float, least: int) -> None:
+    """InputError where the value of an argument or a field is below the least that it may be.
 
-    >>> at_least("--steps", 0, 1)
+    >>> at_least("steps", 0, 1)
     Traceback (most recent call last):
-    zellige.errors.InputError: --steps is 0; it must be 1 or more
+    zellige.errors.InputError: `steps` is 0; it must be 1 or more
     """
     if value < least:
         shown = f"{value:g}" if isinstance(value, float) else value
-        raise InputError(f"{option} is {shown}; it must be {least} or more")
+        raise InputError(f"`{name}` is {shown}; it must be {least} or more")
 
 
 def check_counts(**counts: int) -> None:
     """Each of these must be 1 or more."""
     for name, value in counts.items():
-        if value < 1:
-            raise InputError(f"--{name} is {value}; it must be 1 or more")
+        at_least(name, value, 1)
 
 
 class Diverged(RuntimeError):

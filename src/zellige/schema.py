@@ -150,7 +150,7 @@ def _unsealed(value: Any, source: str, instead: str) -> Any:
         return value
     content = {name: entry for name, entry in value.items() if name != SEAL}
     if checking.get() and value[SEAL] != digest(content):
-        accept = f"or take it as it is with --no-checksums, or without its entry '{SEAL}'"
+        accept = f"or take it as it is with `checksums=False`, or without its entry '{SEAL}'"
         raise InputError(f"{source} has changed since it was written ({SEAL}); {instead}, {accept}")
     return content
 

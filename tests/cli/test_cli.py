@@ -186,6 +186,15 @@ def test_wrong_options(words, message):
     assert str(error.value) == message
 
 
+def test_fields_are_spelt_as_the_options_of_the_command_that_runs():
+    sentence = "`net.layers` 3, `top_p`, `resume=False`, `checksums=False`, `net.length`, 'top_p'"
+    options.check(options.flags(Outer), [], "try")
+    assert options.spelt(sentence) == "--net.layers 3, --top-p, --no-resume, --no-checksums, `net.length`, 'top_p'"
+    options.check(options.flags(Inner), [], "try")
+    assert options.spelt(sentence) == "`net.layers` 3, `top_p`, `resume=False`, --no-checksums, `net.length`, 'top_p'"
+    assert options.spelt("`layers` and `no line`") == "--layers and `no line`"
+
+
 def forms() -> dict[str, type]:
     """The dataclass of the options of each command, by what is typed."""
     from zellige.cli import (
@@ -430,7 +439,7 @@ def test_a_model_with_convolutions_goes_out_in_our_own_layout(run, no_page):
     code, _, err = run("export runs/conv --to mdlm --out theirs")
     assert code == 2
     assert (
-        "short convolutions (--net.conv), for which no published layout has a word; use --to hub, or train one" in err
+        "short convolutions (`net.conv`), for which no published layout has a word; use --to hub, or train one" in err
     )
     assert run("export runs/conv --to hub --out ours --quiet")[0] == 0
     assert zellige.load("ours").config.net.conv == 3

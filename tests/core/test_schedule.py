@@ -267,7 +267,7 @@ def test_the_ends_of_sigma_are_a_choice(method):
     close(make(schedule="linear-sigma").sigma(ends)[:, 0], torch.tensor([0.0, 10.0], dtype=D))
     close(make(schedule="geometric", sigma_max=8.0).sigma(ends)[:, 0], torch.tensor([1e-4, 8.0], dtype=D))
     for wrong, line in [
-        ({"sigma_max": 7.0}, "--sigma-max needs --schedule geometric or linear-sigma; drop it"),
+        ({"sigma_max": 7.0}, "`sigma_max` needs `schedule` geometric or linear-sigma; drop it"),
         (
             {"schedule": "geometric", "sigma_min": 0.0},
             "do not fit: sigma of a geometric schedule starts at 0; it must be above 0",

@@ -203,7 +203,7 @@ def test_chorales(published):
     silent = sum(row.count(-1) for p in found["train"] for row in p)
     assert silent
     assert (prepare(Data("jsb-chorales", path=str(path), size=1)).train.array() == 0).any()
-    with pytest.raises(InputError, match=r"--data.size is 641; it is the steps of a row, give 1 to 640"):
+    with pytest.raises(InputError, match=r"`data.size` is 641; it is the steps of a row, give 1 to 640"):
         prepare(Data("jsb-chorales", path=str(path), size=641))
 
 
@@ -429,7 +429,7 @@ def test_a_run_on_digits(run, tmp_path):
     assert [len(line.split()) for line in text.splitlines()] == [4, 4, 4, 4]
     assert len(zellige.sample(model, steps=4, count=2)) == 2
     assert zellige.report.write(run.folder).stat().st_size > 1000
-    with pytest.raises(InputError, match=r"use --data.size 4 --data.levels 17"):
+    with pytest.raises(InputError, match=r"use `data.size` 4 `data.levels` 17"):
         zellige.evaluate(model, "digits")
     with pytest.raises(InputError, match="the run was trained on 4 x 4 images of 17 levels, and this data is text"):
         zellige.evaluate(model, "pydocs")
@@ -443,9 +443,9 @@ def test_resumed_with_the_network_that_was_given(run, tmp_path):
     zellige.train("mdlm", train=settings(8), run=tmp_path / "b", resume=True)
     a, b = (zellige.load(folder, checkpoint="last").method.state_dict() for folder in (run.folder, tmp_path / "b"))
     assert all(torch.equal(a[name], b[name]) for name in a)
-    with pytest.raises(InputError, match=r"--resume with --data.size 8, but the run has 4"):
+    with pytest.raises(InputError, match=r"`resume` with `data.size` 8, but the run has 4"):
         zellige.train("mdlm", data=Data("digits", size=8), run=run.folder, resume=True)
-    with pytest.raises(InputError, match=r"--resume with --net.layers 2, but the run has 1"):
+    with pytest.raises(InputError, match=r"`resume` with `net.layers` 2, but the run has 1"):
         zellige.train("mdlm", net=zellige.Net(2, 16, 2, condition=8), run=run.folder, resume=True)
 
 
@@ -466,7 +466,7 @@ def test_stopped_and_resumed_is_unbroken(tmp_path):
 def test_a_length_of_ones_own(tmp_path):
     with pytest.raises(InputError) as error:
         zellige.train("mdlm", data="digits", net=zellige.Net(length=100), run=tmp_path / "a")
-    assert str(error.value) == "--net.length is 100, the rows of digits have 8 x 8 = 64; leave it out"
-    with pytest.raises(InputError, match=r"--net.grid is 4 x 16, the rows of digits are 8 x 8; leave it out"):
+    assert str(error.value) == "`net.length` is 100, the rows of digits have 8 x 8 = 64; leave it out"
+    with pytest.raises(InputError, match=r"`net.grid` is 4 x 16, the rows of digits are 8 x 8; leave it out"):
         zellige.train("mdlm", data="digits", net=zellige.Net(length=64, grid=(4, 16)), run=tmp_path / "a")
     assert not (tmp_path / "a").exists()

@@ -373,7 +373,7 @@ def test_sets_of_the_hub(monkeypatch, published):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError) as error:
         prepare(Data("lm1b", tokenizer=str(published / "bert-vocab")), 32)
-    assert str(error.value) == "--data.name lm1b needs 'datasets'; pip install datasets"
+    assert str(error.value) == "`data.name` lm1b needs 'datasets'; pip install datasets"
 
 
 def test_downloads_are_checked(tmp_path, cache, monkeypatch):
@@ -389,7 +389,7 @@ def test_downloads_are_checked(tmp_path, cache, monkeypatch):
         wrong = dataclasses.replace(entry, files={"all": (file.as_uri(), checksum)})
         monkeypatch.setitem(DATASETS, "text8", wrong)
         with pytest.raises(
-            InputError, match=r"has (sha256|md5) .*, not 00000000\.\.\.; give a local copy by --data\.path"
+            InputError, match=r"has (sha256|md5) .*, not 00000000\.\.\.; give a local copy by `data\.path`"
         ):
             prepare(Data("text8"), 32)
         assert not any(p.is_file() for p in cache.rglob("*"))

@@ -98,7 +98,7 @@ def test_an_empty_file(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "empty.gz").write_bytes(gzip.compress(b""))
     for name in ("empty.txt", "empty.gz"):
-        said = "'PATH' holds no characters; give a file with text, or --data.name pydocs"
+        said = "'PATH' holds no characters; give a file with text, or `data.name` pydocs"
         refuse(tmp_path / name, said)
         refuse(tmp_path / name, said, tokenizer="bytes")
 
@@ -107,7 +107,7 @@ def test_a_short_file(tmp_path):
     (tmp_path / "short.txt").write_text("abcdefghi " * 180)
     refuse(
         tmp_path / "short.txt",
-        "'PATH' gives 90 tokens for the validation split; length 256 needs at least 256 (try --net.length 64)",
+        "'PATH' gives 90 tokens for the validation split; length 256 needs at least 256 (try `net.length` 64)",
     )
 
 
@@ -116,10 +116,10 @@ def test_not_utf8(tmp_path, where):
     filler = "é".encode() * (where // 2) + b"x" * (where % 2)
     path = tmp_path / "old.txt"
     path.write_bytes(filler + b"\xe9 and more " * 400)
-    refuse(path, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use --data.tokenizer bytes")
+    refuse(path, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use `data.tokenizer` bytes")
     packed = tmp_path / "old.txt.xz"
     packed.write_bytes(lzma.compress(path.read_bytes(), preset=0))
-    refuse(packed, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use --data.tokenizer bytes")
+    refuse(packed, f"'PATH' is not UTF-8 (byte 0xe9 at {where:,}); convert it, or use `data.tokenizer` bytes")
     if where == 1204:
         corpus = prepare(Data("text", path=str(path), tokenizer="bytes", validation=0, test=0), 64)
         first = b"".join(bytes(corpus.train[i]["tokens"].tolist()) for i in range(len(corpus.train)))
@@ -129,17 +129,17 @@ def test_not_utf8(tmp_path, where):
 def test_bytes_that_end_within_a_character(tmp_path):
     path = tmp_path / "cut.txt"
     path.write_bytes(b"abc" * 1000 + "é".encode()[:1])
-    refuse(path, "'PATH' is not UTF-8 (byte 0xc3 at 3,000); convert it, or use --data.tokenizer bytes")
+    refuse(path, "'PATH' is not UTF-8 (byte 0xc3 at 3,000); convert it, or use `data.tokenizer` bytes")
 
 
 def test_a_field_that_is_not_there(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "7", "text": "abc"}\n')
-    refuse(path, "field 'txt' is not in line 1 of 'PATH' (fields: id, text); use --data.field text", field="txt")
+    refuse(path, "field 'txt' is not in line 1 of 'PATH' (fields: id, text); use `data.field` text", field="txt")
     path.write_text('{"text": "abc"}\n{"text": \n')
     refuse(path, "line 2 of 'PATH' is not JSON; one object a line")
     path.write_text('{"text": "abc"}\n{"body": "x"}\n')
-    refuse(path, "field 'text' is not in line 2 of 'PATH' (fields: body); use --data.field body")
+    refuse(path, "field 'text' is not in line 2 of 'PATH' (fields: body); use `data.field` body")
 
 
 def test_a_damaged_file(tmp_path):
@@ -155,7 +155,7 @@ def test_names_and_choices():
         prepare(Data("txet8"), 32)
     assert str(error.value) == "unknown data set 'txet8'; did you mean 'text8'? (all: zellige list data)"
     for wrong in ({"name": "text"}, {"path": "x.txt"}, {"pack": "wrpa"}, {"test": -1.0}, {"validation": 2.5}):
-        with pytest.raises(InputError, match=r"--data\."):
+        with pytest.raises(InputError, match=r"`data\."):
             prepare(Data(**wrong), 32)
 
 
@@ -172,12 +172,12 @@ def test_a_choice_that_means_nothing_to_the_data_is_refused(name):
     assert {*reads} <= {*CHOICES}
     for option, value in CHOICES.items():
         if option not in reads:
-            with pytest.raises(InputError, match=rf"^--data\.{option} has no effect on {name}, which reads --data\."):
+            with pytest.raises(InputError, match=rf"^`data\.{option}` has no effect on {name}, which reads `data\."):
                 prepare(Data(name, **{option: value}), 32)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_share_of_what_has_splits_of_its_own_is_refused(published):
-    said = r" has a validation split of its own; leave out --data\.validation$"
+    said = r" has a validation split of its own; leave out `data\.validation`$"
     with pytest.raises(InputError, match=said):
         prepare(Data("wikitext2", path=str(published / "wikitext-2"), tokenizer="bytes", validation=0.1), 32)
     with pytest.raises(InputError, match=said):
@@ -186,4 +186,4 @@ def test_a_share_of_what_has_splits_of_its_own_is_refused(published):
 
 def test_a_field_of_plain_text_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 500)
-    refuse(tmp_path / "a.txt", "--data.field has no effect on 'PATH', which is plain text; leave it out", field="text")
+    refuse(tmp_path / "a.txt", "`data.field` has no effect on 'PATH', which is plain text; leave it out", field="text")

@@ -117,7 +117,7 @@ def test_another_tokenizer_is_refused():
         require_same(tk.Characters(tk.TEXT8), gpt2)
     assert str(error.value) == (
         "the run was trained with 'characters' (27), this data has 'bpe:300' "
-        f"({gpt2.size:,}); use --data.tokenizer characters"
+        f"({gpt2.size:,}); use `data.tokenizer` characters"
     )
 
 

@@ -123,21 +123,21 @@ def test_grey_colours_and_sizes(tmp_path):
     for i in range(30):
         save(root / f"{i}.png", RNG.integers(0, 256, (5 + i % 2, 5), dtype=np.uint8))
     with pytest.raises(
-        InputError, match=r"png' is [56] x 5 and '.*png' is [56] x 5; give --data.size, e.g. 32 or 48x36$"
+        InputError, match=r"png' is [56] x 5 and '.*png' is [56] x 5; give `data.size`, e.g. 32 or 48x36$"
     ):
         prepare(Data("images", path=str(root)))
     assert prepare(Data("images", path=str(root), size=4)).tokenizer.shape == (4, 4)
     assert prepare(Data("images", path=str(root), size=4, colours="rgb")).tokenizer.shape == (4, 4, 3)
-    with pytest.raises(InputError, match=r"--data.size is 6; '.*png' is [56] x 5, give 1 to 5$"):
+    with pytest.raises(InputError, match=r"`data.size` is 6; '.*png' is [56] x 5, give 1 to 5$"):
         prepare(Data("images", path=str(root), size=6))
     save(root / "colours.jpg", RNG.integers(0, 256, (5, 5, 3), dtype=np.uint8))
     with pytest.raises(
-        InputError, match=r"is (grey|rgb) and .* is (grey|rgb); give --data.colours rgb or --data.colours grey"
+        InputError, match=r"is (grey|rgb) and .* is (grey|rgb); give `data.colours` rgb or `data.colours` grey"
     ):
         prepare(Data("images", path=str(root), size=4))
     assert prepare(Data("images", path=str(root), size=4, colours="grey")).tokenizer.shape == (4, 4)
     with pytest.raises(
-        InputError, match=r"lies in no folder that is its class; give CLASS/x.png, or no --data.labels$"
+        InputError, match=r"lies in no folder that is its class; give CLASS/x.png, or no `data.labels`$"
     ):
         prepare(Data("images", path=str(root), size=4, colours="grey", labels=True))
 
@@ -182,17 +182,17 @@ def test_folders_that_are_refused(tmp_path):
     for data, message in (
         (Data("images", path=str(tmp_path)), "no .png or .jpg file in folder"),
         (Data("images", path=str(tmp_path / "notes.txt")), "is no folder; give one that holds .png and .jpg files"),
-        (Data("images"), "--data.name images needs a folder of .png and .jpg files; give it by --data.path"),
+        (Data("images"), "`data.name` images needs a folder of .png and .jpg files; give it by `data.path`"),
         (
             Data("images", path="a", size="4 x 4"),
-            "--data.size is '4 x 4'; it must be a whole number, or height x width: 48x36",
+            "`data.size` is '4 x 4'; it must be a whole number, or height x width: 48x36",
         ),
         (
             Data("sudoku", size="4x4"),
-            "--data.size is 4x4; a height and a width are for images, sudoku takes one number",
+            "`data.size` is 4x4; a height and a width are for images, sudoku takes one number",
         ),
-        (Data("digits", size="9x4"), "--data.size is 9x4; the images are 8 x 8, give at most 8x8"),
-        (Data("imagenet32"), "--data.name imagenet32 needs the published batches"),
+        (Data("digits", size="9x4"), "`data.size` is 9x4; the images are 8 x 8, give at most 8x8"),
+        (Data("imagenet32"), "`data.name` imagenet32 needs the published batches"),
         (Data("imagenet32", path=str(tmp_path)), "no 'train_data_batch_1.npz' in folder"),
     ):
         with pytest.raises(InputError) as error:
@@ -334,7 +334,7 @@ def test_labels_that_are_refused(tmp_path):
     x = RNG.integers(0, 9, (40, 3, 3))
     path = tmp_path / "a.npz"
     for more, message in (
-        ({}, "has no labels of its train split; leave out --data.labels"),
+        ({}, "has no labels of its train split; leave out `data.labels`"),
         ({"y": np.arange(39)}, "rows of its"),
         ({"y": np.ones(40)}, "has float64 labels of shape"),
         ({"y": np.arange(40)}, "has the label 36 in its validation split; labels are 0 to 35"),
@@ -348,7 +348,7 @@ def test_labels_that_are_refused(tmp_path):
         with pytest.raises(InputError) as error:
             prepare(Data("array", kind="image", path=str(path), labels=True))
         assert message in str(error.value), message
-    with pytest.raises(InputError, match=r"--data.labels has no effect on sudoku"):
+    with pytest.raises(InputError, match=r"`data.labels` has no effect on sudoku"):
         prepare(Data("sudoku", labels=True))
     own = prepare(Data.of(x, 9, kind="image", labels=np.arange(40) % 4))
     assert labels(own, "test") == [38 % 4, 39 % 4]
@@ -371,7 +371,7 @@ def test_topics_of_ag_news(published):
     assert "segments" in corpus.test[0]
     assert int(corpus.test[0]["condition"]) == every[0][0]
     assert corpus.tokenizer.decode(corpus.test[0]["tokens"])[:20] == every[0][1][:20]
-    with pytest.raises(InputError, match=r"a row must be one document: --data.pack document$"):
+    with pytest.raises(InputError, match=r"a row must be one document: `data.pack` document$"):
         prepare(Data("ag_news", path=str(path), tokenizer="bytes", labels=True), 256)
 
 
@@ -387,7 +387,7 @@ def test_labels_of_ones_own_texts(tmp_path):
     with pytest.raises(InputError, match=r"has the label 'x', which no training text has; there are 0, 5, 10$"):
         prepare(data, 16)
     path.write_text("\n".join([*lines, '{"text": "new"}']))
-    with pytest.raises(InputError, match=r"no column 'label' in line 41 of .* \(text\); leave out --data.labels$"):
+    with pytest.raises(InputError, match=r"no column 'label' in line 41 of .* \(text\); leave out `data.labels`$"):
         prepare(data, 16)
     (tmp_path / "a.txt").write_text("line\n" * 50)
     with pytest.raises(InputError, match=r"is text without a column 'label'"):

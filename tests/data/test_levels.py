@@ -101,7 +101,7 @@ def test_rows_of_another_form():
         require_same(image, Levels(256, (28, 28), "image", "dim", True))
     assert str(error.value) == (
         "the run was trained on 14 x 14 images of 8 levels, this data has 28 x 28 images of 256 levels; "
-        "use --data.size 14 --data.levels 8"
+        "use `data.size` 14 `data.levels` 8"
     )
     with pytest.raises(InputError, match="this data has 9 x 9 grids of 9 symbols; give data of that form"):
         require_same(image, SUDOKU)

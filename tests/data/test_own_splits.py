@@ -46,7 +46,7 @@ def test_rows_of_columns(tmp_path, arrow):
     for name in ("a.parquet", "f.jsonl.zst"):
         path = tmp_path / name
         with pytest.raises(
-            InputError, match=r"field 'body' is not in line 1 .* \(fields: id, text\); use --data\.field text"
+            InputError, match=r"field 'body' is not in line 1 .* \(fields: id, text\); use `data\.field` text"
         ):
             list(read_pieces(path, Format(("body",))))
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -90,7 +90,7 @@ def test_a_folder_with_splits_of_its_own(tmp_path, names):
         "splits of your own: train, validation, test",
         "left out: 1 file that is not read, e.g. README.md",
     ]
-    with pytest.raises(InputError, match=r"has a test split of its own; leave out --data\.test"):
+    with pytest.raises(InputError, match=r"has a test split of its own; leave out `data\.test`"):
         prepare(Data("text", path=str(folder), test=0.2), 16)
 
 
@@ -123,13 +123,13 @@ def test_three_paths(tmp_path):
     for value in (True, [1]):
         plain = to_json(config)
         plain["data"]["test"] = value
-        with pytest.raises(InputError, match=r"data\.test is .*; it must be a number or a text"):
+        with pytest.raises(InputError, match=r"`data\.test` is .*; it must be a number or a text"):
             from_json(plain)
     two = prepare(dataclasses.replace(data, validation=0.25), 10)
     assert [two.split(s).tokens_total for s in SPLITS] == [300, 100, 40]
     with pytest.raises(InputError, match=r"no file at '.*nothing'"):
         prepare(dataclasses.replace(data, test=str(tmp_path / "nothing")), 10)
-    with pytest.raises(InputError, match=r"--data\.test is 'x'; for pydocs it must be a share or a whole number"):
+    with pytest.raises(InputError, match=r"`data\.test` is 'x'; for pydocs it must be a share or a whole number"):
         prepare(Data(test="x"), 10)
 
 

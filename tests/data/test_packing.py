@@ -171,7 +171,7 @@ def test_own_documents():
         Data.of([torch.cat(proteins)], 20, pack="document", validation=0, test=0), 16
     ).about["sha256"]  # fmt: skip
     for wrong, message in (
-        (Data.of(proteins, 20), "sequences of different length; give --data.pack packed or document"),
+        (Data.of(proteins, 20), "sequences of different length; give `data.pack` packed or document"),
         (Data.of(torch.arange(40), 40, pack="packed"), "needs documents, not the one stream of the tokens"),
         (Data.of(proteins, 20, pack="packed", fill=4), "needs a token that ends documents, and 'integers' has none"),
         (Data.of(proteins, 12, pack="packed"), "token id 19 in the data but the vocabulary has 12 entries"),

@@ -63,7 +63,7 @@ def test_a_data_set_of_the_hub(asked):
     pytest.importorskip("datasets")
     for name, repository in (("wikitext2", "Salesforce/wikitext"), ("arxiv", "ccdv/arxiv-summarization")):
         said = sentence(prepare, Data(name, tokenizer="bytes"), 32)
-        assert said == f"'{repository}' is not on this machine, and {HUB}; give local copies by --data.path"
+        assert said == f"'{repository}' is not on this machine, and {HUB}; give local copies by `data.path`"
     assert sentence(prepare, Data("mnist", path="ylecun/mnist")).startswith("'ylecun/mnist' is not on this machine")
     assert asked == ["huggingface.co"]
 
@@ -71,7 +71,7 @@ def test_a_data_set_of_the_hub(asked):
 def test_a_data_set_of_another_host(asked):
     said = sentence(prepare, Data("text8"), 32)
     assert said == (
-        "cannot download 'http://mattmahoney.net/dc/text8.zip' (Name or service not known); give a local copy by --data.path"
+        "cannot download 'http://mattmahoney.net/dc/text8.zip' (Name or service not known); give a local copy by `data.path`"
     )
 
 

@@ -69,7 +69,7 @@ def test_a_layer_and_a_time_can_be_chosen():
     assert not torch.allclose(noisy, embed_tokens(method, TEXTS))
     for wrong, error in [
         ({"layer": 2}, "the network has no layer 2, but 0 to 1; "),
-        ({"t": 1.5}, "t is 1.5; it must be from 0"),
+        ({"t": 1.5}, "`t` is 1.5; it must be from 0"),
     ]:
         with pytest.raises(InputError, match=error):
             embed_tokens(method, TEXTS, **wrong)

@@ -212,8 +212,8 @@ def test_training_mode_comes_back_and_progress_is_told():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"draws": 0}, "--draws is 0; it must be 1 or more"),
-        ({"limit": 1}, "--limit is 1; it must be 2 or more: an interval needs two texts"),
+        ({"draws": 0}, "`draws` is 0; it must be 1 or more"),
+        ({"limit": 1}, "`limit` is 1; it must be 2 or more: an interval needs two texts"),
         ({"estimator": "exakt"}, "unknown estimator 'exakt'; all of them: bound, any_order, forward, backward, random"),
     ],
 )

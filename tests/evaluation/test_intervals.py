@@ -214,14 +214,14 @@ def test_times_from_t_min_are_the_published_estimate(name, any_freedom):
         (
             "ar",
             {"steps": 4},
-            "--steps is for the bound of a model in continuous time, and ar has no time; leave it out",
+            "`steps` is for the bound of a model in continuous time, and ar has no time; leave it out",
         ),
         (
             "d3pm",
             {"steps": 4},
-            "--steps is for the bound of a model in continuous time, and d3pm has 1000 steps of its own; leave it out",
+            "`steps` is for the bound of a model in continuous time, and d3pm has 1000 steps of its own; leave it out",
         ),
-        ("mdlm", {"processes": 0}, "--processes is 0; it must be 1 or more"),
+        ("mdlm", {"processes": 0}, "`processes` is 0; it must be 1 or more"),
     ],
 )
 def test_wrong_input(name, options, message):

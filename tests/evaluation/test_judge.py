@@ -170,7 +170,7 @@ def test_no_judge_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "judge" / "config.json").write_text('{"model_type": "bert", "vocab_size": 5}')
     with pytest.raises(InputError, match=r"holds no causal model that can be read"):
         Judge(tmp_path / "judge")
-    with pytest.raises(InputError, match=r"--eos is 'none'; it must be first or all"):
+    with pytest.raises(InputError, match=r"`eos` is 'none'; it must be first or all"):
         Judge(own(), eos="none")
 
 
@@ -236,7 +236,7 @@ def test_what_is_no_judge_says_so(tmp_path):
         Judge(Model(other, model.tokenizer, Config("mdlm", cls.Config(), Data("pydocs"), model.config.net)))
     with pytest.raises(InputError, match=r"'é' at position 1 of text 2 is not in the model's vocabulary"):
         Judge(model).nats(["the", "hé"])
-    with pytest.raises(InputError, match=r"token 27 is not in the judge's vocabulary of 27; leave out --tokens own"):
+    with pytest.raises(InputError, match=r"token 27 is not in the judge's vocabulary of 27; leave out `tokens` own"):
         Judge(model).nats_of([[1, 2], [27]])
 
 

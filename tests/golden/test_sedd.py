@@ -283,5 +283,5 @@ def test_trajectories_replayed(golden, networks, case):
 
 
 def test_scale_by_sigma_is_refused_for_uniform_noise():
-    with pytest.raises(InputError, match="needs --process absorbing"):
+    with pytest.raises(InputError, match="needs `process` absorbing"):
         SEDD(None, V, (L,), SEDD.Config("uniform", scale_by_sigma=True))

@@ -91,7 +91,7 @@ def test_drawn_neighbours_of_the_first_sum(choices):
         draw = lambda batch, g, m: m.loss(Batch(batch.tokens, mask), g)  # noqa: E731
         total = sum(p * value for value, p in exact.scripts(lambda g: draw(Batch(X), g, method), len(X)))  # noqa: B023
         close(torch.as_tensor(total), draw(Batch(X), None, whole))
-    with pytest.raises(InputError, match="--forward-neighbours is -1; it must be 0 or more"):
+    with pytest.raises(InputError, match="`forward_neighbours` is -1; it must be 0 or more"):
         csm(forward_neighbours=-1)
 
 
@@ -115,7 +115,7 @@ def test_paths_are_the_shortest_walks():
     paths = {name: NEIGHBOURHOODS[name](5).path(1, 4) for name in NEIGHBOURHOODS}
     assert paths == {"hamming": [1, 4], "cycle": [1, 0, 4], "grid": [1, 2, 3, 4], "star": [1, 0, 4]}
     assert all(NEIGHBOURHOODS[name](5).path(2, 2) == [2] for name in NEIGHBOURHOODS)
-    with pytest.raises(InputError, match="no arrows lead from token 0 to 4; use another --neighbourhood"):
+    with pytest.raises(InputError, match="no arrows lead from token 0 to 4; use another `neighbourhood`"):
         _Apart(5).path(0, 4)
 
 
@@ -201,9 +201,9 @@ def test_what_is_no_choice():
     for choices, line in [
         ({"neighbourhood": "hammin"}, "unknown neighbourhood 'hammin'; did you mean 'hamming'"),
         ({"objective": "mse"}, "unknown objective 'mse'"),
-        ({"neighbours": -1}, "--neighbours is -1; it must be 0 or more"),
-        ({"noise": 1.0}, "--noise is 1; it must be between 0 and 1"),
-        ({"objective": "score-entropy", "positive": False}, "--objective score-entropy needs --positive True"),
+        ({"neighbours": -1}, "`neighbours` is -1; it must be 0 or more"),
+        ({"noise": 1.0}, "`noise` is 1; it must be between 0 and 1"),
+        ({"objective": "score-entropy", "positive": False}, "`objective` score-entropy needs `positive` True"),
     ]:
         with pytest.raises(InputError, match=line):
             csm(**choices)
@@ -301,7 +301,7 @@ def test_too_many_texts_for_the_divergence():
     method = csm(length=L)
     method.shape = (40,)
     rows = type("Rows", (), {"__len__": lambda _: 2, "__getitem__": lambda _, i: i})()
-    line = r"csm defines no likelihood bound, and 3\^40 texts are too many to enumerate; use --estimator loss"
+    line = r"csm defines no likelihood bound, and 3\^40 texts are too many to enumerate; use `estimator` loss"
     with pytest.raises(InputError, match=line):
         evaluate_rows(method, rows)
 

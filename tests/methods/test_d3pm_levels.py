@@ -104,7 +104,7 @@ def test_what_needs_order_says_so():
         ({"process": "gaussian"}, "--process gaussian"),
         ({"process": "band"}, "--process band"),
         ({"process": "middle"}, "--process middle"),
-        ({"process": "nearest", "neighbours": 1}, "--process nearest without --embedding"),
+        ({"process": "nearest", "neighbours": 1}, "`process` nearest without `embedding`"),
         ({"process": "uniform", "head": "logistic"}, "--head logistic"),
         ({"process": "nearest", "embedding": "x.npy"}, None),
         ({"process": "uniform"}, None),

@@ -309,11 +309,11 @@ def test_wrong_choices_are_one_line(tmp_path):
     e = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
     assert (
         said(tr.graph, e, 1, 4, "linear")
-        == "the graph of the 1 nearest tokens falls into 2 parts; give more --neighbours"
+        == "the graph of the 1 nearest tokens falls into 2 parts; give more `neighbours`"
     )
-    assert said(tr.nearest, e, 4) == "--neighbours is 4; with 4 tokens it must be from 1 to 3"
-    assert said(tr.nearest, e, 0) == "--neighbours is 0; with 4 tokens it must be from 1 to 3"
-    assert said(tr.levels, "band", 8, 10, "linear", 8) == "--width is 8; with 8 levels it must be from 0 to 7"
+    assert said(tr.nearest, e, 4) == "`neighbours` is 4; with 4 tokens it must be from 1 to 3"
+    assert said(tr.nearest, e, 0) == "`neighbours` is 0; with 4 tokens it must be from 1 to 3"
+    assert said(tr.levels, "band", 8, 10, "linear", 8) == "`width` is 8; with 8 levels it must be from 0 to 7"
     assert said(tr.levels, "gaussian", 50_000, 10, "linear") == said(afford, 50_000, 10)
 
     file = tmp_path / "e.npy"

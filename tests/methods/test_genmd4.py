@@ -242,9 +242,9 @@ def test_first_hitting_through_the_jump_at_the_begin():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"exponent": -1.0}, "--exponent is -1; it must be above 0"),
-        ({"eps": 1.0}, "--eps is 1; it must be at least 0 and below 1"),
-        ({"begin": -0.1}, "--begin is -0.1; it must be at least 0 and below 1"),
+        ({"exponent": -1.0}, "`exponent` is -1; it must be above 0"),
+        ({"eps": 1.0}, "`eps` is 1; it must be at least 0 and below 1"),
+        ({"begin": -0.1}, "`begin` is -0.1; it must be at least 0 and below 1"),
     ],
 )
 def test_wrong_input(config, message):

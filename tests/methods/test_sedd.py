@@ -175,7 +175,7 @@ def test_wrong_choices_are_refused():
     for config, message in (
         (SEDD.Config("unifrm"), "unknown process 'unifrm'; did you mean 'uniform'?"),
         (SEDD.Config(schedule="loglinar"), "unknown schedule 'loglinar'; did you mean 'loglinear'?"),
-        (SEDD.Config("uniform", scale_by_sigma=True), "--scale-by-sigma needs --process absorbing"),
+        (SEDD.Config("uniform", scale_by_sigma=True), "`scale_by_sigma` needs `process` absorbing"),
     ):
         with pytest.raises(InputError, match=message.replace("?", r"\?")) as error:
             SEDD(None, V, (L,), config)

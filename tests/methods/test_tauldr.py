@@ -221,14 +221,14 @@ def test_the_papers_numbers():
     [
         ({"process": "gausian"}, "unknown process 'gausian'; did you mean 'gaussian'?"),
         ({"objective": "onepass"}, "unknown objective 'onepass'; did you mean 'one-pass'?"),
-        ({"base": -1.0}, "--base is -1; it must be above 0"),
-        ({"process": "gaussian", "growth": 1.0}, "--growth is 1; it must be above 1"),
-        ({"growth": 10.0}, "--growth needs --process gaussian or birth-death; drop it"),
-        ({"rate_sigma": 2.0, "process": "birth-death"}, "--rate-sigma needs --process gaussian; drop it"),
-        ({"process": "gaussian", "rate_sigma": 0.0}, "--rate-sigma is 0; it must be above 0"),
-        ({"process": "gaussian", "target_sigma": -3.0}, "--target-sigma is -3; it must be above 0"),
-        ({"min_time": 1.0}, "--min-time is 1; it must be 0 or more, and below 1"),
-        ({"auxiliary": -0.1}, "--auxiliary is -0.1; it must be 0 or more"),
+        ({"base": -1.0}, "`base` is -1; it must be above 0"),
+        ({"process": "gaussian", "growth": 1.0}, "`growth` is 1; it must be above 1"),
+        ({"growth": 10.0}, "`growth` needs `process` gaussian or birth-death; drop it"),
+        ({"rate_sigma": 2.0, "process": "birth-death"}, "`rate_sigma` needs `process` gaussian; drop it"),
+        ({"process": "gaussian", "rate_sigma": 0.0}, "`rate_sigma` is 0; it must be above 0"),
+        ({"process": "gaussian", "target_sigma": -3.0}, "`target_sigma` is -3; it must be above 0"),
+        ({"min_time": 1.0}, "`min_time` is 1; it must be 0 or more, and below 1"),
+        ({"auxiliary": -0.1}, "`auxiliary` is -0.1; it must be 0 or more"),
     ],
 )
 def test_wrong_choices(config, says):
@@ -238,7 +238,7 @@ def test_wrong_choices(config, says):
 
 @pytest.mark.parametrize("process", ["gaussian", "birth-death"])
 def test_levels_only(process):
-    with pytest.raises(InputError, match=f"--process {process} needs ordered tokens"):
+    with pytest.raises(InputError, match=f"`process` {process} needs ordered tokens"):
         build("tauldr", V, SIZES, TauLDR.Config(process))
     with pytest.raises(InputError, match="a matrix of 50,000 x 50,000"):
         build("tauldr", 50_000, SIZES, TauLDR.Config(process), ordered=True)

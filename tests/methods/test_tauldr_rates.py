@@ -65,5 +65,5 @@ def test_how_fast_the_slowest_mode_decays():
 
 @pytest.mark.parametrize("given", [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, float("nan"))])
 def test_widths_must_be_positive(given):
-    with pytest.raises(InputError, match=r"--(rate|target)-sigma is .*; it must be above 0"):
+    with pytest.raises(InputError, match=r"`(rate|target)_sigma` is .*; it must be above 0"):
         tauldr_rates.gaussian(5, *given)

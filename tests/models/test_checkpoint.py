@@ -130,7 +130,7 @@ def test_own_classes_are_handed_over(tmp_path):
 
 # ---------------------------------------------------------------------------------------------------- what is refused
 CHANGED = (
-    "has changed since it was written (SHA256SUMS); copy the folder again, or take it as it is with --no-checksums"
+    "has changed since it was written (SHA256SUMS); copy the folder again, or take it as it is with `checksums=False`"
 )
 
 
@@ -162,7 +162,7 @@ def test_checksums_that_are_damaged(saved, monkeypatch):
     monkeypatch.chdir(saved)
     sums = Path("SHA256SUMS")
     lines = sums.read_text().splitlines(keepends=True)
-    accept = "copy the folder again, or take it as it is with --no-checksums"
+    accept = "copy the folder again, or take it as it is with `checksums=False`"
     for damaged, message in (
         ("".join(lines).replace("  ", " "), f"line 1 of 'SHA256SUMS' is no checksum; {accept}"),
         ("", f"line 1 of 'SHA256SUMS' is no checksum; {accept}"),
@@ -307,7 +307,7 @@ def test_pickles_are_refused_and_not_run(protocol, tmp_path, monkeypatch):
 
 def test_pickles_without_tensors_of_a_model(tmp_path):
     torch.save({"w": torch.zeros(2)}, tmp_path / "w.pt")
-    assert "comes without a config.json; choose with --system" in fails(tmp_path / "w.pt")
+    assert "comes without a config.json; choose with `system`" in fails(tmp_path / "w.pt")
     (tmp_path / "plain.pt").write_bytes(pickle.dumps([1, 2]))
     assert "is damaged" in fails(tmp_path / "plain.pt")
     (tmp_path / "code.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "run")))
@@ -368,7 +368,7 @@ def state(folder: Path, best: int | None) -> None:
 def test_which_checkpoint_of_a_run(tmp_path):
     run = tmp_path / "run"
     points = checkpoints(run)
-    assert "holds no checkpoint yet; continue it with --resume" in fails(run)
+    assert "holds no checkpoint yet; continue it with `resume`" in fails(run)
     points.rmdir()
     checkpoints(run, 3, 6, 9)
     assert load(run).about["step"] == 9

@@ -113,8 +113,8 @@ def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
     frames = list(zellige.watch(m, batch=8, **how))
     assert [f.step for f in frames].count(frames[0].steps) == 1  # the last step is that of all texts
     for wrong, line in [
-        ({"redraw": 3}, "--redraw needs --entropy, which says what repeats itself"),
-        ({"redraw": -1, "entropy": 4.0}, "--redraw is -1; it must be 0 or more"),
+        ({"redraw": 3}, "`redraw` needs `entropy`, which says what repeats itself"),
+        ({"redraw": -1, "entropy": 4.0}, "`redraw` is -1; it must be 0 or more"),
     ]:
         with pytest.raises(zellige.InputError, match=line):
             next(zellige.watch(m, **wrong))
@@ -227,23 +227,23 @@ def test_length():
     [
         (
             {"prompt": "a" * 25},
-            "the prompt has 25 tokens, the model takes 24; shorten it, or use --length with a block sampler",
+            "the prompt has 25 tokens, the model takes 24; shorten it, or use `length` with a block sampler",
         ),
         ({"prompt": "café"}, "'é' at position 3 of the prompt is not in the model's vocabulary (a-z and space)"),
-        ({"count": 0}, "--count is 0; it must be 1 or more"),
-        ({"steps": 0}, "--steps is 0; it must be 1 or more"),
+        ({"count": 0}, "`count` is 0; it must be 1 or more"),
+        ({"steps": 0}, "`steps` is 0; it must be 1 or more"),
         (
             {"length": 25},
-            "--length is 25, the model takes 24; use 24 or less, or a block sampler: --block-sampler ancestral",
+            "`length` is 25, the model takes 24; use 24 or less, or a block sampler: `block_sampler` ancestral",
         ),
-        ({"temperature": float("nan")}, "temperature is nan; it must be a number"),
-        ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no --order; its options: --grid"),
+        ({"temperature": float("nan")}, "`temperature` is nan; it must be a number"),
+        ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no `order`; its options: `grid`"),
         (
             {"sampler": "first_hitting", "eta": 0.1},
-            "sampler 'first_hitting' takes no --eta; it has no options of its own",
+            "sampler 'first_hitting' takes no `eta`; it has no options of its own",
         ),
-        ({"sampler": Ancestral(), "grid": "cosine"}, "--grid goes with a sampler's name; this one is made already"),
-        ({"top_p": 1.5}, "--top-p is 1.5; it must be above 0 and at most 1"),
+        ({"sampler": Ancestral(), "grid": "cosine"}, "`grid` goes with a sampler's name; this one is made already"),
+        ({"top_p": 1.5}, "`top_p` is 1.5; it must be above 0 and at most 1"),
         ({"sampler": "gibbs"}, "unknown sampler 'gibbs'; all of them: zellige list samplers"),
     ],
 )
@@ -329,13 +329,13 @@ def test_block_sampler_is_blockwise_with_its_options():
         m, sampler=Blockwise(Ancestral(temperature=0.5)), steps=3, seed=2
     )
     for how, message in (
-        ({"confidence": "margin"}, "sampler 'ancestral' takes no --confidence; its options: --grid, --argmax"),
-        ({"block_sampler": "euler", "sampler": "euler"}, "--block-sampler goes with --sampler blockwise, not euler"),
+        ({"confidence": "margin"}, "sampler 'ancestral' takes no `confidence`; its options: `grid`, `argmax`"),
+        ({"block_sampler": "euler", "sampler": "euler"}, "`block_sampler` goes with `sampler` blockwise, not euler"),
         (
             {"block_sampler": Ancestral(), "grid": "cosine"},
-            "--grid goes with a sampler's name; this one is made already",
+            "`grid` goes with a sampler's name; this one is made already",
         ),
-        ({"prompt": "a" * 25}, "the prompt has 25 tokens, the text 24; give a larger --length"),
+        ({"prompt": "a" * 25}, "the prompt has 25 tokens, the text 24; give a larger `length`"),
         ({"fixed": [0, -1, *[-1] * 7, 1]}, "position 9 is given, right of a gap; bd3lm writes from left to right"),
     ):
         with pytest.raises(zellige.InputError, match=re.escape(message)):
@@ -419,7 +419,7 @@ def test_what_was_filled_is_told_from_what_was_given():
         (
             "no gaps",
             {},
-            "nothing to fill: no '_' in the text; mark each missing character with '_', or set --mask-token",
+            "nothing to fill: no '_' in the text; mark each missing character with '_', or set `mask_token`",
         ),
         ("a _ b", {"mask_token": "[M]"}, "nothing to fill: no '[M]' in the text; mark what is missing"),
         ("a _ É", {}, "'É' at position 4 of the text is not in the model's vocabulary (a-z and space)"),
@@ -440,7 +440,7 @@ def test_a_mask_token_of_ones_own():
 
 def test_gaps_of_other_tokenizers_are_tokens(bpe):
     m = model(bpe)
-    with pytest.raises(zellige.InputError, match="is not by characters; set --mask-token '_'"):
+    with pytest.raises(zellige.InputError, match="is not by characters; set `mask_token` '_'"):
         zellige.infill(m, "the ____ is")
     text = "the value [M][M] is returned"
     gaps = gaps_of(bpe, text, L, "[M]")
@@ -522,7 +522,7 @@ def test_each_row_that_is_given_is_filled():
         ({"fixed": [-1] * 15}, "fixed has 15 places, the model takes 16; give a token or -1 for each"),
         ({"fixed": [4] + [-1] * 15}, "fixed holds 4; give tokens 0 to 3, and -1 where one is free"),
         ({"fixed": [-2] + [-1] * 15}, "fixed holds -2; give tokens 0 to 3, and -1 where one is free"),
-        ({"fixed": [-1] * 16, "length": 4}, "--length is 4, the rows of this model have 16 places; leave it out"),
+        ({"fixed": [-1] * 16, "length": 4}, "`length` is 4, the rows of this model have 16 places; leave it out"),
     ],
 )
 def test_wrong_rows(how, message):

@@ -276,17 +276,17 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"kind": "unet", "layers": 4}, "--net.layers is for --net.kind dit, and this is unet; leave it out"),
-        ({"kind": "flat-unet", "constant": True}, "--net.constant is for --net.kind dit, and this is flat-unet; leave it out"),
-        ({"channels": 64}, "--net.channels is for --net.kind unet or flat-unet, and this is dit; leave it out"),
+        ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit, and this is unet; leave it out"),
+        ({"kind": "flat-unet", "constant": True}, "`net.constant` is for `net.kind` dit, and this is flat-unet; leave it out"),
+        ({"channels": 64}, "`net.channels` is for `net.kind` unet or flat-unet, and this is dit; leave it out"),
         ({"kind": "flat-unet", "multipliers": (1, 2)},
-         "--net.multipliers is for --net.kind unet, and this is flat-unet; leave it out"),
-        ({"kind": "unet", "channels": 6}, "--net.channels is 6; it must be a multiple of 4, which groups are normalised in"),
+         "`net.multipliers` is for `net.kind` unet, and this is flat-unet; leave it out"),
+        ({"kind": "unet", "channels": 6}, "`net.channels` is 6; it must be a multiple of 4, which groups are normalised in"),
         ({"kind": "unet", "multipliers": ()},
-         "--net.multipliers is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
-        ({"kind": "unet", "blocks": -1}, "--net.blocks is -1; it must be a whole number, or 0 for as many as published"),
-        ({"kind": "unet", "attention": (-4,)}, "--net.attention is -4; it must be sides in pixels, or 0 for none"),
-        ({"kind": "resnet"}, "--net.kind is 'resnet'; it must be dit, unet or flat-unet"),
+         "`net.multipliers` is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
+        ({"kind": "unet", "blocks": -1}, "`net.blocks` is -1; it must be a whole number, or 0 for as many as published"),
+        ({"kind": "unet", "attention": (-4,)}, "`net.attention` is -4; it must be sides in pixels, or 0 for none"),
+        ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, unet or flat-unet"),
     ],
 )  # fmt: skip
 def test_choices_that_mean_nothing_are_refused(choices, message):
@@ -297,9 +297,9 @@ def test_choices_that_mean_nothing_are_refused(choices, message):
 
 def test_data_without_an_image_and_what_does_not_fit_are_refused():
     for shape, rows_are in [({}, "a line of 256"), ({"grid": (2, 2, 2, 2), "length": 16}, "a grid of 2 x 2 x 2 x 2")]:
-        with pytest.raises(InputError, match=f"is for images .* and the rows are {rows_are}; use --net.kind dit"):
+        with pytest.raises(InputError, match=f"is for images .* and the rows are {rows_are}; use `net.kind` dit"):
             build("mdlm", 5, Net(kind="unet", **shape))
-    with pytest.raises(InputError, match=r"--net.attention is 9; the resolutions of 5 x 7 are 7, 4"):
+    with pytest.raises(InputError, match=r"`net.attention` is 9; the resolutions of 5 x 7 are 7, 4"):
         UNet(dataclasses.replace(SMALL, attention=(7, 9)), 5)
     with pytest.raises(InputError, match="reads all of an image at once, and this method block after block"):
         build("ar", 5, SMALL)

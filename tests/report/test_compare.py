@@ -426,10 +426,10 @@ def test_wrong_methods_are_said_before_anything_is_trained(methods, message, tmp
 
 def test_other_settings_are_said_before_anything_is_trained(done):
     before = sorted(done.folder.rglob("*"))
-    again = r"give the same settings, or use a new --run$"
-    with pytest.raises(InputError, match=r"was trained with --net.hidden 16, not 32; " + again):
+    again = r"give the same settings, or use a new `run`$"
+    with pytest.raises(InputError, match=r"was trained with `net.hidden` 16, not 32; " + again):
         go(done.folder, net=Net(layers=1, hidden=32, heads=2, length=8, conv=3))
-    with pytest.raises(InputError, match=r"was trained with --train.steps 4, not 5; " + again):
+    with pytest.raises(InputError, match=r"was trained with `train.steps` 4, not 5; " + again):
         go(done.folder, ["md4", "radd"], train=settings(steps=5))
     with pytest.raises(InputError, match="the data has changed since the run began"):
         go(done.folder, data=Data.of(tokens().flip(0), vocabulary=7, test=0.3))
@@ -437,12 +437,12 @@ def test_other_settings_are_said_before_anything_is_trained(done):
 
 
 def test_a_folder_that_is_no_comparison(done, tmp_path):
-    with pytest.raises(InputError, match="is one run, not a comparison; choose another --run"):
+    with pytest.raises(InputError, match="is one run, not a comparison; choose another `run`"):
         go(done.folder / "mdlm")
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds something that is not a comparison; choose another --run"):
+    with pytest.raises(InputError, match="holds something that is not a comparison; choose another `run`"):
         go(tmp_path)
-    with pytest.raises(InputError, match="is a file; give --run a folder"):
+    with pytest.raises(InputError, match="is a file; give `run` a folder"):
         go(tmp_path / "notes.txt")
 
 

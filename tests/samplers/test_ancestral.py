@@ -139,7 +139,7 @@ def test_grids_run_from_where_the_process_starts_to_clean():
         assert Ancestral(grid).times(other, 4)[0] == 1.0
     assert len(Ancestral().times(method, 1)) == 2
     assert len(Ancestral().times(method, None)) == 65
-    with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
+    with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Ancestral().times(method, 0)
     with pytest.raises(InputError, match="unknown grid 'sine'; uniform, cosine or log-snr"):
         Ancestral("sine")

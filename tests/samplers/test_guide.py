@@ -135,9 +135,9 @@ def test_a_guided_method_has_no_bound():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"temperature": -0.5}, "temperature is -0.5; it must be 0 or more"),
-        ({"top_p": 0.0}, "top_p is 0; it must be above 0 and at most 1"),
-        ({"top_k": 0}, "top_k is 0; it must be 1 or more"),
+        ({"temperature": -0.5}, "`temperature` is -0.5; it must be 0 or more"),
+        ({"top_p": 0.0}, "`top_p` is 0; it must be above 0 and at most 1"),
+        ({"top_k": 0}, "`top_k` is 0; it must be 1 or more"),
     ],
 )
 def test_what_cannot_guide(how, message):

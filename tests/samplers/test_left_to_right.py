@@ -116,8 +116,8 @@ def test_texts_end_at_their_token():
 @pytest.mark.parametrize(
     ("make", "fixed", "message"),
     [
-        (lambda: LeftToRight(top_k=0), None, "--top-k is 0; it must be 1 or more"),
-        (lambda: LeftToRight(window=17), None, "--window is 17, the model takes 16; give a number from 1 to 16"),
+        (lambda: LeftToRight(top_k=0), None, "`top_k` is 0; it must be 1 or more"),
+        (lambda: LeftToRight(window=17), None, "`window` is 17, the model takes 16; give a number from 1 to 16"),
         (
             LeftToRight,
             [0, -1, 1],

@@ -127,7 +127,7 @@ def test_only_where_the_ratios_of_the_data_are_known():
     line = "sampler 'metropolis' needs the ratios p\\(y\\)/p\\(x\\) of the data themselves; with mdlm use ancestral"
     with pytest.raises(InputError, match=line):
         Metropolis().init(method, (1, L))
-    with pytest.raises(InputError, match="takes no --top-p"):
+    with pytest.raises(InputError, match="takes no `top_p`"):
         Metropolis(top_p=0.9)
-    with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
+    with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Metropolis().times(method, 0)

@@ -142,9 +142,9 @@ def test_conf_remembers_what_the_network_said():
     ("how", "message"),
     [
         ({"remasking": "capp"}, "unknown remasking 'capp'; cap, rescale, conf or loop"),
-        ({"eta": -1.0}, "--eta is -1; it must be between 0 and 1"),
-        ({"t_on": 0.1, "t_off": 0.5}, "the loop runs from --t-on 0.1 down to --t-off 0.5; e.g. 0.55 and 0.05"),
-        ({"alpha_on": 1.0}, "--alpha-on is 1; it must be above 0 and below 1"),
+        ({"eta": -1.0}, "`eta` is -1; it must be between 0 and 1"),
+        ({"t_on": 0.1, "t_off": 0.5}, "the loop runs from `t_on` 0.1 down to `t_off` 0.5; e.g. 0.55 and 0.05"),
+        ({"alpha_on": 1.0}, "`alpha_on` is 1; it must be above 0 and below 1"),
     ],
 )
 def test_wrong_input(how, message):

@@ -249,11 +249,11 @@ def test_what_is_given_is_not_corrected():
 def test_what_needs_order():
     assert TauLeaping(jumps="sum").init(ordered(uniform(V, Linear())), (1, L)).x.shape == (1, L)
     with pytest.raises(
-        InputError, match="--jumps sum needs ordered tokens, such as pixels or pitches; these are not, use"
+        InputError, match="`jumps` sum needs ordered tokens, such as pixels or pitches; these are not, use"
     ):
         TauLeaping(jumps="sum").init(METHODS["uniform, mean"](), (1, L))
     with pytest.raises(
-        InputError, match="--jumps sum needs states that are all levels; exact has a mask, use --jumps one"
+        InputError, match="`jumps` sum needs states that are all levels; exact has a mask, use `jumps` one"
     ):
         TauLeaping(jumps="sum").init(ordered(absorbing(V + 1, Linear())), (1, L))
 
@@ -262,9 +262,9 @@ def test_what_needs_order():
     ("options", "message"),
     [
         ({"jumps": "two"}, "unknown jumps 'two'; auto, one or sum"),
-        ({"corrector": -1}, "--corrector is -1; it must be 0 or more"),
-        ({"corrector_step": 0.0}, "--corrector-step is 0; it must be above 0"),
-        ({"corrector_from": 2.0}, "--corrector-from is 2; it must be above 0 and at most 1"),
+        ({"corrector": -1}, "`corrector` is -1; it must be 0 or more"),
+        ({"corrector_step": 0.0}, "`corrector_step` is 0; it must be above 0"),
+        ({"corrector_from": 2.0}, "`corrector_from` is 2; it must be above 0 and at most 1"),
         ({"grid": "sine"}, "unknown grid 'sine'; uniform, cosine or log-snr"),
     ],
 )

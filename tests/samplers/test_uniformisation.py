@@ -141,7 +141,7 @@ def test_what_it_refuses():
     ):
         with pytest.raises(InputError, match=f"sampler 'uniformisation' {why}; with "):
             Uniformisation().init(method, (1, L))
-    with pytest.raises(InputError, match="--steps is 0; it must be 1 or more"):
+    with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Uniformisation().times(md4(), 0)
     assert len(Uniformisation().times(md4(), 100)) == 103
 

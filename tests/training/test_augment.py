@@ -78,7 +78,7 @@ def test_resumed_bit_for_bit_with_labels_dropout_and_flips(tmp_path):
     a, b = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert again.validation.value == run.validation.value
-    with pytest.raises(InputError, match=r"--train.label_dropout 0.1, but the run has 0.4"):
+    with pytest.raises(InputError, match=r"`train.label_dropout` 0.1, but the run has 0.4"):
         zellige.train("md4", train=replace(settings, label_dropout=0.1), run=tmp_path / "b", resume=True)
 
 
@@ -101,7 +101,7 @@ def test_dropout_and_flips_change_the_training(tmp_path):
 
 def test_classes_that_do_not_fit(tmp_path):
     data = Data("digits", size=4, labels=True)
-    with pytest.raises(InputError, match=r"--net.classes is 7, and digits has 10; leave it out$"):
+    with pytest.raises(InputError, match=r"`net.classes` is 7, and digits has 10; leave it out$"):
         zellige.train("md4", data=data, net=zellige.Net(1, 16, 2, classes=7), run=tmp_path / "a")
-    with pytest.raises(InputError, match=r"--train.label_dropout is 1.5; it must be 0 to 1$"):
+    with pytest.raises(InputError, match=r"`train.label_dropout` is 1.5; it must be 0 to 1$"):
         zellige.Train(label_dropout=1.5)

@@ -80,7 +80,7 @@ def test_packed_training_is_resumed_bit_for_bit(tmp_path, data):
     parts = run(tmp_path / "parts", "bd3lm", packed, 2 * LENGTH, options, resume=True)
     assert all(torch.equal(one, weights(parts.folder)[name]) for name, one in weights(whole.folder).items())
     assert parts.validation.value == whole.validation.value
-    with pytest.raises(InputError, match=r"--resume with --data\.fill 8, but the run has 4"):
+    with pytest.raises(InputError, match=r"`resume` with `data\.fill` 8, but the run has 4"):
         run(tmp_path / "parts", "bd3lm", data("packed", fill=8), 2 * LENGTH, options, resume=True)
 
 
@@ -181,12 +181,12 @@ def test_texts_end_where_their_documents_did(tmp_path, data):
         run(
             tmp_path / f"fill{fill}", "bd3lm", data("packed", fill=fill), options=options, steps=1, progress=notes[fill]
         )
-    assert any("--data.fill 4 teaches it" in note for note in notes[0].notes)
-    assert not any("--data.fill" in note for note in notes[4].notes)
+    assert any("`data.fill` 4 teaches it" in note for note in notes[0].notes)
+    assert not any("data.fill" in note for note in notes[4].notes)
 
 
 def test_documents_do_not_stand_on_a_grid(tmp_path, data):
     net = replace(NET, grid=(2, 4))
-    with pytest.raises(InputError, match=r"--data\.pack packed needs positions on a line; leave out --net\.grid"):
+    with pytest.raises(InputError, match=r"`data\.pack` packed needs positions on a line; leave out `net\.grid`"):
         train("mdlm", data=data("packed"), net=net, run=tmp_path / "no")
     assert not (tmp_path / "no").exists()

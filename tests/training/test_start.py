@@ -71,14 +71,14 @@ def test_a_character_that_the_model_does_not_know(begun, capsys):
     assert not Path("runs/b").exists()
 
 
-@pytest.mark.parametrize("flag", ["--train.workers", "--train.devices", "--processes"])
-def test_more_processes_than_a_machine_bears_are_refused(flag, monkeypatch):
+@pytest.mark.parametrize("name", ["train.workers", "train.devices", "processes"])
+def test_more_processes_than_a_machine_bears_are_refused(name, monkeypatch):
     """100,000 of them took the memory of a machine, and with it what else ran there."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    if flag == "--processes":
-        with pytest.raises(InputError, match=r"--processes is 100,000, and this machine has 2 cores; use 16 or fewer"):
-            workers.limit_processes(flag, 100_000)
+    if name == "processes":
+        with pytest.raises(InputError, match=r"`processes` is 100,000, and this machine has 2 cores; use 16 or fewer"):
+            workers.limit_processes(name, 100_000)
         return
-    config = Config("mdlm", None, train=Train(device="cpu", **{flag.rpartition(".")[2]: 100_000}))
-    with pytest.raises(InputError, match=rf"{flag} is 100,000, and this machine has 2 cores; use 16 or fewer"):
+    config = Config("mdlm", None, train=Train(device="cpu", **{name.rpartition(".")[2]: 100_000}))
+    with pytest.raises(InputError, match=rf"`{name}` is 100,000, and this machine has 2 cores; use 16 or fewer"):
         device.devices(config)

@@ -376,13 +376,13 @@ def test_only_some_choices_may_change(finished, tmp_path):
     run, _ = finished
     with pytest.raises(InputError) as caught:
         train("mdlm", data=data(), net=replace(NET, layers=2), run=run.folder, resume=True)
-    assert str(caught.value) == "--resume with --net.layers 2, but the run has 1; drop the flag, or use a new --run"
+    assert str(caught.value) == "`resume` with `net.layers` 2, but the run has 1; leave it out, or use a new `run`"
     for wrong in ({"batch": 8}, {"seed": 3}, {"ema": 0.5}, {"betas": (0.5, 0.5)}):
-        with pytest.raises(InputError, match=r"^--resume with --train\."):
+        with pytest.raises(InputError, match=r"^`resume` with `train\."):
             train("mdlm", data=data(), train=settings(**wrong), run=run.folder, resume=True)
-    with pytest.raises(InputError, match="--resume with --schedule cosine, but the run has loglinear"):
+    with pytest.raises(InputError, match="`resume` with `schedule` cosine, but the run has loglinear"):
         train("mdlm", data=data(), options=MDLM.Config(schedule="cosine"), run=run.folder, resume=True)
-    with pytest.raises(InputError, match="--resume with method md4, but the run has mdlm"):
+    with pytest.raises(InputError, match="`resume` with method md4, but the run has mdlm"):
         train("md4", data=data(), run=run.folder, resume=True)
     with pytest.raises(InputError, match="the data has changed since the run began"):
         train("mdlm", data=Data.of(tokens() * 0, vocabulary=7), run=run.folder, resume=True)
@@ -400,7 +400,7 @@ def test_changes_are_recorded(tmp_path):
         {"step": 4, "train.steps": [4, 6], "train.rate": [1e-2, 1e-3], "train.log_every": [1, 2]}
     ]
     assert plain["train"]["steps"] == 6
-    assert "  changed: --train.rate 0.001 (was 0.01)" in notes.notes
+    assert "  changed: `train.rate` 0.001 (was 0.01)" in notes.notes
     assert not any("same numbers as unbroken" in n for n in notes.notes)
     assert float(rows(tmp_path / "a")[-1]["rate"]) == learning_rate(more, 5)
 
@@ -469,7 +469,7 @@ def test_checkpoints_of_other_names_are_not_begun_over(tmp_path, monkeypatch):
     (points / "step-000002").rename(points / "mine")
     assert refused(Path("a"), steps=9, resume=True) == (
         "'a/checkpoints' holds no checkpoint such as step-000500, only best, last, mine, step-000004-backup; "
-        "rename the newest so, copy the run again, or replace it with --overwrite"
+        "rename the newest so, copy the run again, or replace it with `overwrite`"
     )
     with pytest.raises(InputError, match=r"holds no checkpoint such as step-000500, only best, last, mine, step-"):
         load("a")
@@ -541,9 +541,7 @@ def test_changed_metrics_are_not_read(how, tmp_path, monkeypatch):
         assert read_metrics(folder) == text
     (folder / "metrics.csv").write_text(whole)
     ruined(folder / "metrics.csv", how)
-    said = (
-        r"^'a/metrics\.csv' (has changed since 'a/checkpoints/step-00000[24]' was written; --resume|is not UTF-8 text;)"
-    )
+    said = r"^'a/metrics\.csv' (has changed since 'a/checkpoints/step-00000[24]' was written; training with|is not UTF-8 text;)"
     for step in (4, 2):
         with pytest.raises(InputError, match=said):
             read_metrics(folder)
@@ -616,17 +614,17 @@ def refused(folder, **how) -> str:
 def test_folder_in_use(finished, tmp_path, monkeypatch):
     run, _ = finished
     monkeypatch.chdir(run.folder.parent)
-    message = "'a' holds a run at step 4; add --resume to continue it or --overwrite to replace it"
+    message = "'a' holds a run at step 4; add `resume` to continue it or `overwrite` to replace it"
     assert refused(run.folder) == message
     assert "both given" in refused(run.folder, resume=True, overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    assert refused(tmp_path / "mine").endswith("holds something that is not a run; choose another --run")
+    assert refused(tmp_path / "mine").endswith("holds something that is not a run; choose another `run`")
     assert refused(tmp_path / "mine", overwrite=True).endswith(
-        "holds something that is not a run; choose another --run"
+        "holds something that is not a run; choose another `run`"
     )
-    assert refused(tmp_path / "mine" / "thesis.tex").endswith("is a file; give --run a folder")
-    assert refused(tmp_path / "none", resume=True).endswith("to resume; drop --resume to start one")
+    assert refused(tmp_path / "mine" / "thesis.tex").endswith("is a file; give `run` a folder")
+    assert refused(tmp_path / "none", resume=True).endswith("to resume; drop `resume` to start one")
 
 
 def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
@@ -645,10 +643,10 @@ def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
     [
         ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"),
         ({"batch": 5, "accumulate": 2},
-         "--train.batch 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),
-        ({"strategy": "fsdp"}, "--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp"),
+         "`train.batch` 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),
+        ({"strategy": "fsdp"}, "`train.strategy` fsdp shards a model over GPUs, and this run is on the CPU; use ddp"),
         ({"net": Net(layers=1, hidden=16, heads=2, length=16)},
-         "the tokens come in rows of 8, the network takes 16; use --net.length 8"),
+         "the tokens come in rows of 8, the network takes 16; use `net.length` 8"),
     ],
 )  # fmt: skip
 def test_wrong_input(how, message, tmp_path):
@@ -663,7 +661,7 @@ def test_no_gpu(tmp_path):
 def test_wandb_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert refused(tmp_path / "a", wandb="project") == "--train.wandb needs 'wandb'; pip install wandb"
+    assert refused(tmp_path / "a", wandb="project") == "`train.wandb` needs 'wandb'; pip install wandb"
 
 
 def test_logs(tmp_path, monkeypatch):
@@ -722,10 +720,10 @@ def test_loss_that_is_not_finite(wrong, word, growth, tmp_path, monkeypatch):
     assert safe == "  last good checkpoint: runs/a/checkpoints/step-000002 (kept)"
     assert head == "  likely causes, likeliest first"
     assert ("gradient norm rose" in rate_) == (growth > 1)
-    assert rate_.split()[-4:] == ["--train.rate", "0.003", "(now", "0.01)"]
-    assert clip.split() == ["no", "clipping", "--train.clip", "1"]
-    assert precision.split() == ["bfloat16", "at", "hidden", "16", "--train.precision", "float32"]
-    assert len({line.index("--train") for line in (rate_, clip, precision)}) == 1
+    assert rate_.split()[-4:] == ["`train.rate`", "0.003", "(now", "0.01)"]
+    assert clip.split() == ["no", "clipping", "`train.clip`", "1"]
+    assert precision.split() == ["bfloat16", "at", "hidden", "16", "`train.precision`", "float32"]
+    assert len({line.index("`train") for line in (rate_, clip, precision)}) == 1
     assert on == f"  go on: zellige train {__file__}:Breaks --run runs/a --resume --train.rate 0.003"
     assert Path("runs/a/checkpoints/last").resolve().name == "step-000002"
     Breaks.calls, Breaks.growth = 10, 1.0
@@ -756,7 +754,7 @@ def test_disk_full_while_saving(tmp_path, monkeypatch):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     message = str(caught.value)
     assert message.startswith("no space left while saving step 4 (needs 0.1 MB, ")
-    assert message.endswith(" free); step 2 is intact, free space and --resume")
+    assert message.endswith(" free); step 2 is intact, free space and `resume`")
     assert sorted(p.name for p in Path("a/checkpoints").iterdir()) == ["last", "step-000002"]
     assert load("a").about["step"] == 2
     notes = Notes()
@@ -784,7 +782,7 @@ def test_disk_full_at_any_other_write(name, tmp_path, monkeypatch):
         go(tmp_path / "a", save_every=2, validate_every=1)
     assert str(caught.value).startswith("no space left while ")
     step = load(tmp_path / "a", checkpoint="last").about["step"]
-    assert f"step {step} is intact, free space and --resume" in str(caught.value)
+    assert f"step {step} is intact, free space and `resume`" in str(caught.value)
     monkeypatch.undo()
     assert go(tmp_path / "a", save_every=2, validate_every=1, resume=True).steps == 4
 

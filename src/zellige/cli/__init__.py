@@ -18,7 +18,7 @@ from pathlib import Path
 from .. import __version__
 from ..errors import InputError, from_environment, unknown
 from ..show.terminal import Terminal
-from . import help
+from . import help, options
 
 
 class Terminated(BaseException):
@@ -70,18 +70,18 @@ _COLOR = "auto, always or never"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal()
+    terminal = Terminal(spell=options.spelt)
     try:
         if any("\0" in word for word in argv):
             raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
-        options, argv = everywhere(argv)
+        chosen, argv = everywhere(argv)
         alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
-        terminal = Terminal(quiet=options.quiet or not alone, color=options.color, json=options.json)
-        if options.json not in (None, "-"):  # before the work, not after it
+        terminal = Terminal(quiet=chosen.quiet or not alone, color=chosen.color, json=chosen.json, spell=options.spelt)
+        if chosen.json not in (None, "-"):  # before the work, not after it
             from .common import writable
 
-            writable(options.json, "--json")
-        with _quiet_libraries(), _terminable(), _checksums(options.checksums):
+            writable(chosen.json, "--json")
+        with _quiet_libraries(), _terminable(), _checksums(chosen.checksums):
             return dispatch(argv, terminal)
     except InputError as error:
         terminal.fail(str(error))

@@ -119,7 +119,7 @@ def data() -> list[dict[str, str]]:
     return [
         {
             "name": name, "what": d.what, "size": d.size, "train / validation / test": d.split, "licence": d.licence,
-            "needs": d.needs,
+            "needs": d.needs.replace("`data.path`", "--data.path"),
         }
         for name, d in DATASETS.items()
     ]  # fmt: skip

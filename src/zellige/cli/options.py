@@ -2,12 +2,13 @@
 
 The flag of a field is its name, with the name of the dataclass it stands in before it: `Net.layers` in a field `net` is
 `--net.layers`. A field whose annotation says `arg(name="")` puts its own fields at the top: a method's `schedule` is
-`--schedule`.
+`--schedule`. What is said below the command line names fields, in backquotes; `spelt` makes options of them.
 """
 
 import contextlib
 import dataclasses
 import io
+import re
 import types
 import typing
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from ..errors import InputError, nearest
 from .meanings import meaning
 
 T = TypeVar("T")
+_EVERYWHERE = {"checksums=False": "--no-checksums"}
+_present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +140,20 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
     return options
 
 
+def spelt(text: str) -> str:
+    """What is said in the library, as the command that runs says it: a field in backquotes is its option there, if it is one.
+
+    `net.length` is --net.length, `checksums=False` is --no-checksums; where there is no such option it stays as it is.
+    """
+    return re.sub(r"`([\w.=]+)`", lambda field: _present.get(field[1], field[0]), text)
+
+
+def _spellings(known: dict[str, Flag]) -> dict[str, str]:
+    names = {flag.name.removeprefix("--").replace("-", "_"): flag for flag in known.values()}
+    off = {f"{name}=False": flag.off for name, flag in names.items() if flag.switch}
+    return _EVERYWHERE | {name: flag.name for name, flag in names.items()} | off
+
+
 def given(argv: Sequence[str]) -> set[str]:
     """The flags that stand in a command line, as they are written there."""
     return {word.partition("=")[0] for word in argv if word.startswith("--")}
@@ -157,10 +174,12 @@ def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
 
 
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
-    """Check names and values; returns what is not an option.
+    """Check names and values, and remember how they are spelt; returns what is not an option.
 
     Raises InputError: an unknown option with the nearest one, a missing or an impossible value.
     """
+    _present.clear()
+    _present.update(_spellings(known))
     rest, words = [], canonical(known, argv)
     off = {flag.off: flag for flag in known.values() if flag.switch}
     seen: set[str] = set()

@@ -27,7 +27,7 @@ def whole_numbers(name: str, value: Any) -> Tensor:
         tokens = None
     if tokens is None or (tokens.dtype not in WHOLE and tokens.numel()):
         what = of_kind(value) if tokens is None else tensor(tokens)
-        raise InputError(f"{name} is {what}; it must be a tensor, array or list of whole numbers")
+        raise InputError(f"`{name}` is {what}; it must be a tensor, array or list of whole numbers")
     return tokens.long()
 
 
@@ -56,7 +56,7 @@ class Batch:
             if beside is not None and (beside.shape != self.tokens.shape or beside.dtype != kind):
                 what = "True and False" if kind is torch.bool else "whole numbers"
                 raise InputError(
-                    f"{name} is {tensor(beside)}; it must be {what}, of the shape {tuple(self.tokens.shape)}"
+                    f"`{name}` is {tensor(beside)}; it must be {what}, of the shape {tuple(self.tokens.shape)}"
                 )
 
     @property

@@ -418,8 +418,8 @@ def named(name: str, sigma_min: float | None = None, sigma_max: float | None = N
     ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     ends = {end: float(value) for end, value in ends.items() if value is not None}
     if ends and not issubclass(kind, _OfSigma):
-        raise InputError(f"--{next(iter(ends)).replace('_', '-')} needs --schedule geometric or linear-sigma; drop it")
+        raise InputError(f"`{next(iter(ends))}` needs `schedule` geometric or linear-sigma; drop it")
     try:
         return kind(**ends)
     except ValueError as problem:
-        raise InputError(f"--sigma-min and --sigma-max do not fit: {problem}") from None
+        raise InputError(f"`sigma_min` and `sigma_max` do not fit: {problem}") from None

@@ -23,11 +23,11 @@ class Raw:
 
     Attributes:
         splits: (N, *shape) whole numbers below `size`; "all" is still to be cut.
-        levels: the levels of images where --data.levels is not given; 0 as many as they have.
+        levels: the levels of images where `data.levels` is not given; 0 as many as they have.
         tokenizer: where it is not `Levels`.
         characters: of some rows, where a place is a character.
         clues: split -> (N, L) puzzle of each row, -1 where a cell is free.
-        classes: split -> (N,) the label of each row, 0, 1, ..., where --data.labels asks for them.
+        classes: split -> (N,) the label of each row, 0, 1, ..., where `data.labels` asks for them.
         names: what the classes are called; the catalogue's names, or the numbers, if it is empty.
         cut: the splits are as `data` asks for already.
         pixels: the file of the cache that the images lie in, the splits one after another, in the size and the levels that
@@ -67,7 +67,7 @@ def locate_files(
     published = DATASETS[data.name].files if published is None else published
     if not data.path:
         if not published:
-            raise InputError(f"--data.name {data.name} needs a file; give it by --data.path")
+            raise InputError(f"`data.name` {data.name} needs a file; give it by `data.path`")
         files = {split: fetch(where) for split, where in published.items()}
         return files, {"addresses": {split: where[0] for split, where in published.items()}} | sums(files)
     path = Path(data.path).expanduser()
@@ -114,7 +114,7 @@ def cut_splits(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> di
         if take >= len(rows):
             raise InputError(
                 f"{tell(data)} has {total:,} rows, the {name} split would take {take:,}; "
-                "set --data.validation and --data.test lower"
+                "set `data.validation` and `data.test` lower"
             )
         if take:
             splits[source], splits[name] = rows[:-take], rows[-take:]

@@ -72,11 +72,11 @@ def prepare_arrays(
     if length not in (None, places):
         shape = " x ".join(map(str, own.shape))
         of = f"{shape} = {places:,}" if len(own.shape) > 1 else f"{places:,} places"
-        raise InputError(f"--net.length is {length:,}, the rows of {data.name} have {of}; leave it out")
+        raise InputError(f"`net.length` is {length:,}, the rows of {data.name} have {of}; leave it out")
     ready, dtype, first = {}, dtype_for(own.size), 0
     for name, rows in splits.items():
         if not len(rows):
-            raise InputError(f"{tell(data)} has no row for the {name} split; set --data.validation and --data.test")
+            raise InputError(f"{tell(data)} has no row for the {name} split; set `data.validation` and `data.test`")
         more: dict[str, Any] = {"labels": classes.get(name)}
         if raw.pixels:  # opened again by whoever reads it
             more |= {"dtype": "uint8", "start": first, "stop": first + rows.size}
@@ -111,7 +111,7 @@ def prepare_arrays(
 def refuse(data: "Data", option: str, of: str) -> None:
     """InputError if `data` names an option that is for arrays of another kind."""
     if getattr(data, option):
-        raise InputError(f"--data.{option} is for {of}, and --data.kind is {data.kind or 'grid'}; leave it out")
+        raise InputError(f"`data.{option}` is for {of}, and `data.kind` is {data.kind or 'grid'}; leave it out")
 
 
 # ---------------------------------------------------------------------------------------------------- images
@@ -141,7 +141,7 @@ def class_names(
     """What the classes are called: `names`, or their numbers; InputError where a label is missing, or is none of them."""
     missing = next((split for split in splits if split not in classes), None)
     if missing is not None:
-        raise InputError(f"{tell(data)} has no labels of its {missing} split; leave out --data.labels")
+        raise InputError(f"{tell(data)} has no labels of its {missing} split; leave out `data.labels`")
     if not names:
         names = [str(i) for i in range(int(np.max(classes["train"], initial=0)) + 1)]
     for split, rows in splits.items():

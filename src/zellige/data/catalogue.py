@@ -1,7 +1,7 @@
 """The data sets by name: what they are, where they come from, how the literature splits them, under which licence.
 
 Every source is read by `readers.py`, through the same code whether its files are downloaded or stand on disk
-(`--data.path` beside a published name: local copies of the published files, plain or compressed).
+(`data.path` beside a published name: local copies of the published files, plain or compressed).
 """
 
 import hashlib
@@ -89,8 +89,8 @@ _TEST = "train / test / test"  # no validation split is published; the test spli
 DATASETS: dict[str, Source] = {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill")),
-    "text": Source("your own text", "any", _SHARES, "yours", "--data.path", label="label", reads=(*_TEXT, "labels")),
-    "tokens": Source("your own integers", "any", _SHARES, "yours", "--data.path",
+    "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", label="label", reads=(*_TEXT, "labels")),
+    "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
                      reads=("path", "vocabulary", "tokenizer", "pack", "fill")),
     "text8": Source(
         "Wikipedia, a-z and space", "100 MB", "90M / 5M / 5M chars", "CC BY-SA", "31 MB", "text8",
@@ -181,15 +181,15 @@ DATASETS: dict[str, Source] = {
         validation=0.1, shaped=True, reads=_IMAGES,
     ),
     "imagenet32": Source(
-        "photographs, 32 x 32 x 3", "4 GB", "train / val / same", "research", "--data.path",
+        "photographs, 32 x 32 x 3", "4 GB", "train / val / same", "research", "`data.path`",
         same={"test": "validation"}, shaped=True, reads=_IMAGES,
     ),
     "imagenet64": Source(
-        "photographs, 64 x 64 x 3", "16 GB", "train / val / same", "research", "--data.path",
+        "photographs, 64 x 64 x 3", "16 GB", "train / val / same", "research", "`data.path`",
         same={"test": "validation"}, shaped=True, reads=_IMAGES,
     ),
     "images": Source(
-        "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "--data.path", shaped=True,
+        "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True,
         reads=(*_IMAGES, "colours"),
     ),
     "jsb-chorales": Source(
@@ -206,10 +206,10 @@ DATASETS: dict[str, Source] = {
         files={"all": (_QM9, "80c060e299a44112b89be3fc6d95145dfeda97aa3eab1e2662aafdfbb00f7929")},
     ),
     "dna": Source(
-        "DNA, rows of one length", "any", _SHARES, "yours", "--data.path", fields=("sequence",), shaped=True,
+        "DNA, rows of one length", "any", _SHARES, "yours", "`data.path`", fields=("sequence",), shaped=True,
         reads=("path", "field"),
     ),
-    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "--data.path", shaped=True,
+    "array": Source("your own arrays (N, ...)", "any", _SHARES, "yours", "`data.path`", shaped=True,
                     reads=("path", "vocabulary", "levels", "size", "kind", "labels", "flip")),
 }
 # fmt: on
@@ -218,7 +218,7 @@ DATASETS: dict[str, Source] = {
 def own_split(there: bool, share: float | str | None, split: str, of: str) -> None:
     """InputError where a share is asked for of what comes with that split already."""
     if there and share is not None and not isinstance(share, str):
-        raise InputError(f"{of} has a {split} split of its own; leave out --data.{split}")
+        raise InputError(f"{of} has a {split} split of its own; leave out `data.{split}`")
 
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -245,7 +245,7 @@ def pydocs() -> list[str]:
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
-        raise InputError("this Python comes without pydoc_data; use --data.name text with --data.path") from None
+        raise InputError("this Python comes without pydoc_data; use `data.name` text with `data.path`") from None
     prose: dict[str, None] = {}
     for name in sorted(topics):
         for paragraph in re.split(r"\n[ \t]*\n", topics[name]):
@@ -257,7 +257,7 @@ def pydocs() -> list[str]:
 
 
 def cache_folder(chosen: str | None = None) -> Path:
-    """Where downloads and tokens are kept: `--data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
+    """Where downloads and tokens are kept: `data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
     return Path(chosen or os.environ.get("ZELLIGE_CACHE") or Path.home() / ".cache" / "zellige").expanduser()
 
 
@@ -271,7 +271,7 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
     digest = hashlib.new(kind or "sha256")
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     if reason := remote.silence(address):
-        raise remote.Unreachable(f"cannot download '{address}' ({reason}); give a local copy by --data.path", reason)
+        raise remote.Unreachable(f"cannot download '{address}' ({reason}); give a local copy by `data.path`", reason)
     try:
         with urllib.request.urlopen(address, timeout=60) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -287,11 +287,11 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
                 os.fsync(out.fileno())
         if wanted and digest.hexdigest() != wanted:
             actual = f"{digest.name} {digest.hexdigest()[:8]}..."
-            raise InputError(f"'{address}' has {actual}, not {wanted[:8]}...; give a local copy by --data.path")
+            raise InputError(f"'{address}' has {actual}, not {wanted[:8]}...; give a local copy by `data.path`")
         os.replace(aside, target)
     except OSError as problem:
         reason = getattr(problem, "reason", None) or problem
-        raise InputError(f"cannot download '{address}' ({reason}); give a local copy by --data.path") from None
+        raise InputError(f"cannot download '{address}' ({reason}); give a local copy by `data.path`") from None
     finally:
         aside.unlink(missing_ok=True)
     return target

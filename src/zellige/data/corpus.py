@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PACKS = ("wrap", "document", "packed")
 
 
-@partial(checked, prefix="--data.")
+@partial(checked, prefix="data.")
 @dataclass(frozen=True)
 class Data:
     """Which corpus a model is trained or judged on.
@@ -29,7 +29,7 @@ class Data:
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
             as many as fit, which do not see each other. Documents longer than a row are cut into pieces.
         fill: of documents, fill each up with the token that ends it to a multiple of so many tokens; these count, so that the
-            model learns where a text ends: the --block of bd3lm, the --net.length of methods without blocks. 0: it ends once.
+            model learns where a text ends: the `block` of bd3lm, the `net.length` of methods without blocks. 0: it ends once.
         validation: what the validation split takes of a text that comes unsplit: a share, or from 1 up a number of
             characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else. For
             `text` also a path like the first one, of the texts that it is.
@@ -40,7 +40,7 @@ class Data:
             (4, 9); 0 as they are.
         kind: for `array`, `image` (ordered levels) or `grid` (symbols without an order, the default).
         colours: for `images`, rgb or grey; empty as the files are, which must then be alike.
-        labels: the class of each row is told to the network, so that `sample --class` can ask for one. Of texts, with one
+        labels: the class of each row is told to the network, so that `zellige sample --class` can ask for one. Of texts, with one
             document a row: the topic of ag_news, the field `label` of your own.
         flip: of images, each is mirrored left to right in half of the training steps.
         augment: for sudoku, random symmetric copies added for each training grid.
@@ -124,7 +124,7 @@ def document_layout(data: Data, starts: Any, tokenizer: "Tokenizer") -> dict[str
     """How `Rows` lays out the documents that begin at `starts` (D + 1,)."""
     if data.fill and tokenizer.separator is None:
         raise InputError(
-            f"--data.fill needs a token that ends documents, and '{tokenizer.name}' has none; leave it out"
+            f"`data.fill` needs a token that ends documents, and '{tokenizer.name}' has none; leave it out"
         )
     of = {"packed": data.pack == "packed", "fill": max(data.fill, 1)}
     return {"documents": starts, "padding": tokenizer.separator or 0, **of}
@@ -134,11 +134,11 @@ def require_rows(rows: dict[str, int], tokens: dict[str, int], length: int, tell
     for split, count in rows.items():
         if count == 0 and not tokens[split]:
             raise InputError(
-                f"{tell} is too short for a {split} split; set --data.validation and --data.test, or give more"
+                f"{tell} is too short for a {split} split; set `data.validation` and `data.test`, or give more"
             )
         if count == 0:
             least = min(tokens.values())
-            hint = f"try --net.length {1 << (least.bit_length() - 1)}" if least >= 8 else "give a longer text"
+            hint = f"try `net.length` {1 << (least.bit_length() - 1)}" if least >= 8 else "give a longer text"
             gives = f"{tell} gives {tokens[split]:,} tokens for the {split} split"
             raise InputError(f"{gives}; length {length:,} needs at least {length:,} ({hint})")
 

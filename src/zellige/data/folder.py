@@ -61,7 +61,7 @@ def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iter
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as problem:
         raise InputError(
-            f"cannot write {what} to '{folder.parent}' ({problem.strerror}); set --data.cache or ZELLIGE_CACHE"
+            f"cannot write {what} to '{folder.parent}' ({problem.strerror}); set `data.cache` or ZELLIGE_CACHE"
         ) from None
     try:
         yield aside
@@ -82,7 +82,7 @@ def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iter
                 parent.rmdir()
         if isinstance(problem, OSError) and problem.errno == 28:
             raise InputError(
-                f"no space left in '{folder.parent}' for the {what}; free space, or set --data.cache"
+                f"no space left in '{folder.parent}' for the {what}; free space, or set `data.cache`"
             ) from None
         raise
     finally:

@@ -42,7 +42,7 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
     if on_hub(data):
         return _from_hub(data, levels)
     if not data.path:
-        raise InputError("--data.name images needs a folder of .png and .jpg files; give it by --data.path")
+        raise InputError("`data.name` images needs a folder of .png and .jpg files; give it by `data.path`")
     folder = Path(data.path).expanduser()
     if not folder.is_dir():
         raise InputError(f"'{data.path}' is no folder; give one that holds .png and .jpg files, or a Hugging Face id")
@@ -125,7 +125,7 @@ def _classes(
     for split, files in splits.items() if data.labels else ():
         for name, path in zip(by_split[split], files):
             if not name:
-                raise InputError(f"'{path}' lies in no folder that is its class; give CLASS/x.png, or no --data.labels")
+                raise InputError(f"'{path}' lies in no folder that is its class; give CLASS/x.png, or no `data.labels`")
             if name not in number:
                 raise InputError(f"'{path}' is of a class without training images; there are {', '.join(names)}")
     return names, {split: [number.get(name, -1) for name in of] for split, of in by_split.items()}
@@ -163,12 +163,12 @@ def _fitted(path: Path, like: _First, size: int | str, levels: int) -> np.ndarra
 def _alike(pixels: np.ndarray, own: str, of: str, like: _First, size: int | str, levels: int) -> np.ndarray:
     if not like.asked and own != like.colours:
         raise InputError(
-            f"{of} is {own} and {like.of} is {like.colours}; give --data.colours rgb or --data.colours grey"
+            f"{of} is {own} and {like.of} is {like.colours}; give `data.colours` rgb or `data.colours` grey"
         )
     height, width = pixels.shape[:2]
     if not size and (height, width) != like.shape[:2]:
         first = " x ".join(map(str, like.shape[:2]))
-        raise InputError(f"{of} is {height} x {width} and {like.of} is {first}; give --data.size, e.g. 32 or 48x36")
+        raise InputError(f"{of} is {height} x {width} and {like.of} is {first}; give `data.size`, e.g. 32 or 48x36")
     return quantised(smaller(pixels[None], *sides(size, height, width, f"{of} is")), 256, levels)[0]
 
 

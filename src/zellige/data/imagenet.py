@@ -63,8 +63,8 @@ def _files(data: "Data") -> dict[str, list[Path]]:
     """The batches of the two splits, in their order."""
     if not data.path:
         raise InputError(
-            f"--data.name {data.name} needs the published batches (train_data_batch_1.npz ... and val_data.npz, "
-            "from image-net.org); give their folder by --data.path"
+            f"`data.name` {data.name} needs the published batches (train_data_batch_1.npz ... and val_data.npz, "
+            "from image-net.org); give their folder by `data.path`"
         )
     number = lambda path: int(re.findall(r"\d+", path.stem)[-1])  # noqa: E731
     folder = Path(data.path).expanduser()

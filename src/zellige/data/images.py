@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def copies(data: "Data", fetch: Fetch) -> Raw | None:
-    """The images from arrays or from the hub, where --data.path names such; else None, and the published files are read."""
+    """The images from arrays or from the hub, where `data.path` names such; else None, and the published files are read."""
     if local_arrays(data):
         return read_arrays(data, fetch)
     return read_hub(data) if on_hub(data) else None
@@ -43,13 +43,13 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
 
 
 def binarized(data: "Data", fetch: Fetch) -> Raw:
-    """MNIST in black and white: a pixel is white from 128 up. Larochelle's drawn ones, where --data.path has his .amat files."""
+    """MNIST in black and white: a pixel is white from 128 up. Larochelle's drawn ones, where `data.path` has his .amat files."""
     folder = Path(data.path or "").expanduser()
     drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
     if drawn:
         files = {str(readers.split_of(p)): p for p in drawn}
         if data.labels:
-            raise InputError(f"the .amat files in '{data.path}' have no labels; leave out --data.labels")
+            raise InputError(f"the .amat files in '{data.path}' have no labels; leave out `data.labels`")
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
         return Raw(splits, 2, about=sums(files) | {"protocol": "binarised by one fixed draw (Larochelle)"})
     raw = mnist(data, fetch)
@@ -154,7 +154,7 @@ def label_column(data: "Data", rows: Any) -> tuple[str, tuple[str, ...]]:
     column = next((name for name in ("label", "labels", "fine_label") if name in rows.column_names), None)
     if column is None:
         columns = ", ".join(rows.column_names)
-        raise InputError(f"'{data.path}' has no column of labels ({columns}); leave out --data.labels")
+        raise InputError(f"'{data.path}' has no column of labels ({columns}); leave out `data.labels`")
     feature = (getattr(rows, "features", None) or {}).get(column)
     return column, tuple(getattr(feature, "names", None) or ())
 

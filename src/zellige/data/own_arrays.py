@@ -42,12 +42,12 @@ def local_arrays(data: "Data") -> dict[str, Path]:
 
 
 def read_arrays(data: "Data", fetch: Fetch) -> Raw:
-    """Whole numbers from .npy and .npz. For `array`, --data.kind says what they are."""
+    """Whole numbers from .npy and .npz. For `array`, `data.kind` says what they are."""
     files = local_arrays(data)
     splits = {"all": np.asarray(own)} if (own := getattr(data, "_tokens", None)) is not None else {}
     labels, names = {"all": np.asarray(own)} if (own := getattr(data, "_labels", None)) is not None else {}, []
     if not files and not splits:
-        raise InputError(f"--data.name {data.name} needs a .npy or .npz file; give it by --data.path")
+        raise InputError(f"`data.name` {data.name} needs a .npy or .npz file; give it by `data.path`")
     for split, path in files.items():
         rows, classes, names = load_arrays(path)
         splits |= {split if name == "all" else name: array for name, array in rows.items()}

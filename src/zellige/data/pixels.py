@@ -43,7 +43,7 @@ def write_pixels(folder: Path, splits: Mapping[str, Iterable[Block]], of: str) -
                 for images, classes in blocks:
                     shape = shape or images.shape[1:]
                     if images.shape[1:] != shape:
-                        raise InputError(f"{of} has images of {shape} and of {images.shape[1:]}; give one --data.size")
+                        raise InputError(f"{of} has images of {shape} and of {images.shape[1:]}; give one `data.size`")
                     stored = np.ascontiguousarray(images, np.uint8).data
                     out.write(stored)
                     digest.update(stored)

@@ -126,42 +126,42 @@ def _installed(name: str) -> bool:
 def _check(data: Data) -> None:
     for name in ("path", "tokenizer", "cache"):
         if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
-            raise InputError(f"--data.{name} is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
+            raise InputError(f"`data.{name}` is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
     if data.name not in DATASETS:
         raise unknown("data set", data.name, DATASETS, "zellige list data")
     entry = DATASETS[data.name]
     for option in dataclasses.fields(Data):
         anywhere = option.name in ("name", "validation", "test", "cache")
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
-            reads = ", ".join(f"--data.{name}" for name in entry.reads)
-            raise InputError(f"--data.{option.name} has no effect on {data.name}, which reads {reads}; leave it out")
+            reads = ", ".join(f"`data.{name}`" for name in entry.reads)
+            raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
     if data.path and hasattr(data, "_tokens"):
-        raise InputError(f"--data.path '{data.path}' has no effect beside tokens that are handed over; leave it out")
+        raise InputError(f"`data.path` '{data.path}' has no effect beside tokens that are handed over; leave it out")
     if data.pack not in PACKS:
-        raise InputError(f"--data.pack is '{data.pack}'; it must be wrap, document or packed")
+        raise InputError(f"`data.pack` is '{data.pack}'; it must be wrap, document or packed")
     for option in ("fill", "vocabulary", "levels", "size", "augment"):
         if isinstance(value := getattr(data, option), int) and value < 0:
-            raise InputError(f"--data.{option} is {value}; it must be 0 or more")
+            raise InputError(f"`data.{option}` is {value}; it must be 0 or more")
     if isinstance(data.size, str):
         from .resize import check_size
 
         check_size(data.size)
     if data.fill and data.pack == "wrap":
         raise InputError(
-            "--data.fill ends documents, and --data.pack wrap has none; use --data.pack packed or document"
+            "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )
     if data.name == "text" and not data.path:
-        raise InputError("--data.name text needs a file; give it by --data.path")
+        raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):
-        raise InputError(f"--data.kind is '{data.kind}'; it must be image or grid")
+        raise InputError(f"`data.kind` is '{data.kind}'; it must be image or grid")
     if entry.hub and not entry.files and not data.path and not _installed("datasets"):
-        raise InputError(f"--data.name {data.name} needs 'datasets'; pip install datasets")
+        raise InputError(f"`data.name` {data.name} needs 'datasets'; pip install datasets")
     for name, value in (("validation", data.validation), ("test", data.test)):
         if isinstance(value, str):
             if data.name != "text":
-                raise InputError(f"--data.{name} is '{value}'; for {data.name} it must be a share or a whole number")
+                raise InputError(f"`data.{name}` is '{value}'; for {data.name} it must be a share or a whole number")
         elif value is not None and not (0 <= value <= 1 or (1 < value < math.inf and value == int(value))):
-            raise InputError(f"--data.{name} is {value}; it must be a share below 1 or a whole number")
+            raise InputError(f"`data.{name}` is {value}; it must be a share below 1 or a whole number")
 
 
 def _rows(
@@ -198,7 +198,7 @@ def _rows(
             tail = tail[tail != tokenizer.separator] if tokenizer.unit == "token" else tail
             ready[split].characters = of["characters"] - count_characters(tokenizer.decode(tail), tail, tokenizer)
     if not any(tokens.values()):
-        raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
+        raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
     require_rows({split: len(r) for split, r in ready.items()}, tokens, length, source.tell)
     for split, other in source.entry.same.items():
         if split not in ready and other in ready:

@@ -85,7 +85,7 @@ def require_columns(field: str | None, files: list[Path]) -> None:
     """InputError where a field is asked for of files that have none."""
     text_file = next((path for path in files if not is_documents(path)), None)
     if field and text_file:
-        raise InputError(f"--data.field has no effect on '{text_file}', which is plain text; leave it out")
+        raise InputError(f"`data.field` has no effect on '{text_file}', which is plain text; leave it out")
 
 
 NAMES = {
@@ -218,7 +218,7 @@ def read_labels(path: Path, form: Format, label: str) -> Iterator[str]:
     """The column `label` beside each text that `read_pieces` gives."""
     if not is_documents(path):
         raise InputError(
-            f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no --data.labels"
+            f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no `data.labels`"
         )
     with _opened(path, lambda count: None) as file:
         records = (
@@ -232,7 +232,7 @@ def read_labels(path: Path, form: Format, label: str) -> Iterator[str]:
             if label not in record:
                 names = ", ".join(record)
                 raise InputError(
-                    f"no column '{label}' in line {number:,} of '{path}' ({names}); leave out --data.labels"
+                    f"no column '{label}' in line {number:,} of '{path}' ({names}); leave out `data.labels`"
                 )
             if " ".join(record[name] for name in fields):
                 yield str(record[label])
@@ -260,7 +260,7 @@ def _opened(path: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
 
 
 def _not_text(path: Path, byte: int, at: int) -> InputError:
-    return InputError(f"'{path}' is not UTF-8 (byte 0x{byte:02x} at {at:,}); convert it, or use --data.tokenizer bytes")
+    return InputError(f"'{path}' is not UTF-8 (byte 0x{byte:02x} at {at:,}); convert it, or use `data.tokenizer` bytes")
 
 
 def _text(path: Path, file: IO[bytes], raw: bool) -> Iterator[str]:
@@ -380,11 +380,11 @@ def _documents(records: Iterator[tuple[int, dict]], path: Path, form: Format) ->
             texts = [name for name, value in record.items() if isinstance(value, str)]
             use = nearest(missing, texts) or next(iter(texts), "text")
             raise InputError(
-                f"field '{missing}' is not in line {number:,} of '{path}' (fields: {', '.join(record)}); use --data.field {use}"
+                f"field '{missing}' is not in line {number:,} of '{path}' (fields: {', '.join(record)}); use `data.field` {use}"
             )
         values = [record[name] for name in fields]
         if not all(isinstance(value, str) for value in values):
-            raise InputError(f"field '{fields[0]}' in line {number:,} of '{path}' is not a text; use --data.field")
+            raise InputError(f"field '{fields[0]}' in line {number:,} of '{path}' is not a text; use `data.field`")
         text = " ".join(values)
         try:
             text.encode()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def sides(size: int | str, height: int, width: int, of: str = "the images are") -> tuple[int, int]:
-    """Height and width that `--data.size` asks of images of `height` x `width`: 32, or 48x36; 0: as they are."""
+    """Height and width that `data.size` asks of images of `height` x `width`: 32, or 48x36; 0: as they are."""
     if size == 0:
         return height, width
     words = re.fullmatch(r"(\d+)x(\d+)", str(size))
@@ -25,7 +25,7 @@ def sides(size: int | str, height: int, width: int, of: str = "the images are") 
     most = f"{height}x{width}" if words else min(height, width)
     if not (1 <= new[0] <= height and 1 <= new[1] <= width):
         raise InputError(
-            f"--data.size is {size}; {of} {height} x {width}, give {'at most' if words else '1 to'} {most}"
+            f"`data.size` is {size}; {of} {height} x {width}, give {'at most' if words else '1 to'} {most}"
         )
     return new
 
@@ -34,7 +34,7 @@ def whole_size(data: "Data") -> int:
     """`data.size` of what is no image: one whole number."""
     if isinstance(data.size, str):
         raise InputError(
-            f"--data.size is {data.size}; a height and a width are for images, {data.name} takes one number"
+            f"`data.size` is {data.size}; a height and a width are for images, {data.name} takes one number"
         )
     return data.size
 
@@ -42,13 +42,13 @@ def whole_size(data: "Data") -> int:
 def check_size(size: int | str) -> None:
     """InputError where it is neither a whole number nor two: 48x36."""
     if isinstance(size, str) and not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", size):
-        raise InputError(f"--data.size is '{size}'; it must be a whole number, or height x width: 48x36")
+        raise InputError(f"`data.size` is '{size}'; it must be a whole number, or height x width: 48x36")
 
 
 def levels_of(data: "Data", most: int) -> int:
     """`data.levels` of images that have so many, or all of them."""
     if data.levels and not 2 <= data.levels <= most:
-        raise InputError(f"--data.levels is {data.levels}; {data.name} has {most:,}, give 2 to {most:,}")
+        raise InputError(f"`data.levels` is {data.levels}; {data.name} has {most:,}, give 2 to {most:,}")
     return data.levels or most
 
 

@@ -25,7 +25,7 @@ STEPS, HOP = 128, 16  # sixteenths in a row: eight bars of 4/4; and in a bar
 
 # ---------------------------------------------------------------------------------------------------- music
 def chorales(data: "Data", fetch: Fetch) -> Raw:
-    """Bach's chorales as four pitches a sixteenth, cut into rows of --data.size sixteenths.
+    """Bach's chorales as four pitches a sixteenth, cut into rows of `data.size` sixteenths.
 
     Level 0 is silence, level 1 the lowest pitch of the file: silence counts as the lowest level, so that they are ordered.
     Training rows begin at every bar of a piece and overlap, the others follow each other; what fills no row is left out.
@@ -47,7 +47,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
         ) from None
     longest = max(len(p) for group in pieces.values() for p in group)
     if not 1 <= steps <= longest:
-        raise InputError(f"--data.size is {steps}; it is the steps of a row, give 1 to {longest}")
+        raise InputError(f"`data.size` is {steps}; it is the steps of a row, give 1 to {longest}")
     pitches = np.unique(np.concatenate([p.ravel() for group in pieces.values() for p in group]))
     low, high = int(pitches[pitches != SILENT].min()), int(pitches.max())
     splits = {
@@ -87,16 +87,16 @@ def sudoku(data: "Data", fetch: Fetch) -> Raw:
     """Solved Sudokus. 4 x 4: all 288, enumerated, the same in every split. 9 x 9: of a file of puzzles and solutions.
 
     The puzzles stay beside the rows as `clues`. No training grid is a twin of a held-out one: where the invariants of two
-    grids agree under all symmetries of Sudoku, the one in the training split is left out. --data.augment adds so many
+    grids agree under all symmetries of Sudoku, the one in the training split is left out. `data.augment` adds so many
     random symmetric copies of each training grid.
     """
     side = whole_size(data) or (9 if data.path else 4)
     if side not in (4, 9):
-        raise InputError(f"--data.size is {data.size}; a sudoku is 4 x 4 or 9 x 9, give 4 or 9")
+        raise InputError(f"`data.size` is {data.size}; a sudoku is 4 x 4 or 9 x 9, give 4 or 9")
     if side == 4:
         if data.path or data.augment:
-            what = "--data.path" if data.path else "--data.augment"
-            raise InputError(f"{what} is for sudokus of 9 x 9, and the 4 x 4 ones are all there; use --data.size 9")
+            what = "`data.path`" if data.path else "`data.augment`"
+            raise InputError(f"{what} is for sudokus of 9 x 9, and the 4 x 4 ones are all there; use `data.size` 9")
         every = grids4()
         return Raw(
             dict.fromkeys(("train", "validation", "test"), every), 4, "grid", "cell", False, labels=(1, 2, 3, 4),
@@ -236,7 +236,7 @@ def dna(data: "Data", fetch: Fetch) -> Raw:
 
 
 def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
-    """The texts of a .csv's column (or of --data.field), or the lines of a plain file."""
+    """The texts of a .csv's column (or of `data.field`), or the lines of a plain file."""
     files, about = locate_files(data, fetch)
     readers.require_columns(data.field, [*files.values()])
     form = readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)

@@ -17,7 +17,7 @@ def check_pack(data: "Data") -> None:
     """InputError where a row may hold several documents, and so has no class."""
     if data.labels and data.pack != "document":
         raise InputError(
-            f"--data.labels is with --data.pack {data.pack}; a row must be one document: --data.pack document"
+            f"`data.labels` is with `data.pack` {data.pack}; a row must be one document: `data.pack` document"
         )
 
 

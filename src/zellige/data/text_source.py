@@ -69,7 +69,7 @@ class TextSource:
                 if alphabet:
                     symbols.update(text)
         if not any(counts.values()):
-            raise InputError(f"{self.tell} holds no characters; give a file with text, or --data.name pydocs")
+            raise InputError(f"{self.tell} holds no characters; give a file with text, or `data.name` pydocs")
         if alphabet and self.documents and len(counts):
             symbols.add("\n")  # documents of characters need something between them
         return counts, "".join(sorted(symbols))
@@ -113,7 +113,7 @@ def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
         what = "documents" if source.documents else "characters"
         raise InputError(
             f"{source.tell} has {total:,} {what}, validation and test take {round(validation + test):,}; "
-            "set --data.validation and --data.test lower"
+            "set `data.validation` and `data.test` lower"
         )
     return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
 
@@ -169,7 +169,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     sorted_files = {split: part for split, part in sorted_files.items() if part}
     if not sorted_files:
         raise InputError(
-            f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use --data.name text"
+            f"'{data.path}' does not say which split of {data.name} it is; name it train, valid or test, or use `data.name` text"
         )
     return sorted_files
 
@@ -180,7 +180,7 @@ def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) 
     source.documents = form.lines or any(readers.is_documents(f) for f in every)
     source.total = sum(f.stat().st_size for f in every)
     if source.total == 0:
-        raise InputError(f"{source.tell} holds no characters; give a file with text, or --data.name pydocs")
+        raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
     def part(paths: list[Path]) -> Callable[[Report], Iterator[Piece]]:
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
@@ -221,7 +221,7 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     try:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError(f"--data.name {data.name} needs 'datasets'; pip install datasets") from None
+        raise InputError(f"`data.name` {data.name} needs 'datasets'; pip install datasets") from None
     if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
         getattr(datasets, "disable_progress_bars", lambda: None)()
     name, configuration, names = hub
@@ -237,9 +237,9 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
         except Exception as problem:
             if silence:
                 sentence = f"'{name}' is not on this machine, and the Hugging Face hub cannot be reached ({silence})"
-                raise remote.Unreachable(f"{sentence}; give local copies by --data.path", silence) from None
+                raise remote.Unreachable(f"{sentence}; give local copies by `data.path`", silence) from None
             reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
-            raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by --data.path") from None
+            raise InputError(f"cannot get '{name}' from the hub ({reason}); give local copies by `data.path`") from None
 
 
 def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
@@ -250,7 +250,7 @@ def _from_hub(source: TextSource, form: Format, cache: Path) -> None:
         missing = next((column for column in form.fields if len(rows) and column not in rows[0]), None)
         if missing is not None:
             columns = ", ".join(rows[0])
-            raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by --data.field")
+            raise InputError(f"field '{missing}' is not in '{name}' (fields: {columns}); give one by `data.field`")
     source.documents = not lines
     source.total = sum(len(rows) for rows in loaded.values())
     source.about |= {"hub": name, "configuration": configuration}

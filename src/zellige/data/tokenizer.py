@@ -157,7 +157,7 @@ class Tokens(BaseTokenizer):
         if self.mask is not None and any((ids == self.mask).any() for ids in encoded):
             sign = self.inner.id_to_token(self.mask)
             raise InputError(
-                f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with --mask-token"
+                f"{of} holds '{sign}', the model's mask, which is no text; leave it out, or infill with `mask_token`"
             )
         return encoded
 
@@ -240,10 +240,10 @@ def require_same(trained: Tokenizer, other: Tokenizer) -> None:
     if not trained.shape and not other.shape:
         raise InputError(
             f"the run was trained with '{trained.name}' ({trained.size:,}), this data has '{other.name}' "
-            f"({other.size:,}); use --data.tokenizer {trained.name}"
+            f"({other.size:,}); use `data.tokenizer` {trained.name}"
         )
     image = trained.kind == other.kind == "image"
-    use = f"use --data.size {trained.shape[0]} --data.levels {trained.size}" if image else "give data of that form"
+    use = f"use `data.size` {trained.shape[0]} `data.levels` {trained.size}" if image else "give data of that form"
     raise InputError(f"the run was trained on {trained.describe()}, this data has {other.describe()}; {use}")
 
 

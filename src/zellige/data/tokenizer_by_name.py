@@ -18,7 +18,7 @@ GPT2_FILES = {  # file -> (address, sha256)
 
 
 def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
-    """The tokenizer that `--data.tokenizer` names, if it needs no corpus.
+    """The tokenizer that `data.tokenizer` names, if it needs no corpus.
 
     spec: "text8" (a-z and space), "bytes", "gpt2", a tokenizer.json, a folder with encoder.json and vocab.bpe (or
     vocab.json and merges.txt) or a vocab.txt (BERT), or a Hugging Face id. fetch(address, sha256) -> local path.
@@ -99,5 +99,5 @@ def bpe_size(spec: str) -> int | None:
     if head != "bpe":
         return None
     if not size.isdecimal() or int(size) < 300:
-        raise InputError(f"--data.tokenizer is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
+        raise InputError(f"`data.tokenizer` is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
     return int(size)

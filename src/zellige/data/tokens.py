@@ -37,7 +37,7 @@ def prepare_tokens(data: "Data", length: int, tokenizer: "Tokenizer | None") -> 
     _check(tokens, tokenizer.size, data, tell)
     if starts is None and tokens.ndim == 2 and tokens.shape[1] != length:
         rows = f"{tell} come in rows of {tokens.shape[1]:,}"
-        raise InputError(f"{rows}, the network takes {length:,}; use --net.length {tokens.shape[1]}")
+        raise InputError(f"{rows}, the network takes {length:,}; use `net.length` {tokens.shape[1]}")
     source = TextSource(data, DATASETS["tokens"], None)
     source.parts = {"all": lambda report: iter(())}
     source.documents = starts is not None or tokens.ndim == 2  # what is counted
@@ -121,12 +121,12 @@ def _documents(tokens: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.nda
     listed = isinstance(tokens, (list, tuple))
     if data.pack == "wrap":
         if listed and len({np.shape(each) for each in tokens}) > 1:
-            raise InputError(f"{tell} are sequences of different length; give --data.pack packed or document")
+            raise InputError(f"{tell} are sequences of different length; give `data.pack` packed or document")
         return tokens if isinstance(tokens, np.ndarray) else np.asarray(tokens), None
     texts = [np.asarray(each) for each in tokens] if listed else np.asarray(tokens)
     if not len(texts) or any(np.ndim(each) != 1 for each in texts):
         raise InputError(
-            f"--data.pack {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"
+            f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"
         )
     texts = [each for each in texts if len(each)]
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
@@ -140,7 +140,7 @@ def _check(tokens: np.ndarray, vocabulary: int, data: "Data", tell: str) -> None
         )
     if vocabulary < 1:
         raise InputError(
-            f"{tell} need the number of different tokens; give --data.vocabulary, e.g. {int(tokens.max()) + 1}"
+            f"{tell} need the number of different tokens; give `data.vocabulary`, e.g. {int(tokens.max()) + 1}"
         )
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or high >= vocabulary:

@@ -46,7 +46,7 @@ def folder_of(root: str, name: str) -> str:
     for inside in sorted(folder.iterdir()):
         if inside.is_dir() and letters(inside.name) == letters(name):
             return str(inside)
-    raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out --data.path to fetch it")
+    raise InputError(f"no folder '{name}' in '{root}'; put local copies there, or leave out `data.path` to fetch it")
 
 
 def read_texts(
@@ -95,7 +95,7 @@ def _need_datasets(name: str) -> None:
     from .prepare import _installed
 
     if not _installed("datasets"):
-        raise InputError(f"{name} needs 'datasets'; pip install datasets, or give local copies by --data.path")
+        raise InputError(f"{name} needs 'datasets'; pip install datasets, or give local copies by `data.path`")
 
 
 def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:
@@ -151,7 +151,7 @@ def cut_rows(
     separator, first = tokenizer.separator, begin_token(tokenizer)
     if separator is None or first is None:
         raise InputError(
-            f"a suite ends texts with a token, and '{tokenizer.name}' has none; use --data.name for one data set"
+            f"a suite ends texts with a token, and '{tokenizer.name}' has none; use `data.name` for one data set"
         )
     whole: list[np.ndarray] = []
     for at in range(0, len(documents), BATCH):

@@ -87,7 +87,7 @@ def tokenize_pair(tokenizer: Any, context: str, continuation: str, prefix: bool 
     if not continuation:
         raise InputError("a continuation is empty; give the text whose probability is asked for")
     if prefix and tokenizer.separator is None:
-        raise InputError(f"'{tokenizer.name}' has no token that ends documents; leave --prefix out")
+        raise InputError(f"'{tokenizer.name}' has no token that ends documents; leave `prefix` out")
     whole = tokenizer.encode(context + continuation, "the pair")
     before = tokenizer.encode(context, "the context") if context else []
     same = next((i for i, (a, b) in enumerate(zip(before, whole)) if a != b), min(len(before), len(whole) - 1))

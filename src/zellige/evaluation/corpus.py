@@ -20,7 +20,9 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
 
     own = model.config.data
     if data is not None and not isinstance(data, (str, Data)):
-        raise InputError(f"data is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare")
+        raise InputError(
+            f"`data` is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare"
+        )
     data = own if data is None else Data(data) if isinstance(data, str) else data
     learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
     named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself

@@ -69,7 +69,7 @@ def evaluate_rows(
     started = time.perf_counter()
     check_counts(draws=draws, batch=batch, processes=processes)
     if limit is not None and limit < 2:
-        raise InputError(f"--limit is {limit}; it must be 2 or more: an interval needs two texts")
+        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
     if len(rows) == 0:
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
@@ -197,7 +197,7 @@ def evaluate(
         `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
     """
     check_counts(draws=draws, batch=batch)
-    at_least("--steps", steps, 0)
+    at_least("steps", steps, 0)
     model = as_model(model)
     method, tokenizer = model.method, model.tokenizer
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:

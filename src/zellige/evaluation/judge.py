@@ -54,13 +54,13 @@ class Judge:
     ):
         for name, value in (("first", first), ("eos", eos), ("long", long)):
             if value not in CHOICES[name]:
-                raise InputError(f"--{name} is '{value}'; it must be {' or '.join(CHOICES[name])}")
+                raise InputError(f"`{name}` is '{value}'; it must be {' or '.join(CHOICES[name])}")
         self.inner = language_model.causal_model(path, device)
         self.first, self.eos, self.long = first, eos, long
         if first == "judged" and not self.inner.begins:
-            raise InputError(f"judge '{self.inner.name}' has no token that begins a text; use --first given")
+            raise InputError(f"judge '{self.inner.name}' has no token that begins a text; use `first` given")
         if context is not None and not 2 <= context <= self.inner.context:
-            raise InputError(f"--context is {context:,}; this judge takes 2 to {self.inner.context:,} tokens")
+            raise InputError(f"`context` is {context:,}; this judge takes 2 to {self.inner.context:,} tokens")
         self.context = context or self.inner.context
 
     @property
@@ -88,7 +88,7 @@ class Judge:
         """The same of rows of the judge's own tokens, as they are. InputError where one is not in its vocabulary."""
         largest, V = max((max(row) for row in rows if row), default=0), self.inner.vocabulary
         if largest >= V:
-            raise InputError(f"token {largest:,} is not in the judge's vocabulary of {V:,}; leave out --tokens own")
+            raise InputError(f"token {largest:,} is not in the judge's vocabulary of {V:,}; leave out `tokens` own")
         pieces, of = self._pieces(rows)
         nats = torch.zeros(len(rows), dtype=torch.float64)
         judged = torch.zeros(len(rows), dtype=torch.long)
@@ -110,7 +110,7 @@ class Judge:
         """(N, D) the last hidden state after the last token of each text, cut one short of the context: what MAUVE compares."""
         rows = [row[: self.context - 1] for row in self.encode(texts)]
         if any(not row for row in rows):
-            raise InputError("a text without tokens has no features; leave out --mauve, or the empty texts")
+            raise InputError("a text without tokens has no features; leave out `mauve`, or the empty texts")
         vectors: dict[int, Tensor] = {}
         for group in self._batches(rows):
             tokens, real = _padded([rows[i] for i in group])

@@ -84,7 +84,7 @@ class Transformer:
         try:
             import transformers
         except ImportError:
-            raise InputError(f"--judge {name} needs 'transformers'; pip install transformers") from None
+            raise InputError(f"`judge` {name} needs 'transformers'; pip install transformers") from None
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         try:
@@ -175,7 +175,7 @@ def _absent(name: str, problem: Exception) -> InputError:
     folder = Path(name)
     if folder.is_dir():
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")[:120]
-        return InputError(f"'{name}' holds no causal model that can be read ({reason}); give another --judge")
+        return InputError(f"'{name}' holds no causal model that can be read ({reason}); give another `judge`")
     where = folder.parent
     if not _NAME.fullmatch(name) or (where.is_dir() and str(where) != "."):
         near = nearest(folder.name, [p.name for p in where.iterdir() if p.is_dir()] if where.is_dir() else [])
@@ -183,5 +183,5 @@ def _absent(name: str, problem: Exception) -> InputError:
         return InputError(f"no judge at '{name}'; {hint}")
     return InputError(
         f"no judge '{name}' on this machine, and none on the Hugging Face hub within reach; "
-        "give --judge a folder that holds a causal model, or a run of ar"
+        "give `judge` a folder that holds a causal model, or a run of ar"
     )

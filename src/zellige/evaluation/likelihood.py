@@ -47,11 +47,11 @@ class Likelihood:
         m, self.other = self.method, estimator_of(self.method, self.estimator)
         self.certain = getattr(m, "exact", False) if self.other is None else self.other.exact
         if not 0 <= self.t_min < 1:
-            raise InputError(f"t_min is {self.t_min:g}; it must be at least 0 and below 1")
+            raise InputError(f"`t_min` is {self.t_min:g}; it must be at least 0 and below 1")
         if self.steps:
             why = _no_steps(m, self.other is not None)
             if why:
-                raise InputError(f"--steps is for the bound of a model in continuous time, and {why}; leave it out")
+                raise InputError(f"`steps` is for the bound of a model in continuous time, and {why}; leave it out")
         as_defined = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
         self.published = not as_defined and (self.t_min > 0 or not self.ends)
 
@@ -188,7 +188,7 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
     if not bounded(method):
         why = metropolis.enumerable(method)
         if name == "bound":
-            use = "use --estimator loss" if why else "use --estimator divergence or loss"
+            use = "use `estimator` loss" if why else "use `estimator` divergence or loss"
             raise InputError(f"{method.name} defines no likelihood bound{f', and {why}' if why else ''}; {use}")
         if why is None:
             about = "all texts enumerated, the law that Metropolis-Hastings keeps"

@@ -69,7 +69,7 @@ def labelled(name: str, path: str | Path | None = None, cache: str | None = None
     else:
         file = Path(path) / "test.csv" if Path(path).is_dir() else Path(path)
         if not file.is_file():
-            raise InputError(f"no file at '{file}'; give the folder of test.csv by --data.path, or leave it out")
+            raise InputError(f"no file at '{file}'; give the folder of test.csv by `data.path`, or leave it out")
     texts, labels = [], []
     with file.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.reader(lines), 1):

@@ -51,7 +51,7 @@ class Protocol:
         metadata={"means": "which of the two perplexities the paper prints; both are given"}
     )
     draws: int = field(
-        metadata={"means": "draws of each row, where --draws does not say; the value expected is the same"}
+        metadata={"means": "draws of each row, where `draws` does not say; the value expected is the same"}
     )
     length: int = field(default=0, metadata={"means": "tokens of a row, the context; 0: those of the model"})
     about: str = ""

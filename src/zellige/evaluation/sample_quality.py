@@ -142,7 +142,7 @@ def perplexities(nats: Tensor, tokens: Tensor) -> tuple[Number, Number]:
     judged = tokens > 0
     nats, tokens = nats[judged].double(), tokens[judged].double()
     if not len(nats):
-        raise InputError("the judge found no token to judge; give texts of two tokens or more, or --first judged")
+        raise InputError("the judge found no token to judge; give texts of two tokens or more, or `first` judged")
     ratio = summarize(nats, tokens, "nats/token", "exact")
     corpus = Number(ratio.perplexity, ratio.perplexity_low, ratio.perplexity_high)
     return corpus, mean((nats / tokens).exp().numpy())
@@ -165,7 +165,7 @@ def mauve_package() -> Any:
     try:
         import mauve as package  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError("--mauve needs 'mauve'; pip install mauve-text") from None
+        raise InputError("`mauve` needs 'mauve'; pip install mauve-text") from None
     return package
 
 

@@ -115,7 +115,7 @@ def judge(
     protocol, model = protocol_named(protocol), as_model(model)
     if model.tokenizer.shape:
         raise InputError(
-            f"the run was trained on {model.tokenizer.describe()}, and --suite {suite} is text; leave it out"
+            f"the run was trained on {model.tokenizer.describe()}, and `suite` {suite} is text; leave it out"
         )
     Likelihood(model.method, estimator)  # what is wrong for every set is said once
     if root is not None and not Path(root).expanduser().is_dir():
@@ -136,7 +136,7 @@ def judge(
             rows.append(SuiteRow(name, result))
     if len(rows) == len(silent) > 1:
         raise InputError(
-            f"none of the sets is on this machine or within reach ({silent[0]}); give a folder of them by --data.path"
+            f"none of the sets is on this machine or within reach ({silent[0]}); give a folder of them by `data.path`"
         )
     if all(row.result is None for row in rows):
         same = {row.reason for row in rows}

@@ -211,7 +211,7 @@ def score_samples(
     """
     texts = one.texts
     if own and one.rows is None:
-        raise InputError("these samples come without tokens; leave out --tokens own")
+        raise InputError("these samples come without tokens; leave out `tokens` own")
     judged = one.rows if own and one.rows is not None else judge.encode(texts)
     nats, tokens = judge.nats_of(judged, progress)
     rows = one.rows if one.rows is not None else judged

@@ -41,12 +41,12 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def limit_processes(flag: str, number: int) -> None:
+def limit_processes(name: str, number: int) -> None:
     """InputError where so many processes would only fight for the cores and the memory of this machine."""
     cores = os.cpu_count() or 1
     most = max(16, 4 * cores)
     if number > most:
-        raise InputError(f"{flag} is {number:,}, and this machine has {cores:,} cores; use {most} or fewer")
+        raise InputError(f"`{name}` is {number:,}, and this machine has {cores:,} cores; use {most} or fewer")
 
 
 def ranks() -> tuple[int, int]:
@@ -155,7 +155,7 @@ def gather_results(
 def _each(
     work: Callable[[int], GroupResult], pending: list[int], processes: int, device: torch.device
 ) -> Iterator[tuple[int, GroupResult]]:
-    limit_processes("--processes", processes)
+    limit_processes("processes", processes)
     processes = min(processes, len(pending))
     if processes <= 1:
         yield from ((index, work(index)) for index in pending)
@@ -172,7 +172,7 @@ def _each(
         for done in as_completed([pool.submit(_one, index) for index in pending]):
             yield done.result()
     except BrokenProcessPool as problem:
-        raise InputError("a worker process has ended (out of memory?); use fewer --processes") from problem
+        raise InputError("a worker process has ended (out of memory?); use fewer `processes`") from problem
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

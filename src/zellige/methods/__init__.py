@@ -75,7 +75,7 @@ def build(
     cls = find(method)
     config = cls.Config() if config is None else config
     if not isinstance(config, cls.Config):
-        raise InputError(f"config is {of_kind(config)}; it must be {cls.__name__}.Config")
+        raise InputError(f"`config` is {of_kind(config)}; it must be {cls.__name__}.Config")
     at_least("vocabulary", vocabulary, 1)
     if not ordered and (choice := cls.needs_order(config)):
         raise InputError(

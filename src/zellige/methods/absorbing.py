@@ -1,7 +1,7 @@
 """The family of absorbing noise: what is lost becomes the mask, so that only masks say anything and only they are asked.
 
 `Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens; GenMD4 has an alpha of its own for each, and
-D3PM's matrices absorb where that is its `--process`.
+D3PM's matrices absorb where that is its `process`.
 """
 
 import torch

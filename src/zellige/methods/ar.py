@@ -46,7 +46,7 @@ class AR(Method):
         self.process = None  # pyright: ignore[reportAttributeAccessIssue]
         begin = self.config.begin
         if begin is not None and not 0 <= begin < vocabulary:
-            raise InputError(f"--begin is {begin}; it must be a token of 0 to {vocabulary - 1:,}")
+            raise InputError(f"`begin` is {begin}; it must be a token of 0 to {vocabulary - 1:,}")
         self.begin = vocabulary if begin is None else begin
 
     @classmethod

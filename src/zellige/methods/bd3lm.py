@@ -69,7 +69,7 @@ class Blocks(Method):
         clip: tuple[float, float] = (0.0, 1.0)
         """training draws t from this interval alone; the bound that is reported never does"""
         search: bool = False
-        """look for the interval of least variance at each validation, beginning with --clip"""
+        """look for the interval of least variance at each validation, beginning with `clip`"""
         sigma_min: float | None = None
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
@@ -77,7 +77,7 @@ class Blocks(Method):
 
         def __post_init__(self) -> None:
             low, high = self.clip
-            at_least("--block", self.block, 1)
+            at_least("block", self.block, 1)
             if not 0 <= low <= 1 or not 0 <= high <= 1:
                 raise InputError(f"clip interval [{low:g}, {high:g}] is outside [0, 1]; e.g. 0.3 0.8")
             if low >= high:
@@ -167,7 +167,7 @@ class BD3LM(Blocks, Masked):
 
 
 class BD3LMScore(Blocks, Scored):
-    """Blocks one after another, a concrete score inside each, as in SEDD (`--prediction score`)."""
+    """Blocks one after another, a concrete score inside each, as in SEDD (`prediction` score)."""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Blocks.Config | None = None):
         config = self.checked(config)

@@ -51,6 +51,6 @@ def refuse_times(x: Tensor, t: Tensor | float, at: Tensor | None) -> None:
     if isinstance(t, Tensor) and (
         t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
     ):
-        raise InputError(f"t is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
+        raise InputError(f"`t` is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
     if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
-        raise InputError(f"at is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
+        raise InputError(f"`at` is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")

@@ -82,16 +82,16 @@ class CSM(Method):
         """csm and score-entropy: neighbours drawn for each text, of the first sum; 0 takes all of them, in one network call"""
 
         def __post_init__(self) -> None:
-            at_least("--neighbours", self.neighbours, 0)
-            at_least("--forward-neighbours", self.forward_neighbours, 0)
+            at_least("neighbours", self.neighbours, 0)
+            at_least("forward_neighbours", self.forward_neighbours, 0)
             if not 0 < self.noise < 1:
-                raise InputError(f"--noise is {self.noise:g}; it must be between 0 and 1")
+                raise InputError(f"`noise` is {self.noise:g}; it must be between 0 and 1")
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
         entropy = config.objective == "score-entropy"
         if entropy and config.positive is False:
-            raise InputError("--objective score-entropy needs --positive True; it takes the logarithm of the ratios")
+            raise InputError("`objective` score-entropy needs `positive` True; it takes the logarithm of the ratios")
         if vocabulary < 2:
             raise InputError(
                 "csm learns ratios of neighbours, and one token has no neighbour; give data of two tokens or more"

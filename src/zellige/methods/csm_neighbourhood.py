@@ -80,7 +80,7 @@ class Neighbourhood:
             last = [new for new, old in steps if before.setdefault(new, old) == old and new != x]
             last = list(dict.fromkeys(last))
         if y not in before:
-            raise InputError(f"no arrows lead from token {x:,} to {y:,}; use another --neighbourhood")
+            raise InputError(f"no arrows lead from token {x:,} to {y:,}; use another `neighbourhood`")
         tokens = [y]
         while tokens[-1] != x:
             tokens.append(before[tokens[-1]])

@@ -102,9 +102,9 @@ class D3PM(Absorbing):
         config = self.checked(config)
         kernel = config.width, config.neighbours, config.embedding, config.mask_proportion
         noise = Noise(config.process, config.diffusion_steps, config.schedule, *kernel)
-        at_least("--auxiliary", config.auxiliary, 0)
+        at_least("auxiliary", config.auxiliary, 0)
         if config.head == "logistic" and config.process.startswith("absorbing"):
-            raise InputError("--head logistic has no place for a mask; use --process middle, or --head logits")
+            raise InputError("`head` logistic has no place for a mask; use `process` middle, or `head` logits")
         super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
         self.parameterization, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
 
@@ -119,7 +119,7 @@ class D3PM(Absorbing):
     @classmethod
     def needs_order(cls, config):
         places = config.process != "nearest" or config.embedding
-        return super().needs_order(config) if places else "--process nearest without --embedding"
+        return super().needs_order(config) if places else "`process` nearest without `embedding`"
 
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):

@@ -84,7 +84,7 @@ def neighbours(embedding: Tensor, k: int) -> Tensor:
     """The k tokens nearest to each of N, by Euclidean distance, ties to the lower index: (N, d) -> (N, k) long."""
     if not 1 <= k < len(embedding):
         raise InputError(
-            f"--neighbours is {k}; with {len(embedding):,} tokens it must be from 1 to {len(embedding) - 1:,}"
+            f"`neighbours` is {k}; with {len(embedding):,} tokens it must be from 1 to {len(embedding) - 1:,}"
         )
     parts = embedding.to(D).split(4096)
     apart = torch.cat(
@@ -106,11 +106,11 @@ def read_embedding(path: str, tokens: int) -> Tensor:
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
-        raise InputError(f"no file at '{path}'; --embedding takes a .npy file with a row for each token") from None
+        raise InputError(f"no file at '{path}'; `embedding` takes a .npy file with a row for each token") from None
     except (OSError, ValueError, EOFError):
-        raise InputError(f"'{path}' is no array; --embedding takes a .npy file with a row for each token") from None
+        raise InputError(f"'{path}' is no array; `embedding` takes a .npy file with a row for each token") from None
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise InputError(f"'{path}' is no table of numbers; --embedding takes a .npy file with a row for each token")
+        raise InputError(f"'{path}' is no table of numbers; `embedding` takes a .npy file with a row for each token")
     if len(array) != tokens:
         raise InputError(
             f"'{path}' has {len(array):,} rows and the vocabulary {tokens:,} tokens; give a row for each token"
@@ -234,7 +234,7 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0) -> Chain:
     """
     afford(K, T)
     if not 0 <= width < K:
-        raise InputError(f"--width is {width}; with {K} levels it must be from 0 to {K - 1}")
+        raise InputError(f"`width` is {width}; with {K} levels it must be from 0 to {K - 1}")
     if kind == "band":
         width = width or max(K // 4, 1)
         jumps, kernel, most = band_jumps, band, K / (2 * width + 1)
@@ -260,7 +260,7 @@ def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None =
     slowest = -float(values[-2])
     if slowest < 1e-9:
         parts = int((values > -1e-9).sum())
-        raise InputError(f"the graph of the {k} nearest tokens falls into {parts} parts; give more --neighbours")
+        raise InputError(f"the graph of the {k} nearest tokens falls into {parts} parts; give more `neighbours`")
     prior = torch.full((N,), 1 / N, dtype=D)
     if schedule == "mutual-information":
         kernel = lambda a: ((vectors * (a * values).exp()) @ vectors.mT).clamp_min(0.0)  # noqa: E731
@@ -298,10 +298,10 @@ class Noise:
     mask_proportion: float = 0.5
 
     def __post_init__(self) -> None:
-        at_least("--diffusion-steps", self.steps, 1)
+        at_least("diffusion_steps", self.steps, 1)
         if not 0 < self.mask_proportion < 1:
-            most = "use --process absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
-            raise InputError(f"--mask-proportion is {self.mask_proportion:g}; {most}")
+            most = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
+            raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {most}")
 
     def on(self, V: int) -> process.Process:
         """The process of V tokens, on one state more where there is a mask."""
@@ -311,7 +311,7 @@ class Noise:
             schedule = "linear" if ordinal else others
         if ordinal:
             if schedule == "mutual-information":
-                raise InputError(f"--schedule mutual-information is not for --process {kind}; use linear or cosine")
+                raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")
             return levels(kind, V, T, schedule, self.width)
         if kind == "nearest":
             afford(V)

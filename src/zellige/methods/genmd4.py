@@ -58,10 +58,10 @@ class GenMD4(Absorbing):
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
         if config.exponent <= 0:
-            raise InputError(f"--exponent is {config.exponent:g}; it must be above 0")
+            raise InputError(f"`exponent` is {config.exponent:g}; it must be above 0")
         for name, value in (("eps", config.eps), ("begin", config.begin)):
             if not 0.0 <= value < 1.0:
-                raise InputError(f"--{name} is {value:g}; it must be at least 0 and below 1")
+                raise InputError(f"`{name}` is {value:g}; it must be at least 0 and below 1")
         w = torch.full((self.states(vocabulary, config),), config.exponent)
         schedule = Polynomial(w, config.eps, learnable=config.learn, begin=config.begin)
         super().__init__(network, vocabulary, shape, config, absorbing(len(w), schedule), timed=True)

@@ -59,12 +59,12 @@ class MD4(Masked):
 
 def _schedule(config: MD4.Config) -> Schedule:
     if not 0.0 <= config.eps < 0.5:
-        raise InputError(f"--eps is {config.eps}; alpha runs from 1 - eps to eps, so it must be in [0, 0.5)")
+        raise InputError(f"`eps` is {config.eps}; alpha runs from 1 - eps to eps, so it must be in [0, 0.5)")
     ends = (config.eps, 1 - config.eps)
     if config.schedule == "linear":
         return Linear(*ends)
     if config.schedule == "cosine":
         return Cosine(*ends)
     if config.exponent <= 0:
-        raise InputError(f"--exponent is {config.exponent}; it must be above 0")
+        raise InputError(f"`exponent` is {config.exponent}; it must be above 0")
     return Polynomial(config.exponent, *ends)

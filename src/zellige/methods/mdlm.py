@@ -52,7 +52,7 @@ class MDLM(Masked):
         config = self.checked(config)
         if config.mask is not None:
             if not 0 <= config.mask < vocabulary:
-                raise InputError(f"--mask is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
+                raise InputError(f"`mask` is {config.mask}; it must be a token of 0 to {vocabulary - 1:,}")
             vocabulary, more = vocabulary - 1, more | {"mask": config.mask}
         super().__init__(
             network,

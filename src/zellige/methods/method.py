@@ -159,10 +159,10 @@ class Method(nn.Module):
 
     @classmethod
     def needs_order(cls, config: Any) -> str | None:
-        """The choice that makes sense only where tokens are ordered, as it is typed: "--process gaussian"; or None."""
+        """The choice that makes sense only where tokens are ordered, as errors say it: "`process` gaussian"; or None."""
         for field, names in cls.of_levels.items():
             if (name := getattr(config, field)) in names:
-                return f"--{field} {name}"
+                return f"`{field}` {name}"
         return None
 
     @classmethod

@@ -61,7 +61,7 @@ class SEDD(Scored):
         absorbs, schedule = config.process == "absorbing", SCHEDULES[config.schedule]()
         if config.scale_by_sigma and not absorbs:
             raise InputError(
-                "--scale-by-sigma needs --process absorbing; the scores of uniform noise have no such scale"
+                "`scale_by_sigma` needs `process` absorbing; the scores of uniform noise have no such scale"
             )
         process = (absorbing if absorbs else uniform)(self.states(vocabulary, config), schedule)
         super().__init__(network, vocabulary, shape, config, process, timed=True)

@@ -100,7 +100,7 @@ class TauLDR(Method):
         config = self.checked(config)
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)
-        at_least("--auxiliary", config.auxiliary, 0)
+        at_least("auxiliary", config.auxiliary, 0)
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
         self.parameterization = config.prediction.replace("-", "_")

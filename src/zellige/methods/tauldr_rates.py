@@ -41,9 +41,9 @@ def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Te
         rate_sigma: how far a jump goes.
         target_sigma: of the law, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly uniform.
     """
-    for name, sigma in (("rate-sigma", rate_sigma), ("target-sigma", target_sigma)):
+    for name, sigma in (("rate_sigma", rate_sigma), ("target_sigma", target_sigma)):
         if not sigma > 0:
-            raise InputError(f"--{name} is {sigma:g}; it must be above 0")
+            raise InputError(f"`{name}` is {sigma:g}; it must be above 0")
     k, d = torch.arange(K, dtype=torch.float64), _distance(K)
     log_law = -((k - K / 2 + 1) ** 2) / (2 * target_sigma**2)
     out = (k - (K - 1) / 2).abs()  # how far from the middle
@@ -103,13 +103,13 @@ class Noise:
     def __post_init__(self) -> None:
         for field, where in ONLY.items():
             if getattr(self, field) is not None and self.kind not in where:
-                raise InputError(f"--{field.replace('_', '-')} needs --process {' or '.join(where)}; drop it")
+                raise InputError(f"`{field}` needs `process` {' or '.join(where)}; drop it")
         if self.base is not None and not self.base > 0:
-            raise InputError(f"--base is {self.base:g}; it must be above 0")
+            raise InputError(f"`base` is {self.base:g}; it must be above 0")
         if self.growth is not None and not self.growth > 1:
-            raise InputError(f"--growth is {self.growth:g}; it must be above 1")
+            raise InputError(f"`growth` is {self.growth:g}; it must be above 1")
         if not 0 <= self.min_time < 1:
-            raise InputError(f"--min-time is {self.min_time:g}; it must be 0 or more, and below 1")
+            raise InputError(f"`min_time` is {self.min_time:g}; it must be 0 or more, and below 1")
 
     def on(self, K: int) -> process.Process:
         """The process on K states, the last of them the mask where it is absorbing."""

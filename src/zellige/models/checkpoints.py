@@ -45,7 +45,7 @@ def explain_full_disk(path: Path, doing: str, needs: float, then: Callable[[], s
 def intact(checkpoints: Path) -> str:
     """What a full disk has left of a run, and what to do then."""
     last = newest(checkpoints)
-    return f"step {step_of(last):,} is intact, free space and --resume" if last else "free space and start again"
+    return f"step {step_of(last):,} is intact, free space and `resume`" if last else "free space and start again"
 
 
 # No pointer says which checkpoint is which: a folder step-000500 is whole or absent (`write_folder`), so the last one is the
@@ -144,7 +144,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         InputError: there are none; they have changed since they were written, or an entry is not what it should be.
     """
     if not os.path.lexists(folder / STATE):
-        raise InputError(f"'{shown(folder)}' holds a model but no state of its training; start a new run with --run")
+        raise InputError(f"'{shown(folder)}' holds a model but no state of its training; start a new run with `run`")
     instead = "copy the checkpoint again, or remove it to resume an earlier one"
     check_sums(folder, STATE)
     state = read_json(folder / STATE, dict, instead)
@@ -165,8 +165,8 @@ def read_metrics(run: Path) -> str:
     text = read_text(path, "copy the run again, or remove the file")
     if not text.startswith(saved):
         raise InputError(
-            f"'{shown(path)}' has changed since '{shown(folder)}' was written; --resume restores it, "
-            "or take it as it is with --no-checksums"
+            f"'{shown(path)}' has changed since '{shown(folder)}' was written; training with `resume` restores it, "
+            "or take it as it is with `checksums=False`"
         )
     return text
 

@@ -1,6 +1,6 @@
 """One run as data: `Train`, `Config`, and their JSON.
 
-The dataclasses are the options of the command line (`--train.steps 500` is `Train(steps=500)`). A value out of its range
+The dataclasses are the options of the command line too. A value out of its range
 is an InputError wherever it comes from. JSON goes through cattrs, strictly: nothing is coerced, no entry is ignored, and
 the method's name is the tag that says which class its options are.
 """
@@ -86,7 +86,7 @@ class Train:
     start: str = ""
     """a run, a saved model or a hub id, whose network's weights this one begins with, in its tokens and its sizes"""
     label_dropout: float = 0.1
-    """with --data.labels, the share of rows that are trained without their class, so that the model can do without"""
+    """with `data.labels`, the share of rows that are trained without their class, so that the model can do without"""
     seed: int = 0
     """of the first weights, the order of the data and every random draw"""
 
@@ -97,26 +97,26 @@ class Train:
         for name in zero:
             _whole(name, getattr(self, name), 0)
         if self.validate_rows == 1:
-            raise InputError("--train.validate_rows is 1; it must be 2 or more (an interval needs two), or 0 for all")
+            raise InputError("`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all")
         _real("rate", self.rate, lambda x: 0 < x < math.inf, "above 0")
         for name in ("weight_decay", "clip", "save_minutes"):
             _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
         _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
         _real("label_dropout", self.label_dropout, lambda x: 0 <= x <= 1, "0 to 1")
         if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
-            raise InputError(f"--train.betas is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
+            raise InputError(f"`train.betas` is {of_kind(self.betas)}; it must be two numbers, e.g. 0.9 0.99")
         for beta in self.betas:
             _real("betas", beta, lambda x: 0 <= x < 1, "at least 0 and below 1")
         for name in ("wandb", "start"):
             if not isinstance(value := getattr(self, name), str):
-                raise InputError(f"--train.{name} is {of_kind(value)}; it must be a text")
+                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a text")
         for name in ("compile", "tensorboard"):
             if not isinstance(value := getattr(self, name), bool):
-                raise InputError(f"--train.{name} is {of_kind(value)}; it must be True or False")
+                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be True or False")
         for name in ("decay", "precision", "device", "strategy"):
             choices = get_args(get_type_hints(Train)[name])
             if not isinstance(value := getattr(self, name), str) or value not in choices:
-                raise InputError(f"--train.{name} is {of_kind(value)}; it must be {either(choices)}")
+                raise InputError(f"`train.{name}` is {of_kind(value)}; it must be {either(choices)}")
 
 
 @dataclass(frozen=True)
@@ -140,19 +140,19 @@ class Config:
 
 def _whole(name: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a whole number of {least} or more")
+        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a whole number of {least} or more")
     if value < least:
-        raise InputError(f"--train.{name} is {value}; it must be {least} or more")
+        raise InputError(f"`train.{name}` is {value}; it must be {least} or more")
     most = MOST_SEED if name == "seed" else MOST
     if value > most:
-        raise InputError(f"--train.{name} is {of_kind(value)}; it must be at most {most:,}")
+        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be at most {most:,}")
 
 
 def _real(name: str, value: Any, holds: Any, range: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"--train.{name} is {of_kind(value)}; it must be a number {range}")
+        raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a number {range}")
     if not holds(value):
-        raise InputError(f"--train.{name} is {value:g}; it must be {range}")
+        raise InputError(f"`train.{name}` is {value:g}; it must be {range}")
 
 
 # ---------------------------------------------------------------------------------------------------- JSON

@@ -76,7 +76,7 @@ def embed_tokens(
     """As `embed`, of texts that are tokens: (N, D) float32."""
     check_counts(batch=batch)
     if not 0 <= t <= 1:
-        raise InputError(f"t is {t:g}; it must be from 0, the clean text, to 1, nothing but noise")
+        raise InputError(f"`t` is {t:g}; it must be from 0, the clean text, to 1, nothing but noise")
     if t and method.process is None:
         raise InputError(f"{method.name} has no noise, so t is 0; leave it out")
     if empty := [i for i, text in enumerate(texts) if not len(text)]:

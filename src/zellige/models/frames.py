@@ -147,11 +147,11 @@ class Drawn:
         return f"{many}, {duration(self.seconds)}, {calls} {steps}\n  {token_rate(self.speed)}{walked}{self._again()}"
 
     def _again(self) -> str:
-        """`3 samples drawn again, 5 times in all; 1 sample still below --entropy` on a line of its own, where there are such."""
+        """`3 samples drawn again, 5 times in all; 1 sample still below entropy` on a line of its own, where there are such."""
         redrawn = sum(tries > 0 for tries in self.tries)
         if not redrawn:
             return ""
-        still = f"; {counted(self.repeating, 'sample')} still below --entropy" if self.repeating else ""
+        still = f"; {counted(self.repeating, 'sample')} still below `entropy`" if self.repeating else ""
         return f"\n  {counted(redrawn, 'sample')} drawn again, {counted(sum(self.tries), 'time')} in all{still}"
 
 

@@ -68,12 +68,12 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) 
     if mask_token is None and unit == "token" and "_" in text:
         raise InputError(
             f"'_' stands for a missing character, and '{tokenizer.name}' is not by characters; "
-            "set --mask-token '_' to read each as one missing token"
+            "set `mask_token` '_' to read each as one missing token"
         )
     sign = mask_token or "_"
     if sign not in text:
         what = (
-            "mark each missing character with '_', or set --mask-token"
+            "mark each missing character with '_', or set `mask_token`"
             if mask_token is None
             else "mark what is missing"
         )

@@ -52,7 +52,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
                 raise InputError(
                     f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; rename one so"
                 )
-            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with --resume")
+            raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
         return match
     if checkpoint:
         raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")

@@ -145,7 +145,7 @@ def usable(device: torch.device | str) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError):
         ours = "cpu or cuda" if torch.cuda.is_available() else "cpu: there is no GPU that torch can use here"
-        raise InputError(f"device is {of_kind(str(device))}; it must be {ours}") from None
+        raise InputError(f"`device` is {of_kind(str(device))}; it must be {ours}") from None
     return chosen
 
 
@@ -318,5 +318,5 @@ def as_model(model: Any) -> Any:
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return load(model)
     if isinstance(model, type) or not (hasattr(model, "method") and hasattr(model, "tokenizer")):
-        raise InputError(f"model is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
+        raise InputError(f"`model` is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
     return model

@@ -30,17 +30,17 @@ def choose_sampler(
     """
     options = dict(options or {})
     if not temperature >= 0:
-        raise InputError(f"--temperature is {temperature:g}; it must be 0 or more")
+        raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
     if not 0 < top_p <= 1:
-        raise InputError(f"--top-p is {top_p:g}; it must be above 0 and at most 1")
+        raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
     if sampler is not None and not isinstance(sampler, str):
         if options:
-            raise InputError(f"{flag(next(iter(options)))} goes with a sampler's name; this one is made already")
+            raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")
         samplers.check(sampler, method)
         return sampler
     inside = options.get("block_sampler")
     if inside is not None and sampler not in (None, "blockwise"):
-        raise InputError(f"--block-sampler goes with --sampler blockwise, not {sampler}; leave one of them out")
+        raise InputError(f"`block_sampler` goes with `sampler` blockwise, not {sampler}; leave one of them out")
     name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
     own = samplers.options(samplers.find(name))
     if "end" in own:
@@ -50,7 +50,7 @@ def choose_sampler(
         if inside is None or isinstance(inside, str):
             options["block_sampler"] = _make(inside or "ancestral", 1.0, 1.0, others, beside)
         elif others:
-            raise InputError(f"{flag(next(iter(others)))} goes with a sampler's name; this one is made already")
+            raise InputError(f"`{next(iter(others))}` goes with a sampler's name; this one is made already")
     made = _make(name, temperature, top_p, options, beside)
     samplers.check(made, method)
     return made
@@ -63,8 +63,8 @@ def _make(name: str, temperature: float, top_p: float, options: dict[str, Any], 
         if option not in own:
             if not any(option in samplers.options(other) for other in samplers.SAMPLERS.values()):
                 raise _misnamed(option, beside)
-            takes = f"its options: {', '.join(map(flag, own))}" if own else "it has no options of its own"
-            raise InputError(f"sampler '{name}' takes no {flag(option)}; {takes}")
+            takes = f"its options: {', '.join(f'`{each}`' for each in own)}" if own else "it has no options of its own"
+            raise InputError(f"sampler '{name}' takes no `{option}`; {takes}")
     return cls(temperature=temperature, top_p=top_p, **options)  # pyright: ignore[reportCallIssue]
 
 
@@ -75,11 +75,6 @@ def _misnamed(name: str, beside: Collection[str]) -> TypeError:
     near = meant(name, every)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
     return TypeError(f"no argument is called '{name}'; {hint}")
-
-
-def flag(name: str) -> str:
-    """As it is typed."""
-    return "--" + name.replace("_", "-")
 
 
 def end_token(tokenizer: Any, documents: bool = False) -> int | None:

@@ -85,7 +85,7 @@ def _truncated(path: Path, have: int, need: int) -> InputError:
     return InputError(f"'{shown(path)}' is truncated ({have:,} of {need:,} bytes); copy or download it again")
 
 
-_ACCEPT = "copy the folder again, or take it as it is with --no-checksums"
+_ACCEPT = "copy the folder again, or take it as it is with `checksums=False`"
 
 
 def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:

@@ -73,7 +73,7 @@ def watch(
     """
     check_counts(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
     if steps is not None and steps > STEPS:
-        raise InputError(f"--steps is {steps:,}; it must be at most {STEPS:,}")
+        raise InputError(f"`steps` is {steps:,}; it must be at most {STEPS:,}")
     model = as_model(model)
     method, tokenizer = model.method, model.tokenizer
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
@@ -176,10 +176,10 @@ def length_of(model: Any, length: int | None, grows: bool = False) -> int:
     check_counts(length=length)
     if length > most and not (grows and running):
         blocks = running and samplers.Blockwise.refuse(model.method) is None
-        more = ", or a block sampler: --block-sampler ancestral" if blocks else ""
-        raise InputError(f"--length is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
+        more = ", or a block sampler: `block_sampler` ancestral" if blocks else ""
+        raise InputError(f"`length` is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
     if length < most and not running:
-        raise InputError(f"--length is {length:,}, the rows of this model have {most:,} places; leave it out")
+        raise InputError(f"`length` is {length:,}, the rows of this model have {most:,} places; leave it out")
     return length
 
 
@@ -188,7 +188,7 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) 
     rows = whole_numbers("fixed", fixed).cpu()
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
-        raise InputError(f"fixed is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
+        raise InputError(f"`fixed` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
     N, width = rows.shape
     if width > length or (width < length and not kinds.of(tokenizer).running):
         raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
@@ -200,7 +200,7 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) 
     if mask is not None and bool((rows == mask).any()):
         raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
     if not N or total % N:
-        raise InputError(f"--count is {total:,}, fixed has {N:,} rows; give a multiple of that")
+        raise InputError(f"`count` is {total:,}, fixed has {N:,} rows; give a multiple of that")
     return torch.nn.functional.pad(rows, (0, length - width), value=rest)
 
 
@@ -209,8 +209,8 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
     if len(tokens) > length:
         has = f"the prompt has {len(tokens):,} tokens, "
         if grows:
-            raise InputError(f"{has}the text {length:,}; give a larger --length")
-        raise InputError(f"{has}the model takes {length:,}; shorten it, or use --length with a block sampler")
+            raise InputError(f"{has}the text {length:,}; give a larger `length`")
+        raise InputError(f"{has}the model takes {length:,}; shorten it, or use `length` with a block sampler")
     return tokens
 
 

@@ -16,7 +16,7 @@ from .convolution import ShortConv
 from .embedding import Modulation, add, modulate, rotate
 
 
-@partial(checked, prefix="--net.")
+@partial(checked, prefix="net.")
 @dataclass(frozen=True)
 class Net:
     """The size of a network.
@@ -28,7 +28,7 @@ class Net:
     layers: int = 6
     """blocks of attention and MLP"""
     hidden: int = 256
-    """width of the residual stream; --net.heads must split it into even parts"""
+    """width of the residual stream; `heads` must split it into even parts"""
     heads: int = 8
     """attention heads"""
     length: int = 256
@@ -54,7 +54,7 @@ class Net:
     channels: int = 128
     """of a U-Net: its channels at the first resolution"""
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
-    """of unet: the channels at each resolution, in multiples of --net.channels; each is half as fine as the one before"""
+    """of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before"""
     blocks: int = 0
     """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet and 32 of flat-unet"""
     attention: tuple[int, ...] = (16,)
@@ -63,25 +63,25 @@ class Net:
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "length", "condition"):
             if getattr(self, name) < 1:
-                raise InputError(f"--net.{name} is {getattr(self, name)}; it must be a whole number of 1 or more")
+                raise InputError(f"`net.{name}` is {getattr(self, name)}; it must be a whole number of 1 or more")
         self._check_kind()
         if self.hidden % (2 * self.heads):
             raise InputError(
-                f"--net.hidden {self.hidden} does not split into --net.heads {self.heads} of an even width; "
-                f"try --net.hidden {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
+                f"`net.hidden` {self.hidden} does not split into `net.heads` {self.heads} of an even width; "
+                f"try `net.hidden` {max(1, round(self.hidden / (2 * self.heads))) * 2 * self.heads}"
             )
         if self.conv < 0 or (self.conv and self.conv % 2 == 0):
-            raise InputError(f"--net.conv is {self.conv}; it must be an odd number, or 0 for no convolution")
+            raise InputError(f"`net.conv` is {self.conv}; it must be an odd number, or 0 for no convolution")
         if self.grid and (min(self.grid) < 1 or math.prod(self.grid) != self.length):
             shape = " x ".join(map(str, self.grid))
             raise InputError(
-                f"--net.grid is {shape}, which is {math.prod(self.grid):,} places, and --net.length {self.length:,}; "
+                f"`net.grid` is {shape}, which is {math.prod(self.grid):,} places, and `net.length` {self.length:,}; "
                 "they must be as many"
             )
         if not 0.0 <= self.dropout < 1.0:
-            raise InputError(f"--net.dropout is {self.dropout}; it must be at least 0 and below 1")
+            raise InputError(f"`net.dropout` is {self.dropout}; it must be at least 0 and below 1")
         if self.classes < 0:
-            raise InputError(f"--net.classes is {self.classes}; it must be a whole number, or 0 for none")
+            raise InputError(f"`net.classes` is {self.classes}; it must be a whole number, or 0 for none")
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
@@ -92,18 +92,18 @@ class Net:
         for name in others:
             if getattr(self, name) != usual[name]:
                 kinds = "dit" if name in TRANSFORMER else "unet" if name == "multipliers" else "unet or flat-unet"
-                raise InputError(f"--net.{name} is for --net.kind {kinds}, and this is {self.kind}; leave it out")
+                raise InputError(f"`net.{name}` is for `net.kind` {kinds}, and this is {self.kind}; leave it out")
         if self.channels < 4 or self.channels % 4:
             raise InputError(
-                f"--net.channels is {self.channels}; it must be a multiple of 4, which groups are normalised in"
+                f"`net.channels` is {self.channels}; it must be a multiple of 4, which groups are normalised in"
             )
         if not self.multipliers or min(self.multipliers) < 1:
             wrong = " ".join(map(str, self.multipliers)) or "empty"
-            raise InputError(f"--net.multipliers is {wrong}; it must be whole numbers of 1 or more, such as 1 2 2 2")
+            raise InputError(f"`net.multipliers` is {wrong}; it must be whole numbers of 1 or more, such as 1 2 2 2")
         if self.blocks < 0:
-            raise InputError(f"--net.blocks is {self.blocks}; it must be a whole number, or 0 for as many as published")
+            raise InputError(f"`net.blocks` is {self.blocks}; it must be a whole number, or 0 for as many as published")
         if self.attention and min(self.attention) < 0:
-            raise InputError(f"--net.attention is {min(self.attention)}; it must be sides in pixels, or 0 for none")
+            raise InputError(f"`net.attention` is {min(self.attention)}; it must be sides in pixels, or 0 for none")
 
     @property
     def convolutional(self) -> bool:

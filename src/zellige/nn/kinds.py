@@ -26,7 +26,7 @@ def build_network(
         return DiT(net, states, time, bias, outputs, block)
     if block:
         raise InputError(
-            f"--net.kind {net.kind} reads all of an image at once, and this method block after block; use one that does not, "
+            f"`net.kind` {net.kind} reads all of an image at once, and this method block after block; use one that does not, "
             "such as mdlm"
         )
     return UNet(net, states, time, outputs, levels)

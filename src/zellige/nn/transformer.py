@@ -59,16 +59,16 @@ class DiT(nn.Module):
     ):
         super().__init__()
         if block < 0:
-            raise InputError(f"block is {block}; it must be 1 or more, or 0 for none")
+            raise InputError(f"`block` is {block}; it must be 1 or more, or 0 for none")
         if block and net.grid:
             shape = " x ".join(map(str, net.grid))
             raise InputError(f"blocks run along a line, not over a grid of {shape}; use a method without, such as mdlm")
         if time and net.constant:
             raise InputError(
-                "--net.constant is for a method that tells its network no time; this one does: leave it out"
+                "`net.constant` is for a method that tells its network no time; this one does: leave it out"
             )
         if block and net.classes:
-            raise InputError("a network of blocks takes no --net.classes; use a method without blocks, such as mdlm")
+            raise InputError("a network of blocks takes no `net.classes`; use a method without blocks, such as mdlm")
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         D = net.hidden
         adaptive = time or net.constant or net.classes > 0

@@ -86,8 +86,8 @@ class UNet(nn.Module):
         if len(net.grid) not in (2, 3):
             shape = f"a grid of {' x '.join(map(str, net.grid))}" if net.grid else f"a line of {net.length:,}"
             raise InputError(
-                f"--net.kind {net.kind} is for images (height width, or height width colours), and the rows are {shape}; "
-                "use --net.kind dit"
+                f"`net.kind` {net.kind} is for images (height width, or height width colours), and the rows are {shape}; "
+                "use `net.kind` dit"
             )
         self.net, self.states, self.time_conditioned, self.levels = net, states, time, levels
         self.image = (*net.grid, 1)[:3]
@@ -130,7 +130,7 @@ class UNet(nn.Module):
         if missing and asked != Net.attention:
             height, width, _ = self.image
             raise InputError(
-                f"--net.attention is {missing[0]}; the resolutions of {height} x {width} are {', '.join(map(str, sides))}"
+                f"`net.attention` is {missing[0]}; the resolutions of {height} x {width} are {', '.join(map(str, sides))}"
             )
         return [side in asked for side in sides]
 

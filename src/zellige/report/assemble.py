@@ -48,7 +48,7 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     """
     run = getattr(run, "folder", run)
     if not isinstance(run, (str, os.PathLike)):
-        raise InputError(f"run is {of_kind(run)}; it must be a run's folder, or what train returned")
+        raise InputError(f"`run` is {of_kind(run)}; it must be a run's folder, or what train returned")
     refuse_path("run", run)
     folder = Path(run)
     config = _json(folder / "config.json")

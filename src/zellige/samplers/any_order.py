@@ -46,7 +46,7 @@ class AnyOrder(Sampler):
     def __init__(self, per_step: int = 1, **guidance: Any):
         super().__init__(**guidance)
         if per_step < 1:
-            raise InputError(f"--per-step is {per_step}; it must be 1 or more")
+            raise InputError(f"`per_step` is {per_step}; it must be 1 or more")
         self.per_step = per_step
 
     @classmethod

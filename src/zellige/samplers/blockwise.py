@@ -71,7 +71,7 @@ class Blockwise(Sampler):
         if block_sampler.grows:
             raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
         if stride is not None and stride < 1:
-            raise InputError(f"--stride is {stride}; it must be 1 or more")
+            raise InputError(f"`stride` is {stride}; it must be 1 or more")
         self.inner: Sampler = block_sampler
         self.stride, self.window = stride, window
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
@@ -87,16 +87,16 @@ class Blockwise(Sampler):
         if not 0 < block < most:
             stride = self.stride or max(window // 2, 1)
             if stride > window:
-                raise InputError(f"--stride is {stride:,}, the window has {window:,} tokens; give {window:,} or less")
+                raise InputError(f"`stride` is {stride:,}, the window has {window:,} tokens; give {window:,} or less")
             return window, stride, window
         if self.stride not in (None, block):
-            raise InputError(f"--stride is {self.stride:,}, this network has blocks of {block:,}; leave it out")
+            raise InputError(f"`stride` is {self.stride:,}, this network has blocks of {block:,}; leave it out")
         if self.window is None:
             return block, block, most - most % block
         if window % block:
             below, above = window - window % block, window + -window % block
             near = f"{below:,} or {above:,}" if below and above <= most else f"{below or above:,}"
-            raise InputError(f"--window {window:,} is not a multiple of block {block:,}; nearest: {near}")
+            raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
 
     def times(self, method: Method, steps: int | None) -> Tensor:

@@ -52,7 +52,7 @@ class Confidence(Sampler):
         if confidence not in MEASURES:
             raise InputError(f"unknown confidence '{confidence}'; probability, margin or entropy")
         if threshold is not None and not 0 <= threshold <= 1:
-            raise InputError(f"--threshold is {threshold:g}; it must be between 0 and 1")
+            raise InputError(f"`threshold` is {threshold:g}; it must be between 0 and 1")
         self.confidence, self.threshold = confidence, threshold
 
     @classmethod
@@ -64,7 +64,7 @@ class Confidence(Sampler):
         (length,) = method.shape
         steps = length if self.threshold is not None else STEPS if steps is None else steps
         if steps < 1:
-            raise InputError(f"--steps is {steps}; it must be 1 or more")
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
         return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
 
     def step(self, method, state, t, s, generator=None):

@@ -29,7 +29,7 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
     if steps is None:
         steps = admissible(method, STEPS)
     if steps < 1:
-        raise InputError(f"--steps is {steps}; it must be 1 or more")
+        raise InputError(f"`steps` is {steps}; it must be 1 or more")
     if T and grid != "uniform":
         raise InputError(f"grid '{grid}' needs continuous time; {method.name} has {T:,} steps, use uniform")
     if T and T % steps:

@@ -53,7 +53,7 @@ class Ending:
 
     def __post_init__(self):
         if self.entropy is not None and not self.entropy > 0:
-            raise InputError(f"--entropy is {self.entropy:g}; it must be above 0, in nats per token")
+            raise InputError(f"`entropy` is {self.entropy:g}; it must be above 0, in nats per token")
 
     def find(self, x: Tensor, fixed: Tensor, start: int, end: int) -> Tensor:
         """Where texts x (R, N) that are written up to `end` ended in [start, end): (R,) long; N where they did not.
@@ -100,10 +100,10 @@ def close(state: State, ending: Ending) -> State:
 def check_redraw(redraw: int, entropy: float | None) -> int:
     """How often a text that repeats itself is drawn again, if it is a number that can be."""
     if redraw < 0:
-        raise InputError(f"--redraw is {redraw}; it must be 0 or more")
+        raise InputError(f"`redraw` is {redraw}; it must be 0 or more")
     if redraw and entropy is None:
         raise InputError(
-            "--redraw needs --entropy, which says what repeats itself; e.g. --entropy 4, in nats per token"
+            "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"
         )
     return redraw
 
@@ -156,7 +156,7 @@ def window_of(method: Method, asked: int | None) -> int:
     """How many tokens the network sees at most, the one that is drawn among them."""
     if asked is not None and not 1 <= asked <= method.window:
         most = method.window
-        raise InputError(f"--window is {asked:,}, the model takes {most:,}; give a number from 1 to {most:,}")
+        raise InputError(f"`window` is {asked:,}, the model takes {most:,}; give a number from 1 to {most:,}")
     return asked or method.window
 
 

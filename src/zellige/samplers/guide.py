@@ -38,11 +38,11 @@ class Guided:
     @checked
     def __init__(self, method: Any, temperature: float = 1.0, top_p: float = 1.0, top_k: int | None = None):
         if not temperature >= 0:
-            raise InputError(f"temperature is {temperature:g}; it must be 0 or more")
+            raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
         if not 0 < top_p <= 1:
-            raise InputError(f"top_p is {top_p:g}; it must be above 0 and at most 1")
+            raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
         if top_k is not None and top_k < 1:
-            raise InputError(f"top_k is {top_k}; it must be 1 or more")
+            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
         self.method, self.temperature, self.top_p, self.top_k = method, temperature, top_p, top_k
 
     def __getattr__(self, name: str) -> Any:

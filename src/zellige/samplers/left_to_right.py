@@ -51,7 +51,7 @@ class LeftToRight(Sampler):
     ):
         super().__init__(**guidance)
         if top_k is not None and top_k < 1:
-            raise InputError(f"--top-k is {top_k}; it must be 1 or more")
+            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
         self.top_k, self.window = top_k, window
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
         self.redraw = check_redraw(redraw, entropy)

@@ -72,7 +72,7 @@ class Metropolis(Sampler):
     def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
         super().__init__(temperature=temperature, top_p=top_p)
         if top_p != 1:
-            raise InputError("sampler 'metropolis' takes no --top-p; there is no clean posterior to cut")
+            raise InputError("sampler 'metropolis' takes no `top_p`; there is no clean posterior to cut")
 
     @classmethod
     def refuse(cls, method):
@@ -86,7 +86,7 @@ class Metropolis(Sampler):
         """A counter of the proposals left."""
         steps = STEPS if steps is None else steps
         if steps < 1:
-            raise InputError(f"--steps is {steps}; it must be 1 or more")
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
         return torch.arange(steps, -1, -1, dtype=torch.float64)
 
     def init(self, method, shape, *, fixed=None, generator=None):

@@ -73,11 +73,11 @@ class Remasking(Sampler):
         if remasking not in KINDS:
             raise InputError(f"unknown remasking '{remasking}'; cap, rescale, conf or loop")
         if not 0 <= eta <= 1:
-            raise InputError(f"--eta is {eta:g}; it must be between 0 and 1")
+            raise InputError(f"`eta` is {eta:g}; it must be between 0 and 1")
         if not 0 < t_off < t_on < 1:
-            raise InputError(f"the loop runs from --t-on {t_on:g} down to --t-off {t_off:g}; e.g. 0.55 and 0.05")
+            raise InputError(f"the loop runs from `t_on` {t_on:g} down to `t_off` {t_off:g}; e.g. 0.55 and 0.05")
         if not 0 < alpha_on < 1:
-            raise InputError(f"--alpha-on is {alpha_on:g}; it must be above 0 and below 1")
+            raise InputError(f"`alpha_on` is {alpha_on:g}; it must be above 0 and below 1")
         self.remasking, self.eta = remasking, eta
         self.t_on, self.t_off, self.alpha_on = t_on, t_off, alpha_on
 
@@ -93,7 +93,7 @@ class Remasking(Sampler):
             raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
         steps = STEPS if steps is None else steps
         if steps < 1:
-            raise InputError(f"--steps is {steps}; it must be 1 or more")
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64, device=method.process.prior.device)
         before, after = self.alpha_on * (1 - u) / (1 - self.t_on), 1 - (1 - self.alpha_on) * u / self.t_off
         alpha = torch.where(u > self.t_on, before, torch.where(u > self.t_off, self.alpha_on, after))

@@ -136,7 +136,7 @@ def find(name: str) -> type[Sampler]:
 def _answers(method: Any) -> None:
     """InputError unless a sampler can ask it."""
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("predict", "process", "shape")):
-        raise InputError(f"method is {of_kind(method)}; it must be a Method")
+        raise InputError(f"`method` is {of_kind(method)}; it must be a Method")
 
 
 @checked
@@ -198,11 +198,11 @@ def run(
     """
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
-        raise InputError(f"steps is {tensor(steps)}; it must be a number of steps, or the times, from 1 to 0")
+        raise InputError(f"`steps` is {tensor(steps)}; it must be a number of steps, or the times, from 1 to 0")
     at_least("rows", shape[0], 1)
     at_least("length", shape[1], 1)
     if fixed is not None and (fixed.ndim > 2 or any(a not in (1, b) for a, b in zip(fixed.shape[::-1], shape[::-1]))):
-        raise InputError(f"fixed is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
+        raise InputError(f"`fixed` is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
     if isinstance(generator, Sequence) and len(generator) != shape[0]:
         raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
     method = of_length(method, shape[1])

@@ -73,11 +73,11 @@ class TauLeaping(Sampler):
         if jumps not in JUMPS:
             raise InputError(f"unknown jumps '{jumps}'; auto, one or sum")
         if corrector < 0:
-            raise InputError(f"--corrector is {corrector}; it must be 0 or more")
+            raise InputError(f"`corrector` is {corrector}; it must be 0 or more")
         if not corrector_step > 0:
-            raise InputError(f"--corrector-step is {corrector_step:g}; it must be above 0")
+            raise InputError(f"`corrector_step` is {corrector_step:g}; it must be above 0")
         if not 0 < corrector_from <= 1:
-            raise InputError(f"--corrector-from is {corrector_from:g}; it must be above 0 and at most 1")
+            raise InputError(f"`corrector_from` is {corrector_from:g}; it must be above 0 and at most 1")
         if argmax not in ("none", "last"):
             raise InputError(f"unknown argmax '{argmax}'; none or last")
         self.argmax = argmax
@@ -95,10 +95,10 @@ class TauLeaping(Sampler):
     def init(self, method, shape, *, fixed=None, generator=None):
         if self.jumps == "sum" and not method.ordered:
             raise InputError(
-                "--jumps sum needs ordered tokens, such as pixels or pitches; these are not, use --jumps one"
+                "`jumps` sum needs ordered tokens, such as pixels or pitches; these are not, use `jumps` one"
             )
         if self.jumps == "sum" and method.process.mask is not None:
-            raise InputError(f"--jumps sum needs states that are all levels; {method.name} has a mask, use --jumps one")
+            raise InputError(f"`jumps` sum needs states that are all levels; {method.name} has a mask, use `jumps` one")
         return super().init(method, shape, fixed=fixed, generator=generator)
 
     def step(self, method, state, t, s, generator=None):

@@ -74,7 +74,7 @@ class Uniformisation(Sampler):
         process, (length,) = method.process, method.shape
         steps = STEPS if steps is None else steps
         if steps < 1:
-            raise InputError(f"--steps is {steps}; it must be 1 or more")
+            raise InputError(f"`steps` is {steps}; it must be 1 or more")
         like = {"dtype": torch.float64, "device": process.prior.device}
         top, base = process.schedule.sigma(torch.tensor([1.0, 0.0], **like))[:, 0]
         slow, fast = pace(process)

@@ -127,7 +127,7 @@ class Training:
             reader.__exit__(None, None, None)
 
     def start(self, total: int, done: int = 0) -> None:
-        """Work of `total` steps begins, `done` of them already behind (on --resume)."""
+        """Work of `total` steps begins, `done` of them already behind (on `resume`)."""
         self.total, self.now, self.first, self.started = max(total, 1), done, done, self.clock()
         self.pace = Pace(self.total, self.clock, first=2.0)
         self.pace.last = done

@@ -23,7 +23,7 @@ def json_record(
     seed: int | None = None,
     seconds: float | None = None,
 ) -> dict[str, Any]:
-    """A result as every command writes it with --json: the same keys, in the same order."""
+    """A result as every command writes it as JSON: the same keys, in the same order."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in ("torch", "numpy"):
         try:

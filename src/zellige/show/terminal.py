@@ -3,7 +3,7 @@
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,7 +24,8 @@ class Terminal:
     """Where a command writes, and how.
 
     `color` is "auto", "always" or "never" (it outranks NO_COLOR); `quiet` leaves results and errors only; `json` is the
-    file for the result as JSON, "-" for JSON alone on stdout.
+    file for the result as JSON, "-" for JSON alone on stdout; `spell` makes of what is said of fields what is said here
+    (`cli/options.py`: options).
     """
 
     def __init__(
@@ -36,9 +37,10 @@ class Terminal:
         color: str = "auto",
         json: str | None = None,
         environ: dict[str, str] | None = None,
+        spell: Callable[[str], str] = str,
     ):
         self.out, self.err = out or sys.stdout, err or sys.stderr
-        self.quiet, self.json = quiet, json
+        self.quiet, self.json, self.spell = quiet, json, spell
         environ = dict(os.environ) if environ is None else environ
         tty = bool(getattr(self.err, "isatty", lambda: False)())
         capable = environ.get("TERM") != "dumb"
@@ -75,7 +77,7 @@ class Terminal:
         self.result(text, painted=not self.out_tty, keep="\n\t")
 
     def document(self, value: Any) -> None:
-        """The result as JSON, alone on stdout (--json -)."""
+        """The result as JSON, alone on stdout."""
         print(dumps(value), file=self.out, flush=True)
 
     def picture(self, lines: "Sequence[Line]") -> None:
@@ -87,16 +89,16 @@ class Terminal:
             self.result(line.rstrip(), painted=True)
 
     def say(self, text: str = "", *, painted: bool = False) -> None:
-        """A line of progress or notice, or several, to stderr; nothing under --quiet."""
+        """A line of progress or notice, or several, to stderr; nothing where it is quiet."""
         if not self.quiet:
-            self._stderr(text if painted else escape(text, keep="\n"))
+            self._stderr(text if painted else escape(self.spell(text), keep="\n"))
 
     def note(self, text: str) -> None:
         self.say(f"note: {text}")
 
     def fail(self, sentence: str) -> None:
-        """The one line of an error, red where there is colour; --quiet does not hold it back."""
-        self._stderr(self.paint("error:", "red") + " " + escape(sentence))
+        """The one line of an error, red where there is colour; `quiet` does not hold it back."""
+        self._stderr(self.paint("error:", "red") + " " + escape(self.spell(sentence)))
 
     def try_next(self, *commands: str) -> None:
         """How every work ends: what to type next."""

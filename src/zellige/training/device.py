@@ -29,17 +29,17 @@ def devices(config: Config) -> int:
     gpu = t.device == "cuda" or (t.device == "auto" and gpus > 0)
     if t.device == "cuda" and not gpus:
         raise InputError(
-            "--train.device is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
+            "`train.device` is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
         )
     if t.strategy == "fsdp" and not gpu:
-        raise InputError("--train.strategy fsdp shards a model over GPUs, and this run is on the CPU; use ddp")
+        raise InputError("`train.strategy` fsdp shards a model over GPUs, and this run is on the CPU; use ddp")
     if gpu and t.devices > gpus:
         raise InputError(
-            f"--train.devices is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
+            f"`train.devices` is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
         )
     if not gpu:
-        limit_processes("--train.devices", t.devices)
-    limit_processes("--train.workers", t.workers)
+        limit_processes("train.devices", t.devices)
+    limit_processes("train.workers", t.workers)
     return t.devices or (gpus if gpu else 1)
 
 
@@ -49,6 +49,6 @@ def split_batch(t: Train, devices: int) -> None:
     if t.batch % parts:
         near = max(parts, t.batch // parts * parts)
         raise InputError(
-            f"--train.batch {t.batch} does not split into {parts} equal parts ({counted(devices, 'device')} x "
+            f"`train.batch` {t.batch} does not split into {parts} equal parts ({counted(devices, 'device')} x "
             f"{t.accumulate} accumulated); use {near} or {near + parts}"
         )

@@ -139,7 +139,7 @@ def require_wandb() -> None:
     import importlib.util
 
     if importlib.util.find_spec("wandb") is None:
-        raise InputError("--train.wandb needs 'wandb'; pip install wandb")
+        raise InputError("`train.wandb` needs 'wandb'; pip install wandb")
 
 
 def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:

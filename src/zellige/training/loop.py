@@ -51,7 +51,7 @@ class Learner(lightning.LightningModule):
         sharded: bool,
         shape: Sequence[int] = (),
     ):
-        """shape: of an image, where --data.flip mirrors it."""
+        """shape: of an image, where `data.flip` mirrors it."""
         super().__init__()
         self.method, self.train_config, self.rows = method, config.train, rows
         self.start, self.world, self.sharded = start, world, sharded

@@ -96,7 +96,7 @@ def ending(config: Config, block: int) -> str:
     ):
         return ""
     return (
-        f"note: documents end with a shorter block, so that texts rarely end within one; --data.fill {block} teaches it"
+        f"note: documents end with a shorter block, so that texts rarely end within one; `data.fill` {block} teaches it"
     )
 
 
@@ -108,8 +108,8 @@ def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]])
         f"resumed at step {count(step)} of {count(t.steps)} "
         f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
     ]
-    for flag, (before, now) in changes.items():
-        lines.append(f"  changed: --{flag} {typed(now)} (was {typed(before)})")
+    for name, (before, now) in changes.items():
+        lines.append(f"  changed: `{name}` {typed(now)} (was {typed(before)})")
     if not {f.removeprefix("train.") for f in changes} & NUMBERS:
         lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
     return "\n".join(lines)

@@ -32,33 +32,33 @@ def saved_config(
 ) -> tuple[Config | None, dict[str, Any]]:
     """Return the config of the run that is in the folder, and what is known about it; (None, {}) where a new one begins.
 
-    Raises InputError where the folder is not as --resume or --overwrite, or neither, need it.
+    Raises InputError where the folder is not as `resume` or `overwrite`, or neither, need it.
     """
     if resume and overwrite:
-        raise InputError("--resume and --overwrite are both given; one continues the run, the other replaces it")
+        raise InputError("`resume` and `overwrite` are both given; one continues the run, the other replaces it")
     there = (folder / "config.json").is_file()
     if resume:
         if not there:
-            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop --resume to start one")
+            raise InputError(f"no run at '{files.shown(folder)}' to resume; drop `resume` to start one")
         entries = read_config(folder)
         if entries["method"] != name:
             raise InputError(
-                f"--resume with method {name}, but the run has {entries['method']}; name that one, or use a new --run"
+                f"`resume` with method {name}, but the run has {entries['method']}; name that one, or use a new `run`"
             )
         config = from_json(entries, method=method, source=files.shown(folder / "config.json"))
         return config, entries.get("about") or {}
     if rank or not folder.exists():  # the first process has made the folder before it starts the others
         return None, {}
     if not folder.is_dir():
-        raise InputError(f"'{files.shown(folder)}' is a file; give --run a folder")
+        raise InputError(f"'{files.shown(folder)}' is a file; give `run` a folder")
     if there and not overwrite:
         last = checkpoints.newest(folder / "checkpoints")
         at = f" at step {checkpoints.step_of(last):,}" if last else ""
         raise InputError(
-            f"'{files.shown(folder)}' holds a run{at}; add --resume to continue it or --overwrite to replace it"
+            f"'{files.shown(folder)}' holds a run{at}; add `resume` to continue it or `overwrite` to replace it"
         )
     if not there and any(not p.name.startswith(".") for p in folder.iterdir()):
-        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another --run")
+        raise InputError(f"'{files.shown(folder)}' holds something that is not a run; choose another `run`")
     return None, {}
 
 
@@ -78,7 +78,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     if last is None and names:
         raise InputError(
             f"'{files.shown(points)}' holds no checkpoint such as step-000500, only {', '.join(names)}; "
-            "rename the newest so, copy the run again, or replace it with --overwrite"
+            "rename the newest so, copy the run again, or replace it with `overwrite`"
         )
     return last
 

@@ -24,7 +24,7 @@ from ..models.tensors import load_tensors
 from ..nn.block import Net
 from ..schema import shown
 
-# what --resume may change: of the numbers, and of when and where things are written
+# what `resume` may change: of the numbers, and of when and where things are written
 NUMBERS = {"steps", "rate", "clip", "precision"}
 WRITING = {
     "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
@@ -38,7 +38,7 @@ def choose_config(
     """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
     own = type(net).__name__ if isinstance(net, nn.Module) else ""
     if own and not (hasattr(net, "features") and hasattr(net, "head")):
-        raise InputError(f"net is {of_kind(net)}; it must be a Net, or a network with `features` and `head`")
+        raise InputError(f"`net` is {of_kind(net)}; it must be a Net, or a network with 'features' and 'head'")
     if isinstance(net, nn.Module):
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:
@@ -47,7 +47,7 @@ def choose_config(
         options = method.Config() if options is None else options
         config = Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
         if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
-            raise InputError(f"--data.pack {config.data.pack} needs positions on a line; leave out --net.grid")
+            raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
         return config
     if saved.network and not own:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
@@ -69,7 +69,7 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
     net, length = config.net, math.prod(shape or ())
     if classes and not config.network:
         if net.classes not in (0, classes):
-            raise InputError(f"--net.classes is {net.classes}, and {config.data.name} has {classes}; leave it out")
+            raise InputError(f"`net.classes` is {net.classes}, and {config.data.name} has {classes}; leave it out")
         net = replace(net, classes=classes)
         config = replace(config, net=net)
     if not shape or net.length not in (Net().length, length):
@@ -77,12 +77,12 @@ def shaped(config: Config, shape: Sequence[int] | None, classes: int = 0) -> Con
     grid = tuple(shape) if len(shape) > 1 else ()
     if net.grid not in ((), grid):
         asked, rows = (" x ".join(map(str, g)) for g in (net.grid, shape))
-        raise InputError(f"--net.grid is {asked}, the rows of {config.data.name} are {rows}; leave it out")
+        raise InputError(f"`net.grid` is {asked}, the rows of {config.data.name} are {rows}; leave it out")
     return replace(config, net=replace(net, length=length, grid=grid))
 
 
 def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
-    """What --resume changes, by its flag: [before, now]. InputError for what it may not."""
+    """What `resume` changes, by its name: [before, now]. InputError for what it may not."""
     changes: dict[str, list[Any]] = {}
     for section in ("options", "data", "net", "train"):
         before, now = getattr(saved, section), getattr(config, section)
@@ -90,16 +90,16 @@ def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
             a, b = getattr(before, entry.name), getattr(now, entry.name, None)
             if a == b:
                 continue
-            flag = entry.name if section == "options" else f"{section}.{entry.name}"
+            name = entry.name if section == "options" else f"{section}.{entry.name}"
             if section != "train" or entry.name not in NUMBERS | WRITING:
                 raise InputError(
-                    f"--resume with --{flag} {typed(b)}, but the run has {typed(a)}; drop the flag, or use a new --run"
+                    f"`resume` with `{name}` {typed(b)}, but the run has {typed(a)}; leave it out, or use a new `run`"
                 )
-            changes[flag] = [a, b]
+            changes[name] = [a, b]
     if saved.network != config.network:
         raise InputError(
-            f"--resume with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
-            "hand over the same one, or use a new --run"
+            f"`resume` with the network {config.network}, but the run has {saved.network or 'the built-in one'}; "
+            "hand over the same one, or use a new `run`"
         )
     return changes
 
@@ -121,7 +121,7 @@ class _Tokenizer:
 
 
 def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
-    """On --resume: the data must be what it was."""
+    """On `resume`: the data must be what it was."""
     before = about.get("data") or {}
     if not before:
         return
@@ -130,19 +130,19 @@ def same_corpus(about: dict[str, Any], corpus: Corpus) -> None:
         if (tokenizer["name"], tokenizer["size"]) == (corpus.tokenizer.name, corpus.tokenizer.size):
             raise InputError(
                 f"the run's '{tokenizer['name']}' ({tokenizer['size']:,}) has other characters than this data's; "
-                "give the data that the run began with, or use a new --run"
+                "give the data that the run began with, or use a new `run`"
             )
         require_same(_Tokenizer(tokenizer["name"], tokenizer["size"], tokenizer["fingerprint"]), corpus.tokenizer)  # pyright: ignore
     rows = [(of.get("splits") or {}).get("train", {}).get("rows") for of in (before, corpus.about)]
     if rows[0] not in (None, rows[1]) and before.get("sha256") == corpus.about.get("sha256"):
         raise InputError(
-            f"the data gives {rows[1]:,} training rows now, and {rows[0]:,} when the run began; use a new --run"
+            f"the data gives {rows[1]:,} training rows now, and {rows[0]:,} when the run began; use a new `run`"
         )
     now = corpus.about.get("sha256")
     if before.get("sha256") not in (None, now):
         raise InputError(
             f"the data has changed since the run began (sha256 {str(before['sha256'])[:8]}, now {str(now)[:8]}); "
-            "give the same data, or use a new --run"
+            "give the same data, or use a new `run`"
         )
 
 
@@ -180,10 +180,10 @@ def read_corpus(config: Config, tokenizer: Any = None, start: Start | None = Non
     try:
         corpus = prepare(config.data, row_length(config), tokenizer=None if own else tokenizer, progress=progress)
     except OutsideVocabulary as problem:
-        raise InputError(f"{problem}; take it out of the text, or train without --train.start") from None
+        raise InputError(f"{problem}; take it out of the text, or train without `train.start`") from None
     if start and own and corpus.tokenizer.fingerprint != start.tokenizer.fingerprint:
         raise InputError(
-            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and --data.tokenizer "
+            f"'{start.name}' has the tokenizer '{start.tokenizer.name}' ({start.tokenizer.size:,}), and `data.tokenizer` "
             f"{config.data.tokenizer} is another ({corpus.tokenizer.size:,}); leave it out"
         )
     return corpus
@@ -196,7 +196,7 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
             theirs, ours = getattr(start.config.net, entry.name), getattr(config.net, entry.name)
             if theirs != ours and entry.name not in ("length", "dropout", "checkpoint"):
                 raise InputError(
-                    f"--net.{entry.name} is {typed(ours)}, and '{start.name}' has {typed(theirs)}; leave it out"
+                    f"`net.{entry.name}` is {typed(ours)}, and '{start.name}' has {typed(theirs)}; leave it out"
                 )
     weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
     rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}

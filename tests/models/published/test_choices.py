@@ -34,7 +34,7 @@ def test_ar_that_begins_with_a_token():
     torch.testing.assert_close(-method.bound(Batch(texts)), log_p)
     *_, last = run(SAMPLERS["left_to_right"](), method, (4, 3), 3, generator=torch.Generator().manual_seed(0))
     assert last.x.max() < 3
-    with pytest.raises(zellige.InputError, match="--begin is 3; it must be a token of 0 to 2"):
+    with pytest.raises(zellige.InputError, match="`begin` is 3; it must be a token of 0 to 2"):
         build("ar", 3, NET, AR.Config(begin=3))
 
 
@@ -56,5 +56,5 @@ def test_mask_among_the_tokens():
     torch.testing.assert_close(*bounds, rtol=1e-12, atol=1e-12)
     *_, state = run(SAMPLERS["ancestral"](), inside, (64, 3), 4, generator=torch.Generator().manual_seed(0))
     assert (state.x != 1).all()
-    with pytest.raises(zellige.InputError, match="--mask is 4; it must be a token of 0 to 3"):
+    with pytest.raises(zellige.InputError, match="`mask` is 4; it must be a token of 0 to 3"):
         build("mdlm", 4, NET, MDLM.Config(mask=4))

@@ -162,7 +162,7 @@ def test_lightning_checkpoint(mdlm, tmp_path, monkeypatch):
     held["ema"]["shadow_params"].pop()
     torch.save(held, tmp_path / "last.ckpt")
     said = fails(tmp_path / "last.ckpt", tokenizer="integers")
-    assert said == "the averaged weights are 30 tensors, the model has 31; take the others with --weights raw".replace(
+    assert said == "the averaged weights are 30 tensors, the model has 31; take the others with `weights` raw".replace(
         "30", str(len(average) - 1)
     ).replace("31", str(len(average)))
 
@@ -268,7 +268,7 @@ def test_tokenizer_and_vocabulary(mdlm, tmp_path):
         hub.folder(tmp_path / "b", mdlm, CONFIG | {"vocab_size": 61}, tokens=60)
     )
     assert fails(hub.folder(tmp_path / "d", mdlm, CONFIG, tokens=None)) == (
-        "nothing says its tokenizer, which has 53 tokens (54 rows, layout mdlm); give --tokenizer, e.g. a tokenizer.json"
+        "nothing says its tokenizer, which has 53 tokens (54 rows, layout mdlm); give `tokenizer`, e.g. a tokenizer.json"
     )
     assert "the tokenizer 'bytes' has 256" in fails(hub.folder(tmp_path / "c", mdlm, CONFIG), tokenizer="bytes")
 
@@ -279,12 +279,12 @@ def test_configs(mdlm, tmp_path):
         hub.folder(tmp_path / "b", mdlm, {n: v for n, v in CONFIG.items() if n != "n_heads"})
     )
     bare = hub.folder(tmp_path / "c", mdlm, None)
-    assert "comes without a config.json; choose with --system: sedd, radd, mdlm" in fails(bare)
-    assert "nothing says how long a text is; give --length" in fails(bare, system="mdlm")
+    assert "comes without a config.json; choose with `system`: sedd, radd, mdlm" in fails(bare)
+    assert "nothing says how long a text is; give `length`" in fails(bare, system="mdlm")
     assert fails(bare, system="mdml", length=24) == (
         "unknown system 'mdml'; did you mean 'mdlm'? (all: zellige import --help)"
     )
-    assert "--block is no choice of mdlm" in fails(bare, system="mdlm", length=24, block=4)
+    assert "`block` is no choice of mdlm" in fails(bare, system="mdlm", length=24, block=4)
     assert "unknown choice 'lenght'; did you mean 'length'?" in fails(bare, system="mdlm", lenght=24)
     (bare / "other.pt").write_bytes(b"")
     (bare / "model.safetensors").rename(bare / "one.safetensors")

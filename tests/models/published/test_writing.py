@@ -117,18 +117,18 @@ def test_forms_are_one_function():
 def test_refused(tmp_path):
     out = tmp_path / "out"
     assert fails(made("mdlm", dataclasses.replace(NET, conv=3)), out, "mdlm").startswith(
-        "this network has short convolutions (--net.conv), for which no published layout has a word"
+        "this network has short convolutions (`net.conv`), for which no published layout has a word"
     )
     assert fails(made("ar"), out, "ar").startswith("its texts begin with a state of its own")
     assert fails(made("sedd"), out, "mdlm") == (
         "the layout mdlm is for mdlm, and this is sedd; for sedd there are sedd, sedd-noeos"
     )
     assert "told the time" in fails(made("mdlm", time=True), out, "radd")
-    assert fails(made("mdlm"), out, None).endswith("give --to, one of radd, mdlm")
+    assert fails(made("mdlm"), out, None).endswith("give `to`, one of radd, mdlm")
     assert "did you mean 'mdlm'?" in fails(made("mdlm"), out, "mdml")
     assert "no published layout is of method csm" in fails(made("csm"), out, None)
-    assert "for --prediction mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
-    assert "is for absorbing noise, scaled by sigma; use --to sedd" in fails(
+    assert "for `prediction` mean" in fails(made("bd3lm", prediction="score"), out, "bd3lm")
+    assert "is for absorbing noise, scaled by sigma; use `to` sedd" in fails(
         made("sedd", process="uniform"), out, "sedd-noeos"
     )
 

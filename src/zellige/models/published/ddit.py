@@ -20,13 +20,13 @@ def sizes(shapes: Shapes, choices: Choices) -> Net:
             f"no tensor '{missing[0]}' among {len(shapes)} ({there}, ...); it is no model of the DDiT family"
         )
     if choices.length is None:
-        raise InputError("nothing says how long a text is; give --length, e.g. --length 1024, or the config.json")
+        raise InputError("nothing says how long a text is; give `length`, e.g. `length` 1024, or the config.json")
     hidden = shapes["vocab_embed.embedding"][1]
     waves = shapes.get("rotary_emb.inv_freq")
     heads = choices.heads or (hidden // (2 * waves[0]) if waves else None)
     if heads is None:
         raise InputError(
-            f"nothing says how many heads share the width {hidden}; give --heads, e.g. --heads {hidden // 64}"
+            f"nothing says how many heads share the width {hidden}; give `heads`, e.g. `heads` {hidden // 64}"
         )
     layers = 1 + max(int(name.split(".")[1]) for name in shapes if name.startswith("blocks."))
     classes = shapes.get("cond_map.embedding_table.weight", (1,))[0] - 1
@@ -38,7 +38,7 @@ def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
     """What the tensors of a file without a config say, with the choices."""
     net = sizes(shapes, choices)
     if layout.name == "bd3lm" and choices.block is None:
-        raise InputError("nothing says how long a block is; give --block, e.g. --block 16")
+        raise InputError("nothing says how long a block is; give `block`, e.g. `block` 16")
     chosen = {name: getattr(choices, name) for name in ("block", "process", "time")}
     options = {name: value for name, value in chosen.items() if value is not None}
     return layout.read(layout.write(Description(net, shapes["vocab_embed.embedding"][0], options)), shapes)
@@ -48,7 +48,7 @@ def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
     """The schedule's name; its numbers must be those that ours has."""
     name = str(field_of(config, "noise", "type", default="loglinear")).replace("log-linear", "loglinear")
     if name not in known:
-        raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here; choose with --schedule")
+        raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here; choose with `schedule`")
     ends = {"geometric": (1e-4, 20.0)}.get(name)
     theirs = tuple(field_of(config, "noise", end, default=None) for end in ("sigma_min", "sigma_max"))
     if ends and None not in theirs and any(abs(a - b) > 1e-9 for a, b in zip(theirs, ends)):

@@ -77,7 +77,7 @@ class Layout:
     """One way in which models are published.
 
     Attributes:
-        name: how `--system` and `--to` call it.
+        name: how `system` and `to` call it.
         method: the system of ours (a name in METHODS) that it becomes.
         about: one line for people.
         prefix: what stands before its parameters' names when it is written.

@@ -142,7 +142,7 @@ def llama_layout(
         )
 
     def write(description: Description) -> dict[str, Any]:
-        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with --to")
+        raise InputError(f"the layout {name} is for the networks that were published in it; choose another with `to`")
 
     def words(folder: Path, description: Description) -> Tokens:
         mask = description.mask or 0
@@ -150,7 +150,7 @@ def llama_layout(
         if not mask < own.size <= description.rows:
             raise InputError(
                 f"tokenizer '{own.name}' has {own.size:,} tokens; the model's table has {description.rows:,} rows, its mask is "
-                f"{mask:,}: give the tokenizer that it was trained with (--tokenizer)"
+                f"{mask:,}: give the tokenizer that it was trained with (`tokenizer`)"
             )
         return own
 

@@ -143,11 +143,11 @@ def _layout(
             kind = config.get("model_type", config.get("architectures", "-"))
             raise InputError(
                 f"no layout is known for the config.json beside '{shown(file)}' (model_type {kind}); "
-                f"choose with --system: {', '.join(LAYOUTS)}"
+                f"choose with `system`: {', '.join(LAYOUTS)}"
             )
     if known is None:
         raise InputError(
-            f"'{shown(file)}' comes without a config.json; choose with --system: {', '.join(LAYOUTS)}, and --length"
+            f"'{shown(file)}' comes without a config.json; choose with `system`: {', '.join(LAYOUTS)}, and `length`"
         )
     layout = LAYOUTS[known]
     tensors = stripped(opened.tensors, layout.strips)
@@ -198,7 +198,7 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
     for name in ("block", "process", "schedule", "time"):
         value = getattr(chosen, name)
         if value is not None and name not in METHODS[layout.method].Config.__dataclass_fields__:
-            raise InputError(f"--{name} is no choice of {layout.method}; leave it out")
+            raise InputError(f"`{name}` is no choice of {layout.method}; leave it out")
         if value is not None:
             options[name] = value
     if layout.name == "sedd" and chosen.process is not None:
@@ -215,7 +215,7 @@ def _options(layout: Layout, description: Description, chosen: Choices, tokenize
     if layout.method == "ar":
         begin = chosen.begin if chosen.begin is not None else first_token(tokenizer)
         if begin is None:
-            raise InputError("nothing says which token begins a text; give --begin, e.g. --begin 0")
+            raise InputError("nothing says which token begins a text; give `begin`, e.g. `begin` 0")
         options["begin"] = begin
     return METHODS[layout.method].Config(**options)
 
@@ -234,13 +234,13 @@ def _take(
     wanted = {layout.theirs(name): name for name in own}
     average = None if chosen.weights == "raw" else opened.average
     if chosen.weights == "ema" and average is None:
-        raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave --weights out")
+        raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave `weights` out")
     if isinstance(average, list):
         ordered = layout.order(list(wanted))
         if len(average) != len(ordered):
             raise InputError(
                 f"the averaged weights are {len(average)} tensors, the model has {len(ordered)}; "
-                "take the others with --weights raw"
+                "take the others with `weights` raw"
             )
         by_name = dict(zip(ordered, average))
     elif average is not None:

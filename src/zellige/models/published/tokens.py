@@ -29,7 +29,7 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
     ):
         raise InputError(
             f"nothing says its tokenizer, which has {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}); "
-            "give --tokenizer, e.g. a tokenizer.json"
+            "give `tokenizer`, e.g. a tokenizer.json"
         )
     if own and (folder / "tokenizer.json").is_file():
         tokenizer = load_tokenizer(folder)
@@ -42,7 +42,7 @@ def tokenizer_of(layout: Layout, description: Description, chosen: Choices, fold
         return Tokens(tokenizer.inner, tokenizer.name, tokens)
     raise InputError(
         f"the model is for {tokens:,} tokens ({description.rows:,} rows, layout {layout.name}) and the tokenizer "
-        f"'{tokenizer.name}' has {tokenizer.size:,}; give the one that it was trained with (--tokenizer)"
+        f"'{tokenizer.name}' has {tokenizer.size:,}; give the one that it was trained with (`tokenizer`)"
     )
 
 
@@ -55,7 +55,7 @@ def _named(spec: str) -> Any:
         )
     except InputError as problem:
         what = str(problem).partition(";")[0]
-        raise InputError(f"its tokenizer is missing: {what}; give --tokenizer, a tokenizer.json or a folder") from None
+        raise InputError(f"its tokenizer is missing: {what}; give `tokenizer`, a tokenizer.json or a folder") from None
 
 
 def first_token(tokenizer: Any) -> int | None:

@@ -35,9 +35,9 @@ def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -
     if name is None:
         fits = fitting(config)
         raise InputError(
-            f"it was trained here, so nothing says in which layout it is to be written; give --to, one of {', '.join(fits)}"
+            f"it was trained here, so nothing says in which layout it is to be written; give `to`, one of {', '.join(fits)}"
             if fits
-            else f"no published layout is of method {config.method}; use --to hub, our own folder with a model card"
+            else f"no published layout is of method {config.method}; use `to` hub, our own folder with a model card"
         )
     if name not in LAYOUTS:
         raise unknown("layout", name, LAYOUTS, "zellige export --help")
@@ -94,23 +94,23 @@ def state_of(layout: Layout, method: Method, tokenizer: Any, config: Config) -> 
         )
     if not same:
         timed = " that is told the time" if config.method in FREE and layout.method in FREE else ""
-        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use --to hub"
+        others = f"for {config.method} there are {', '.join(fitting(config))}" if fitting(config) else "use `to` hub"
         raise InputError(
             f"the layout {layout.name} is for {layout.method}, and this is {config.method}{timed}; {others}"
         )
     if net.conv or net.grid:
-        has = "short convolutions (--net.conv)" if net.conv else "a grid (--net.grid)"
+        has = "short convolutions (`net.conv`)" if net.conv else "a grid (`net.grid`)"
         raise InputError(
-            f"this network has {has}, for which no published layout has a word; use --to hub, or train one without"
+            f"this network has {has}, for which no published layout has a word; use `to` hub, or train one without"
         )
     if config.method == "ar" and options.get("begin") is None:
         raise InputError(
-            "its texts begin with a state of its own, those of the layout ar with a token; train it with --begin"
+            "its texts begin with a state of its own, those of the layout ar with a token; train it with `begin`"
         )
     if options.get("mask") is not None:
         raise InputError(f"its mask is one of the tokenizer's tokens; in the layout {layout.name} it comes after them")
     if options.get("prediction", "mean") != "mean":
-        raise InputError("the layout bd3lm is for --prediction mean; this one gives a score")
+        raise InputError("the layout bd3lm is for `prediction` mean; this one gives a score")
     state = dict(network.state_dict())
     if layout.name == "radd":
         state = unmodulated(network)
@@ -131,7 +131,7 @@ def unmodulated(network: DiT) -> dict[str, Tensor]:
     For a network that is told no time and no class.
     """
     if network.classes is not None:
-        raise InputError("this network is told classes, for which the layout radd has no word; use --to udlm")
+        raise InputError("this network is told classes, for which the layout radd has no word; use `to` udlm")
     state = {n: t for n, t in network.state_dict().items() if not n.startswith("time.") and "modulation" not in n}
     condition = None if network.time is None else network.told(torch.zeros(1, 1, dtype=torch.long), None)
 

@@ -99,7 +99,7 @@ def compare(
     data = Data(data) if isinstance(data, str) else data or Data()
     train = train or Train()
     if train.devices > 1:  # several would each ask for all of the comparison
-        raise InputError(f"--train.devices is {train.devices}; compare trains on one device, leave it out")
+        raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")
     train = replace(train, devices=1)
     how = Settings(tuple(calls), samples, draws, limit, train.seed)
     several, folder = entrants(methods), Path(run)

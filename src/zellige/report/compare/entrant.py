@@ -114,14 +114,14 @@ def entrants(methods: Any) -> list[Entrant]:
 def check_folder(folder: Path) -> None:
     """InputError unless a comparison may live there: nothing yet, or runs and what a comparison writes."""
     if folder.is_file():
-        raise InputError(f"'{shown(folder)}' is a file; give --run a folder")
+        raise InputError(f"'{shown(folder)}' is a file; give `run` a folder")
     if (folder / "config.json").is_file():
-        raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another --run")
+        raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another `run`")
     if any(
         not OWN.fullmatch(p.name) and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
         for p in visible(folder)
     ):
-        raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another --run")
+        raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another `run`")
 
 
 def visible(folder: Path) -> list[Path]:
@@ -142,15 +142,15 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
         now = json.loads(json.dumps(model.to_json(config or next(iter(wanted.values())))))
         if config and before["method"] != config.method:
             raise InputError(
-                f"'{shown(run)}' is a run of {before['method']}, not {config.method}; choose another --run"
+                f"'{shown(run)}' is a run of {before['method']}, not {config.method}; choose another `run`"
             )
         for section in ("data", "net", "train", *(["options"] if config else [])):
             for key, value in now[section].items():
                 if before[section].get(key, value) != value and key != "cache":  # an older run may not know it
-                    flag = key if section == "options" else f"{section}.{key}"
+                    name = key if section == "options" else f"{section}.{key}"
                     raise InputError(
-                        f"'{shown(run)}' was trained with --{flag} {_value_text(before[section][key])}, "
-                        f"not {_value_text(value)}; give the same settings, or use a new --run"
+                        f"'{shown(run)}' was trained with `{name}` {_value_text(before[section][key])}, "
+                        f"not {_value_text(value)}; give the same settings, or use a new `run`"
                     )
 
 

@@ -51,9 +51,9 @@ class Settings:
     def __post_init__(self) -> None:
         check_counts(draws=self.draws, calls=min(self.calls, default=0))
         if self.samples and self.samples < 2:
-            raise InputError(f"--samples is {self.samples}; it must be 2 or more: an interval needs two")
+            raise InputError(f"`samples` is {self.samples}; it must be 2 or more: an interval needs two")
         if self.limit is not None and self.limit < 2:
-            raise InputError(f"--limit is {self.limit}; it must be 2 or more: an interval needs two texts")
+            raise InputError(f"`limit` is {self.limit}; it must be 2 or more: an interval needs two texts")
 
 
 def check_pairing(method: Method) -> None:

@@ -125,7 +125,7 @@ class Modality:
         """(L,) tokens of what was typed, -1 where something is missing. InputError where nothing can be typed."""
         raise InputError(
             f"'{text[:20]}{'…' if len(text) > 20 else ''}' is a text, and this model makes {self.many}; "
-            f"use --example 0 --keep {next(iter(self.keeps), '')}"
+            f"use `example` 0 `keep` {next(iter(self.keeps), '')}"
         )
 
     def verdict(self, row: Any, truth: Any = None) -> str:

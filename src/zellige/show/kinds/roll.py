@@ -178,5 +178,5 @@ def _mido() -> Any:
     try:
         import mido
     except ImportError:
-        raise InputError("--out x.mid needs 'mido'; pip install mido") from None
+        raise InputError("`out` x.mid needs 'mido'; pip install mido") from None
     return mido

@@ -21,7 +21,7 @@ class Text(Modality):
         return token_texts(self.tokenizer, row)
 
     def given(self, row: Any, keep: str | None = None) -> Any:
-        raise InputError('--example and --keep are for images, music and grids; give a text: "the ____ of the"')
+        raise InputError('`example` and `keep` are for images, music and grids; give a text: "the ____ of the"')
 
 
 class Smiles(Text):
