@@ -85,8 +85,14 @@ def test_the_two_intervals_and_the_split_agree(apart, noise):
         assert 1 - r.between == pytest.approx((r.draws_half / r.half) ** 2 if r.half else 0)
 
 
-@pytest.mark.parametrize("together", [0.0, 0.9])
-@pytest.mark.parametrize("apart", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(
+    ("apart", "together"),
+    [
+        (0.0, 0.9),
+        (0.3, 0.0),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.0, 0.0), (0.3, 0.9), (1.0, 0.0), (1.0, 0.9))),
+    ],
+)
 def test_the_interval_over_the_population_covers(apart, together):
     """Texts that differ by `apart`, draws of which a group's share `together` of their sum is held fixed by the strata.
 
@@ -112,7 +118,7 @@ def covered(m, rows, draws, repeats, longer=50):
     return sum(r.draws_low <= truth <= r.draws_high for r in found)
 
 
-@pytest.mark.parametrize("name", ["mdlm", "md4"])
+@pytest.mark.parametrize("name", [pytest.param("mdlm", marks=pytest.mark.long), "md4"])
 def test_the_interval_over_draws_covers_a_run_50_times_as_long(name, any_freedom):
     """Fewer than 53 of 60 at a coverage of 95%: 0.7%; the seeds are fixed, so it holds or it does not."""
     assert covered(method(name), texts(160), draws=4, repeats=60) >= 53

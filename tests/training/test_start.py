@@ -1,5 +1,6 @@
 """Beginning with another model: `--train.start` and a text are enough."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,28 @@ TINY = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 
 NEW = f"--data.name text --data.path new.txt --train.start runs/a {TINY}"
 
 
-@pytest.fixture
-def begun(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
     """A run on letters, in runs/a, and other texts of fewer letters and of other ones."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
-    Path("old.txt").write_text("the cat and a dog saw it all " * 300)
-    Path("new.txt").write_text("a cat saw it " * 500)
-    Path("foreign.txt").write_text("a cat saw 7 " * 500)
-    small = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --net.conv 3 --schedule cosine"
-    assert cli.main(f"train md4 --data.name text --data.path old.txt --run runs/a {small} {TINY}".split()) == 0
+    folder = tmp_path_factory.mktemp("start")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("ZELLIGE_CACHE", str(folder / "cache"))
+        patch.setattr("zellige.report.write", lambda folder, **_: folder / "report.html")
+        Path("old.txt").write_text("the cat and a dog saw it all " * 300)
+        Path("new.txt").write_text("a cat saw it " * 500)
+        Path("foreign.txt").write_text("a cat saw 7 " * 500)
+        small = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --net.conv 3 --schedule cosine"
+        assert cli.main(f"train md4 --data.name text --data.path old.txt --run runs/a {small} {TINY}".split()) == 0
+    return folder
+
+
+@pytest.fixture
+def begun(place, tmp_path, monkeypatch, no_page):
+    """A copy of that folder, to work in."""
+    shutil.copytree(place, tmp_path / "start", symlinks=True)
+    monkeypatch.chdir(tmp_path / "start")
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "start" / "cache"))
 
 
 def test_a_model_brings_tokenizer_network_and_choices(begun):
