@@ -21,7 +21,7 @@ from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 
 T = TypeVar("T")
-Run = Annotated[str, tyro.conf.Positional]
+Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 @dataclass_transform(frozen_default=True)
@@ -71,7 +71,8 @@ class OfData(OfTexts):
 
 
 Estimator = Annotated[
-    str, tyro.conf.arg(help="bound, or another that the method admits: any_order, random, forward, backward")
+    str,
+    tyro.conf.arg(help="bound, or another that the method admits: any_order, random, forward, backward; path of csm"),
 ]
 
 

@@ -65,7 +65,7 @@ def form() -> Any:
 
     @dataclass(frozen=True)
     class Compare:
-        methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+        methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="METHOD METHOD ...")] = ()
         """two or more, with choices if there are any: mdlm sedd:process=uniform file.py:Class"""
         data: Data = field(default_factory=Data)
         net: Net = field(default_factory=Net)

@@ -56,7 +56,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     mode = next((MODES[flag] for flag in MODES if flag in flags), None)
     if mode is not None:
         return mode(words, terminal, began)
-    about = f"The likelihood of a text, with its 95% intervals. {', '.join(MODES)} are commands of their own: see their --help."
+    about = f"The likelihood of a text, with its 95% intervals.\n{', '.join(MODES)}: each has its own --help."
     chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
     recorded = None

@@ -32,7 +32,7 @@ class Pairs(OfRun):
 
 def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --pairs FILE`"""
-    about = "-log p(continuation | context) of the pairs in a file, and the accuracy of choices."
+    about = "-log p(continuation | context) of pairs in a file, and the accuracy of choices."
     chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")

@@ -50,9 +50,7 @@ class Probe(OfRun):
 
 def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN --probe ag_news`"""
-    about = (
-        "A linear probe and a fine-tuned classifier on a model's features, against random weights and a bag of tokens."
-    )
+    about = "A linear probe and fine-tuning, against random weights and a bag of tokens."
     chosen = options.parse(Probe, words, "evaluate", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")

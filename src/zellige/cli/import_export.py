@@ -19,16 +19,17 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with terminal.waiting("starting"):
         from ..models.published import Choices
 
+    source = tyro.conf.arg(metavar="SOURCE", help="a hub id, a folder or a file of weights")
     form = dataclasses.make_dataclass(
         "Import",
         [
-            ("source", Annotated[str, tyro.conf.Positional], field(default="")),
+            ("source", Annotated[str, tyro.conf.Positional, source], field(default="")),
             ("out", Annotated[str, tyro.conf.arg(help="the folder that Zellige's own form is written into")], field(default="")),
             ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices())),
         ],
         frozen=True,
     )  # fmt: skip
-    about = "A published model as a folder of Zellige's own. SOURCE: a hub id, a folder or a file of weights."
+    about = "A published model as a folder of Zellige's own."
     chosen: Any = options.parse(form, words, "import", about=about, most=1)
     if not chosen.source or not chosen.out:
         raise InputError(
@@ -63,7 +64,7 @@ def import_(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 @dataclass(frozen=True)
 class Export:
-    model: Annotated[str, tyro.conf.Positional] = ""
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")] = ""
     """a run, a saved folder or a hub id"""
     to: str | None = None
     """the layout: sedd, radd, mdlm, bd3lm, ar, sedd-noeos, udlm, duo, llada, dream; hub, for our own with a model card; the one
@@ -74,7 +75,7 @@ class Export:
 
 def export(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige export MODEL --to LAYOUT --out DIR`"""
-    about = "A model in a published layout: the keys, the tensors and the config.json that the published code reads."
+    about = "A model in a published layout, with the keys that the published code reads."
     chosen = options.parse(Export, words, "export", about=about, most=1)
     if not chosen.model or not chosen.out:
         raise InputError(

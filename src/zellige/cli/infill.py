@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @command_options
 class Infill(Drawing):
-    text: Annotated[str, tyro.conf.Positional] = ""
+    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
     """the text with its gaps: each _ is one missing character; of a grid the puzzle: 53..7...."""
     example: int = 0
     """images, music, grids: the row of the test split of which a part is given"""
@@ -35,7 +35,7 @@ class Infill(Drawing):
 
 def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
-    about = 'Fill the gaps of a text and keep the rest: zellige infill runs/demo "the ____ of the ________"'
+    about = 'Fill the gaps of a text: zellige infill runs/demo "the ____ of the ________"'
     chosen = options.parse(Infill, words, "infill", about=about, most=2)
     flags = options.given(words) & {"--example", "--keep"}
     if chosen.text and flags:

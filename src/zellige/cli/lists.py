@@ -13,10 +13,13 @@ from ..show.terminal import Terminal
 from . import help, options
 from .common import write_json
 
+What = Literal["methods", "samplers", "data", "checkpoints"]
+
 
 @dataclass(frozen=True)
 class List:
-    what: Annotated[Literal["methods", "samplers", "data", "checkpoints"] | None, tyro.conf.Positional] = None
+    what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
+    """methods, samplers, data or checkpoints"""
     seed: int = 0
     """changes nothing"""
 

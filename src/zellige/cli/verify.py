@@ -16,7 +16,7 @@ from .common import own_class, write_json
 
 @dataclass(frozen=True)
 class Verify:
-    methods: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    methods: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[METHOD ...]")] = ()
     """names, or file.py:Class; all if none is given"""
     only: str | None = None
     """a check, or the beginning of its name: bound.closed-form, sampler"""

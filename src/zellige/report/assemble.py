@@ -115,7 +115,7 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         )
         return [page.html_note(f"no noise, so {missing}")], watched
     if getattr(method.process, "schedule", None) is None:
-        alpha, curve = page.html_note("this noise is a list of matrices: it has no alpha(t)"), None
+        alpha, curve = page.html_note("this noise is a list of matrices: it has no α(t)"), None
     else:
         alpha, curve = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
     figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
@@ -155,7 +155,7 @@ _LEARNT = (
 _SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the weight of a masked token in the loss."
 _REVEALED = (
     "Above: the share of tokens revealed after each step, mean over the watched samples and their range, beside "
-    "alpha(t). Below: for each sample and position, the step in which it was revealed."
+    "α(t). Below: for each sample and position, the step in which it was revealed."
 )
 _LOSS = "Where the bound comes from: the integrand of its diffusion term at each t; the area under it is that term."
 
