@@ -72,7 +72,9 @@ class OfData(OfTexts):
 
 Estimator = Annotated[
     str,
-    tyro.conf.arg(help="bound, or another that the method admits: any_order, random, forward, backward; path of csm"),
+    tyro.conf.arg(
+        help="bound, or another that the method admits: any_order, random, forward, backward; of csm path, loss"
+    ),
 ]
 
 
