@@ -41,6 +41,13 @@ def positions(K: int, n: int = 200, seed: int = 0) -> tuple[Tensor, Tensor, Tens
     return 6 * numbers(n, K, seed=seed) - 3, x_0, x_t
 
 
+def value_and_gradient(cost, logits: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    """cost(logits, *rest), (N,), and the gradient of a weighted sum of it for the logits."""
+    logits = logits.clone().requires_grad_()
+    value = cost(logits, *rest)
+    return value.detach(), torch.autograd.grad((value * numbers(len(value), seed=9)).sum(), logits)[0]
+
+
 def per_token(*w: float) -> Tensor:
     return torch.tensor(w, dtype=torch.float64)
 

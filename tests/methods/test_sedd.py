@@ -1,13 +1,14 @@
 """SEDD: its closed forms against the definition, its bound against enumeration, and what a training step holds in memory."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from worlds import Counting, L, V, data_law, five_sigma, numbers, positions, table
+from worlds import Counting, L, V, data_law, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact, guide
 from zellige.core.batch import Batch
 from zellige.core.prediction import Score, kernel, posterior, score
@@ -76,14 +77,11 @@ def test_the_closed_form_is_the_bound(config, t):
     method = SEDD(None, V, (L,), config)
     logits, x_0, x_t = positions(method.process.K)
     time = torch.full((len(x_0),), t, dtype=D)
-    both = []
-    for cost in (method.cost, lambda *a: Method.cost(method, *a)):
-        here = logits.clone().requires_grad_()
-        value = cost(here, x_0, x_t, time)
-        both.append((value.detach(), torch.autograd.grad((value * numbers(len(x_0), seed=9)).sum(), here)[0]))
-    close(both[0][0], both[1][0], rtol=1e-9, atol=1e-15)
-    close(both[0][1], both[1][1], rtol=1e-9, atol=1e-12 * float(both[1][1].abs().max()))
-    assert (both[0][0] >= 0).all()
+    value, gradient = value_and_gradient(method.cost, logits, x_0, x_t, time)
+    expected, slope = value_and_gradient(partial(Method.cost, method), logits, x_0, x_t, time)
+    close(value, expected, rtol=1e-9, atol=1e-15)
+    close(gradient, slope, rtol=1e-9, atol=1e-12 * float(slope.abs().max()))
+    assert (value >= 0).all()
 
 
 @each_choice
