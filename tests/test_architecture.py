@@ -50,6 +50,23 @@ def test_the_reference_is_made_from_the_code():
     assert reference.page() == reference.PAGE.read_text(encoding="utf-8"), "write it again: python docs/reference.py"
 
 
+def test_no_file_takes_what_is_private_of_another():
+    """A name with an underscore before it is for its own file: neither imported, nor asked of an imported module."""
+    files = {path: ast.parse(path.read_text(encoding="utf-8")) for path in floor_plan.modules().values()}
+    taken = []
+    for path, tree in files.items():
+        imports = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+        names = {name.asname or name.name: name.name for n in imports for name in n.names}
+        taken += [f"{path.name}: {name}" for name in names.values() if private(name)]
+        asked = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+        taken += [f"{path.name}: {n.value.id}.{n.attr}" for n in asked if n.value.id in names and private(n.attr)]
+    assert not taken
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 def texts(tree: ast.AST) -> Iterator[str]:
     """The string literals, those with values in them as a whole: `{}` stands for each value."""
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}

@@ -1,6 +1,6 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,11 +78,21 @@ class Data:
         labels = choices.pop("labels", None)
         shaped = choices.get("kind") or getattr(tokens, "ndim", 0) > 2 or labels is not None
         name = "array" if shaped else "tokens"
-        data = Data(name=name, vocabulary=int(vocabulary), labels=labels is not None, **choices)
-        if labels is not None:
-            object.__setattr__(data, "_labels", labels)
-        object.__setattr__(data, "_tokens", tokens)  # not a field: nothing that reads the fields sees it
-        return data
+        return OwnTokens(tokens, labels, name=name, vocabulary=int(vocabulary), labels=labels is not None, **choices)
+
+
+class OwnTokens(Data):
+    """Data whose integers, and the classes of their rows, are handed over (`Data.of`). They are no fields: nothing that reads
+    the fields sees them, so that it equals the Data of the run's configuration, which holds none."""
+
+    def __init__(self, tokens: Any, classes: Any = None, **choices: Any):
+        super().__init__(**choices)
+        self.tokens, self.classes = tokens, classes
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Data) and astuple(self) == astuple(other)
+
+    __hash__ = Data.__hash__
 
 
 @dataclass(frozen=True)

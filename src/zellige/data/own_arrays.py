@@ -2,16 +2,14 @@
 
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from . import readers
 from .array_source import Fetch, Raw, sums
-
-if TYPE_CHECKING:
-    from .corpus import Data
+from .corpus import Data, OwnTokens
 
 ARRAYS = (".npy", ".npz")
 SPLIT_KEYS = {
@@ -27,7 +25,7 @@ LABEL_KEYS = {"y": "all", "Y": "all", "labels": "all", "label": "all"} | {
 NAME_KEYS = ("class_names", "classes")
 
 
-def local_arrays(data: "Data") -> dict[str, Path]:
+def local_arrays(data: Data) -> dict[str, Path]:
     """The .npy and .npz files that `data.path` names, by split ("all": one file); {} if it names other files."""
     if not data.path:
         return {}
@@ -41,11 +39,13 @@ def local_arrays(data: "Data") -> dict[str, Path]:
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 
-def read_arrays(data: "Data", fetch: Fetch) -> Raw:
+def read_arrays(data: Data, fetch: Fetch) -> Raw:
     """Whole numbers from .npy and .npz. For `array`, `data.kind` says what they are."""
     files = local_arrays(data)
-    splits = {"all": np.asarray(own)} if (own := getattr(data, "_tokens", None)) is not None else {}
-    labels, names = {"all": np.asarray(own)} if (own := getattr(data, "_labels", None)) is not None else {}, []
+    splits, labels, names = {}, {}, []
+    if isinstance(data, OwnTokens):
+        splits["all"] = np.asarray(data.tokens)
+        labels |= {} if data.classes is None else {"all": np.asarray(data.classes)}
     if not files and not splits:
         raise InputError(f"`data.name` {data.name} needs a .npy or .npz file; give it by `data.path`")
     for split, path in files.items():
@@ -57,7 +57,7 @@ def read_arrays(data: "Data", fetch: Fetch) -> Raw:
 
 
 def checked_arrays(
-    data: "Data", splits: dict[str, np.ndarray], about: dict[str, Any], labels: dict[str, Any], names: Any = ()
+    data: Data, splits: dict[str, np.ndarray], about: dict[str, Any], labels: dict[str, Any], names: Any = ()
 ) -> Raw:
     """Arrays as they were found, after a look at them: whole numbers, of one shape, in their range."""
     tell = f"'{data.path}'" if data.path else "the array"

@@ -1,9 +1,7 @@
 """From a choice of data to a corpus of rows: cleaned, split, tokenized, packed and cached."""
 
 import dataclasses
-import importlib.util
 import math
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,8 @@ from ..arguments import checked
 from ..errors import InputError, at_least, quoted, unknown
 from . import catalogue
 from .catalogue import DATASETS
-from .corpus import PACKS, Corpus, Data, count_rows, describe_tokenizer, document_layout, require_rows
+from .corpus import PACKS, Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
+from .remote import installed
 from .text_source import Progress, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def prepare(
         raise InputError(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
         )
-    if hasattr(data, "_tokens") or data.name == "tokens":
+    if isinstance(data, OwnTokens) or data.name == "tokens":
         from . import tokens as own
 
         return own.prepare_tokens(data, length, tokenizer)
@@ -117,12 +116,6 @@ def prepare(
     return Corpus(tokenizer, ready, about, notes)
 
 
-def _installed(name: str) -> bool:
-    if name in sys.modules:
-        return sys.modules[name] is not None  # None: it is forbidden
-    return importlib.util.find_spec(name) is not None
-
-
 def _check(data: Data) -> None:
     for name in ("path", "tokenizer", "cache"):
         if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
@@ -135,7 +128,7 @@ def _check(data: Data) -> None:
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
-    if data.path and hasattr(data, "_tokens"):
+    if data.path and isinstance(data, OwnTokens):
         raise InputError(f"`data.path` '{data.path}' has no effect beside tokens that are handed over; leave it out")
     if data.pack not in PACKS:
         raise InputError(f"`data.pack` is '{data.pack}'; it must be wrap, document or packed")
@@ -154,7 +147,7 @@ def _check(data: Data) -> None:
         raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):
         raise InputError(f"`data.kind` is '{data.kind}'; it must be image or grid")
-    if entry.hub and not entry.files and not data.path and not _installed("datasets"):
+    if entry.hub and not entry.files and not data.path and not installed("datasets"):
         raise InputError(f"`data.name` {data.name} needs 'datasets'; pip install datasets")
     for name, value in (("validation", data.validation), ("test", data.test)):
         if isinstance(value, str):

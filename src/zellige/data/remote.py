@@ -4,6 +4,8 @@ Any answer of a host will do, a refusal too: what it means is for the library to
 again for a while, so that a list of things that lie there fails at once.
 """
 
+import importlib.util
+import sys
 import threading
 import time
 import urllib.error
@@ -25,6 +27,13 @@ class Unreachable(InputError):
     def __init__(self, sentence: str, reason: str):
         super().__init__(sentence)
         self.reason = reason
+
+
+def installed(library: str) -> bool:
+    """Whether a library that fetches can be imported here."""
+    if library in sys.modules:
+        return sys.modules[library] is not None  # None: it is forbidden
+    return importlib.util.find_spec(library) is not None
 
 
 def silence(address: str) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 from .. import FORMERLY
 from ..errors import InputError
 from ..schema import read_json
-from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, _fingerprint
+from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, definition_hash
 
 TEXT8 = " abcdefghijklmnopqrstuvwxyz"
 END = "<|endoftext|>"
@@ -191,7 +191,7 @@ class Tokens(BaseTokenizer):
     @property
     def fingerprint(self) -> str:
         definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
-        return _fingerprint({key: value for key, value in definition.items() if key not in ("rows", "mask")})
+        return definition_hash({key: value for key, value in definition.items() if key not in ("rows", "mask")})
 
 
 def load(folder: str | Path) -> Tokenizer:

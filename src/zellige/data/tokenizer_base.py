@@ -69,7 +69,7 @@ class BaseTokenizer:
     @property
     def fingerprint(self) -> str:
         """sha256 of its definition: equal exactly if the same text gives the same integers."""
-        return _fingerprint(self.to_dict())
+        return definition_hash(self.to_dict())
 
     def save(self, folder: str | Path) -> None:
         """Write `tokenizer.json` into `folder`."""
@@ -102,7 +102,7 @@ class BaseTokenizer:
         return f"<tokenizer {self.name} ({self.size:,}): {self.describe()}>"
 
 
-def _fingerprint(definition: dict[str, Any]) -> str:
+def definition_hash(definition: dict[str, Any]) -> str:
     """sha256 of a definition, its kind under the name that it has always been hashed with (runs keep fingerprints)."""
     definition = {FORMERLY if key == OURS else key: value for key, value in definition.items()}
     return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()

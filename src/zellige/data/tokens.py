@@ -14,16 +14,15 @@ from . import cache as store
 from . import catalogue, readers, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
+from .corpus import Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
 from .text_source import TextSource, boundaries
 
 if TYPE_CHECKING:
-    from .corpus import Corpus, Data
     from .tokenizer_base import Tokenizer
 
 
-def prepare_tokens(data: "Data", length: int, tokenizer: "Tokenizer | None") -> "Corpus":
+def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Corpus:
     """Split and pack them: what `prepare` does for a text."""
-    from .corpus import Corpus, count_rows, describe_tokenizer, document_layout, require_rows
     from .rows import Rows
 
     tell = f"'{data.path}'" if data.path else "the tokens"
@@ -67,11 +66,10 @@ def prepare_tokens(data: "Data", length: int, tokenizer: "Tokenizer | None") -> 
     return Corpus(tokenizer, ready, about)
 
 
-def _integers(data: "Data", tell: str) -> Any:
+def _integers(data: Data, tell: str) -> Any:
     """The integers that were handed over, or those of the file `data.path`."""
-    tokens = getattr(data, "_tokens", None)
-    if tokens is not None:
-        return tokens
+    if isinstance(data, OwnTokens):
+        return data.tokens
     if not data.path:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
@@ -116,7 +114,7 @@ def _other(path: Path) -> str:
     return ""
 
 
-def _documents(tokens: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _documents(tokens: Any, data: Data, tell: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The tokens as an array; of documents one after another, with where each begins and the last ends, (D + 1,)."""
     listed = isinstance(tokens, (list, tuple))
     if data.pack == "wrap":
@@ -132,7 +130,7 @@ def _documents(tokens: Any, data: "Data", tell: str) -> tuple[np.ndarray, np.nda
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
 
 
-def _check(tokens: np.ndarray, vocabulary: int, data: "Data", tell: str) -> None:
+def _check(tokens: np.ndarray, vocabulary: int, data: Data, tell: str) -> None:
     """InputError unless they are integers of that vocabulary."""
     if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2) or not tokens.size:
         raise InputError(

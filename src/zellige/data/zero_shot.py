@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from . import catalogue, readers
+from . import catalogue, readers, remote
 from .catalogue import DATASETS
 from .corpus import Data
 from .detokenize import DETOKENIZERS
@@ -92,9 +92,7 @@ def read_texts(
 
 
 def _need_datasets(name: str) -> None:
-    from .prepare import _installed
-
-    if not _installed("datasets"):
+    if not remote.installed("datasets"):
         raise InputError(f"{name} needs 'datasets'; pip install datasets, or give local copies by `data.path`")
 
 

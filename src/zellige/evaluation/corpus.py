@@ -16,6 +16,7 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
         InputError: the data names a tokenizer that is not the model's.
     """
     from ..data import Data, require_same
+    from ..data.corpus import OwnTokens
     from ..data.prepare import prepare
 
     own = model.config.data
@@ -25,7 +26,7 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
         )
     data = own if data is None else Data(data) if isinstance(data, str) else data
     learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
-    named = learnt or bool(data.tokenizer) or hasattr(data, "_tokens")  # the data says its tokenizer itself
+    named = learnt or bool(data.tokenizer) or isinstance(data, OwnTokens)  # the data says its tokenizer itself
     corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus

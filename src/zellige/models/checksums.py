@@ -6,11 +6,10 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..schema import checking, read_text, sha256, shown
-from .tensors import _ACCEPT, header
+from .tensors import header
 
 CHECKSUMS = "SHA256SUMS"  # of a model's folder, as `sha256sum` writes it and `sha256sum -c` checks it
-
-
+_ACCEPT = "copy the folder again, or take it as it is with `checksums=False`"
 _LINE = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
 
 

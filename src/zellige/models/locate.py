@@ -35,7 +35,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         )
     if not folder.is_dir():
         if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
-            return _download(str(path))
+            return download(str(path))
         raise InputError(f"no run or model at '{path}'; {_near(folder)}")
     points = folder / "checkpoints"
     if points.is_dir():
@@ -71,7 +71,8 @@ def _near(path: Path) -> str:
     return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
 
 
-def _download(name: str, **how: Any) -> Path:
+def download(name: str, **how: Any) -> Path:
+    """The folder of a model on the hub, downloaded; `how` as huggingface_hub has it. InputError where it cannot be had."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 

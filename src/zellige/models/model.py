@@ -31,7 +31,7 @@ from . import hub, published, weights
 from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
 from .checksums import check_sums, write_checksums
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
-from .locate import _download, locate
+from .locate import download, locate
 from .published import layouts
 from .tensors import header, load_tensors, save_tensors
 
@@ -96,7 +96,7 @@ class Model(hub.Shared):
         """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
         asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
         chosen = {name: how[name] for name in asked if how.get(name)}
-        here = _download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
+        here = download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
         return load(here, device=device, net=net)
 
     def __repr__(self) -> str:

@@ -85,9 +85,6 @@ def _truncated(path: Path, have: int, need: int) -> InputError:
     return InputError(f"'{shown(path)}' is truncated ({have:,} of {need:,} bytes); copy or download it again")
 
 
-_ACCEPT = "copy the folder again, or take it as it is with `checksums=False`"
-
-
 def pack(value: Any, tensors: dict[str, Tensor], name: str = "") -> Any:
     """A nest of dicts, lists, tuples, numbers, texts and tensors as JSON; its tensors go into `tensors`, by their place.
 
