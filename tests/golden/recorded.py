@@ -99,6 +99,9 @@ def rounded(ours: Tensor | float, theirs: Tensor | float, n: float, dtype=torch.
 TORCH, JAX = Recorded(GOLDEN / "torch"), Recorded(GOLDEN / "jax")
 V, L = TORCH.sizes["vocab"], TORCH.sizes["length"]  # of the torch cases: tokens without the mask, positions
 K, MASK = V + 1, V
+NOISES = TORCH.scalars("mdlm__noise_schedules")  # name -> what its schedule was made with
+EPS = NOISES["loglinear"]["eps"]  # alpha of loglinear ends there
+LAST = TORCH.scalars(TORCH.cases("sedd__traj_.*")[0])["eps"]  # the last time of the published samplers
 
 
 class RecordedUniforms:

@@ -22,6 +22,7 @@ from zellige.nn import DiT, Net
 from zellige.samplers import FirstHitting, State
 
 from .recorded import (
+    EPS,
     MASK,
     TORCH,
     FixedTime,
@@ -168,7 +169,7 @@ def test_likelihood_of_blocks_of_one(golden, weights):
 def test_one_block_is_mdlm_or_sedd(golden, weights, case):
     """mdlm_loss_scale: alpha ends at 1e-3, which the weight 1/t does not show, but the sigma that SEDD is told does."""
     c, score = golden[case], "sedd" in case
-    method = bd3lm(weights, L, None if score else 0.0, "score" if score else "mean", 1e-3 if "true" in case else 0.0)
+    method = bd3lm(weights, L, None if score else 0.0, "score" if score else "mean", EPS if "true" in case else 0.0)
     _, each = _token(method, c)
     golden.near(case, each, c["loss_per_token"])
     golden.near(case, method.diffusion(Batch(c["x0"]), c["xt"], c["t"][:, 0].double()), c["loss_per_token"].sum(-1))
@@ -200,14 +201,14 @@ def test_noise_schedules(golden):
     for name, schedule in (("loglinear", Linear(0.0)), ("square", Polynomial(2.0)), ("square_root", Polynomial(0.5))):
         schedule = Polynomial(schedule.w, 0.0, 1.0) if isinstance(schedule, Polynomial) else schedule
         move = 1 - schedule.alpha(t)[:, 0]
-        golden.near(case, move.clamp_min(0.0 if name == "loglinear" else 1e-3), c[f"{name}_move_chance"])
-        free = move > 1e-3
+        golden.near(case, move.clamp_min(0.0 if name == "loglinear" else EPS), c[f"{name}_move_chance"])
+        free = move > EPS
         golden.near(case, schedule.weight(t)[free, 0], -c[f"{name}_loss_scaling"][free])
-    cosine = CosinePower(1.0, 0.0, 1 - 1e-3)
+    cosine = CosinePower(1.0, 0.0, 1 - EPS)
     golden.near(case, 1 - cosine.alpha(t)[:, 0], c["cosine_move_chance"])
     weight, move = cosine.weight(t)[:, 0], 1 - cosine.alpha(t)[:, 0]
     theirs = lambda eps: weight * move / (move + eps)  # noqa: E731
-    golden.near(case, theirs(1e-3), -c["cosine_loss_scaling"])
+    golden.near(case, theirs(EPS), -c["cosine_loss_scaling"])
     vanishes(lambda eps: theirs(eps) - weight)
     golden.near(case, torch.log1p(t) / math.log(2), c["log_move_chance"])
 
@@ -252,7 +253,7 @@ def test_clip_search_grid(golden):
     theirs = golden.scalars("bd3lm__clip_search_grid")[str(list(WIDTHS))]
     assert len(theirs) == len(intervals())
     for (low, high), (a, b) in zip(intervals(), theirs):  # float32 there
-        rounded(a, low or 1e-3, 1, torch.float32, 1.0)
+        rounded(a, low or EPS, 1, torch.float32, 1.0)
         rounded(b, high, 2, torch.float32, 1.0)
 
 

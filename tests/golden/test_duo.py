@@ -9,7 +9,7 @@ from zellige.core.schedule import CLEAN, Cosine, Linear
 from zellige.methods import MDLM, UDLM
 from zellige.samplers import Remasking, State
 
-from .recorded import TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
+from .recorded import EPS, LAST, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
 
 LOSSES = TORCH.cases("duo__loss_.*")
 STEPS = TORCH.cases("duo__step_.*")
@@ -45,7 +45,7 @@ def test_every_case_is_accounted_for(golden):
 
 
 def test_noise(golden):
-    c, case, eps = golden["duo__noise"], "duo__noise", 1e-3
+    c, case, eps = golden["duo__noise"], "duo__noise", EPS
     t = c["t"].double()
     linear = Linear(eps)
     golden.near(case, linear.alpha(t)[:, 0], c["loglinear_alpha"])
@@ -115,7 +115,7 @@ def test_psi_kappas(golden):
     case = "duo__psi_kappas"
     c = golden[case]
     t = c["timesteps"].double()[:-1]  # their last kappa is set to 1
-    alpha_t, alpha_s = (Linear(1e-3).alpha(u)[:, 0] for u in (t, t - (1 - 1e-5) / len(t)))
+    alpha_t, alpha_s = (Linear(EPS).alpha(u)[:, 0] for u in (t, t - (1 - LAST) / len(t)))
     state = State(torch.zeros(len(t), dtype=torch.long), torch.zeros(len(t), dtype=torch.bool), torch.zeros(len(t)))
     for name, sampler in (("max-capped", Remasking("cap", 0.1)), ("constant-remdm", Remasking("cap", 0.1))):
         sigma = sampler.sigma(state, state.fixed, alpha_t, alpha_s)

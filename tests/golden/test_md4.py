@@ -1,7 +1,6 @@
 """MD4's published code against ours, at the tolerance of each case, in float32 and float64.
 
-Declared differences assert the exact difference where it can be computed. `test_every_case_is_accounted_for` holds the list of
-cases complete.
+FORMS says in which form theirs is ours, DIFFERS how they differ: tests assert both.
 """
 
 import math

@@ -1,7 +1,6 @@
 """MDLM's published code, and what ReMDM publishes of the same step, against ours at the tolerance of each case.
 
-Declared differences are tests too: they assert the exact difference where it can be computed. `test_every_case_is_accounted_for`
-holds the list of cases complete.
+FORMS says in which form theirs is ours, DIFFERS how they differ: tests assert both.
 """
 
 import math
@@ -22,7 +21,10 @@ from zellige.models.published.names import ours
 from zellige.samplers import Ancestral
 
 from .recorded import (
+    EPS,
+    LAST,
     MASK,
+    NOISES,
     TORCH,
     FixedTime,
     K,
@@ -35,6 +37,8 @@ from .recorded import (
     rounded,
 )
 
+LINEAR = LinearSigma(NOISES["linear"]["sigma_min"], NOISES["linear"]["sigma_max"])
+M_0, M_1 = -math.expm1(-EPS), 1 - EPS * math.exp(-EPS)  # of importance sampling: sigma from eps to eps - log(eps)
 NETWORK = "the network itself: tests/nn/test_transformer.py"
 EXCLUDED = {
     "mdlm__time_embedding": NETWORK,
@@ -108,11 +112,11 @@ def test_every_case_is_accounted_for(golden):
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
-        ("loglinear", Linear(1e-3)),
-        ("cosine", CosinePower(1.0, 1e-3)),
-        ("cosinesqr", CosinePower(2.0, 1e-3)),
-        ("geometric", Geometric(1e-4, 20.0)),
-        ("linear", LinearSigma(1e-3, 7.0)),
+        ("loglinear", Linear(EPS)),
+        ("cosine", CosinePower(1.0, NOISES["cosine_eps"])),
+        ("cosinesqr", CosinePower(2.0, NOISES["cosinesqr_eps"])),
+        ("geometric", Geometric(NOISES["geometric"]["sigma_min"], NOISES["geometric"]["sigma_max"])),
+        ("linear", LINEAR),
     ],
 )
 def test_noise_schedules(golden, name, schedule):
@@ -137,28 +141,26 @@ def _log_uniform(schedule, u: Tensor, m_0: float, m_1: float) -> Tensor:
 
 def test_importance_times_invert_the_masked_fraction(golden):
     c, case = golden["mdlm__noise_schedules"], "mdlm__noise_schedules"
-    known = golden.scalars(case)
-    for name, schedule in (("loglinear", Linear(1e-3)), ("linear", LinearSigma(1e-3, 7.0))):
-        m_0, m_1 = (-math.expm1(-known[name][k]) for k in ("sigma_min", "sigma_max"))
+    for name, schedule in (("loglinear", Linear(EPS)), ("linear", LINEAR)):
+        m_0, m_1 = (-math.expm1(-NOISES[name][k]) for k in ("sigma_min", "sigma_max"))
         golden.near(case, _log_uniform(schedule, c["t64"], m_0, m_1), c[f"{name}_importance_t"])
 
 
 def test_stratified_times(golden):
     """Difference: one uniform serves all rows of ours; theirs draws one for each stratum. Both put one time in each."""
-    c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", len(golden["mdlm__sample_t"]["u"]), 1e-3
+    c, case, n, eps = golden["mdlm__sample_t"], "mdlm__sample_t", len(golden["mdlm__sample_t"]["u"]), EPS
     each = torch.stack([random.stratified(n, RecordedUniforms(c["u"][b : b + 1] / n))[b] for b in range(n)])
     golden.near(case, (1 - eps) * each + eps, c["t_antithetic"])
     golden.near(case, (1 - eps) * c["u"] + eps, c["t_plain"])
     strata = random.stratified(n, torch.Generator().manual_seed(0))
     for times in (strata, (c["t_antithetic"].double() - eps) / (1 - eps)):
         assert sorted((times * n).long().tolist()) == list(range(n))
-    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)  # sigma_min = eps, sigma_max = eps - log(eps)
-    golden.near(case, _log_uniform(Linear(eps), c["t_antithetic"].double(), m_0, m_1), c["t_importance"])
+    golden.near(case, _log_uniform(Linear(eps), c["t_antithetic"].double(), M_0, M_1), c["t_importance"])
 
 
 def test_q_xt(golden):
     c = golden["mdlm__q_xt"]
-    process = absorbing(K, Linear(1e-3))
+    process = absorbing(K, Linear(EPS))
     t = process.schedule.inverse(1 - c["move_chance"].double()).expand(c["x0"].shape)
     assert torch.equal(process.sample(c["x0"], t, RecordedUniforms(c["u"])), c["xt"])
 
@@ -239,19 +241,18 @@ def test_importance_sampling_is_a_reweighting(golden, network):
     case = "mdlm__loss_subs_importance"
     c, method = golden[case], mdlm(network, False)
     ce = _bare_cross_entropy(method, c, c["t"].double())
-    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)
-    golden.near(case, -math.log(m_0) * ce, c["loss_per_token"])
-    whole = math.log(m_1 / m_0)
-    rounded(-math.log(m_0) - whole, -math.log1p(-1e-3 * math.exp(-1e-3)), 8, scale=-math.log(m_0))
+    golden.near(case, -math.log(M_0) * ce, c["loss_per_token"])
+    whole = math.log(M_1 / M_0)
+    rounded(-math.log(M_0) - whole, -math.log(M_1), 8, scale=-math.log(M_0))
     # the exact W makes the two estimators one in the mean: sum over u of W f(t(u)) = integral of weight f
     schedule, n = method.process.schedule, 4000
     u = (torch.arange(n).double() + 0.5) / n
-    mean = whole * torch.cos(_log_uniform(schedule, u, m_0, m_1)).mean()
-    t = schedule.inverse(torch.tensor([1 - m_0, 1 - m_1]).double())
+    mean = whole * torch.cos(_log_uniform(schedule, u, M_0, M_1)).mean()
+    t = schedule.inverse(torch.tensor([1 - M_0, 1 - M_1]).double())
     grid = torch.linspace(float(t[0].log()), float(t[1].log()), n + 1, dtype=torch.float64).exp()
     plain = torch.trapezoid(schedule.weight(grid)[:, 0] * torch.cos(grid), grid)
     assert float(mean) == pytest.approx(
-        float(plain), rel=(math.log(m_1 / m_0) / n) ** 2
+        float(plain), rel=(math.log(M_1 / M_0) / n) ** 2
     )  # of the trapezoid and the midpoints
 
 
@@ -259,10 +260,9 @@ def test_change_of_variables_is_a_reweighting(golden, network):
     """The same W and the same constant, x_t drawn at 1 - alpha = m_0^(1-t) m_1^t. Difference: upstream tells the network t."""
     case = "mdlm__loss_subs_change_of_variables"
     c, t = golden[case], golden[case]["t"].double()
-    m_0, m_1 = -math.expm1(-1e-3), 1 - 1e-3 * math.exp(-1e-3)
-    golden.near(case, (m_0 ** (1 - t) * m_1**t)[:, None], c["move_chance"])
+    golden.near(case, (M_0 ** (1 - t) * M_1**t)[:, None], c["move_chance"])
     ce = _bare_cross_entropy(mdlm(FixedTime(network, c["t"]), True), c, t)
-    golden.near(case, -math.log(m_0) * ce, c["loss_per_token"])
+    golden.near(case, -math.log(M_0) * ce, c["loss_per_token"])
 
 
 @pytest.mark.parametrize("case", DISCRETE)
@@ -278,7 +278,7 @@ def test_loss_of_T_steps(golden, network, case):
     assert float(method.reveal(one / T, CLEAN)) == 1.0
     rounded(method.reveal(one, 1 - one / T), 1 / T, 4, scale=1.0)
     # difference: our first step starts at PRIOR, where nothing is left: it reveals alpha_s, not (alpha_s - eps)/(1 - eps)
-    rounded(method.reveal(PRIOR, 1 - one / T), 1 - (1 - 1e-3) * (1 - 1 / T), 4, scale=1.0)
+    rounded(method.reveal(PRIOR, 1 - one / T), 1 - (1 - EPS) * (1 - 1 / T), 4, scale=1.0)
 
 
 @pytest.mark.parametrize("case", FIRST)
@@ -302,7 +302,7 @@ def test_score_entropy(golden, case):
     """The continuous bound of a Score, for the same rate: at a mask upstream's entropy is the bound over beta."""
     c = golden[case]
     mask = golden.scalars(case)["mask_id"] if "middle" in case else MASK
-    process = absorbing(K, Linear(1e-3), mask)
+    process = absorbing(K, Linear(EPS), mask)
     t = process.schedule.inverse(torch.exp(-c["sigma"].double())).expand(c["xt"].shape)
     v = c["log_score"].double().exp().scatter(-1, c["xt"][..., None], 1.0)
     value = bound.continuous(truth(process, c["x0"], c["xt"], t), Score(process, v, c["xt"], t))
@@ -348,7 +348,7 @@ def test_ddpm_step_is_the_reverse_kernel(golden, network, case):
     c, scalars = golden[case], golden.scalars(case)
     pred, s, masked = _predict(network, case, scalars, c["x"])
     p = kernel(pred, s)
-    move = c["t"].double() if "cache" in case else (1 - 1e-3) * c["t"].double()
+    move = c["t"].double() if "cache" in case else (1 - EPS) * c["t"].double()
     golden.near(case, (p * move[..., None])[masked], c["probs"][masked])
     assert torch.equal(_stepped(p, c["u"], c["x"]), c["x_next"])
 
@@ -378,7 +378,7 @@ def test_trajectories_replayed_with_our_kernels(golden, network, case):
     """Difference: upstream starts its first step at t = 1 (alpha = eps) though all is masked, and ends at t = eps with an argmax
     or a draw; our grid runs from PRIOR to CLEAN. Replayed here on upstream's times."""
     c, scalars = golden[case], golden.scalars(case)
-    method, n, eps = mdlm(network, scalars["time_conditioning"]), scalars["steps"], 1e-5
+    method, n, eps = mdlm(network, scalars["time_conditioning"]), scalars["steps"], LAST
     assert float(c["argmax_margin"].min()) > 1.0002
     x, dt = c["states"][0], (1 - eps) / n
     assert (x == MASK).all()
@@ -501,9 +501,9 @@ def test_d3pm_step(golden, network):
     case = "mdlm__step_ddpm_d3pm"
     c, scalars = golden[case], golden.scalars(case)
     masked, (t, dt) = c["x"] == MASK, (scalars["t"], scalars["dt"])
-    sigma = -math.log1p(-(1 - 1e-3) * t)
+    sigma = -math.log1p(-(1 - EPS) * t)
     method = d3pm(network, 10, sigma)
-    move_t, move_s = (1 - 1e-3) * t, (1 - 1e-3) * (t - dt)
+    move_t, move_s = (1 - EPS) * t, (1 - EPS) * (t - dt)
     whole = _with_the_mask(method, c["x"])
     p = ((move_t - move_s) * whole).index_fill(-1, torch.tensor([MASK]), move_s)
     golden.near(case, p[masked], c["probs"][masked])

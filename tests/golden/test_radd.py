@@ -16,7 +16,7 @@ from zellige.methods import RADD
 from zellige.samplers import FixedOrder
 from zellige.samplers.euler import stepped
 
-from .recorded import MASK, TORCH, L, RecordedUniforms, V, published_network, race
+from .recorded import LAST, MASK, TORCH, L, RecordedUniforms, V, published_network, race
 
 LOSSES = TORCH.cases("radd__loss_.*_D[SC]E")
 ORDERS = TORCH.cases("radd__loss_ar_.*")
@@ -129,7 +129,7 @@ def test_add_noise(golden, radd):
 
 # ---------------------------------------------------------------------------------- sampling
 def times(steps: int) -> Tensor:
-    return torch.linspace(1, 1e-5, steps + 1, dtype=torch.float64)
+    return torch.linspace(1, LAST, steps + 1, dtype=torch.float64)
 
 
 def test_update_rate(golden, radd):

@@ -14,7 +14,7 @@ from zellige.methods import MDLM
 from zellige.samplers import Remasking, State
 from zellige.samplers.remasking import reveal
 
-from .recorded import MASK, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
+from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
 
 NUCLEUS = (
     "upstream's nucleus drops the token that crosses the threshold; ours keeps it (with their set the step is ours)"
@@ -105,7 +105,7 @@ def test_sampler_draws_from_the_same_step(golden, method):
     x, sampler = c["x"][:1].expand(n, -1), Remasking("cap", eta=scalars["eta"])
     state = State(x, torch.zeros_like(x, dtype=torch.bool), torch.zeros(n), memory=torch.zeros(x.shape).double())
     said = MDLM(RecordedLogits(torch.zeros(n, L, K)), V, (L,), MDLM.Config())
-    t, s = (torch.tensor((1 - a) / (1 - 1e-3), dtype=torch.float64) for a in (0.4, 0.5))
+    t, s = (torch.tensor((1 - a) / (1 - EPS), dtype=torch.float64) for a in (0.4, 0.5))
     said.network.features = lambda rows, time=None, **_: torch.zeros(len(rows), L, K)  # pyright: ignore[reportAttributeAccessIssue]
     new = sampler.step(said, state, t, s, torch.Generator().manual_seed(0))
     share, expected = (new.x == MASK).double().mean(0), c["probs"][0, :, MASK].double()
@@ -171,7 +171,7 @@ def test_trajectories_replayed_with_our_step(golden, method, case):
     sampler, n, eps = (
         Remasking(scalars["sampler"].removeprefix("remdm-"), scalars.get("eta", 0.02)),
         scalars["steps"],
-        1e-5,
+        LAST,
     )
     x, memory = c["states"][0], torch.zeros(c["final"].shape, dtype=torch.float64)
     times = torch.linspace(1, eps, n + 1, dtype=torch.float64)

@@ -14,7 +14,7 @@ from zellige.methods import SEDD
 from zellige.samplers import Ancestral, Euler
 from zellige.samplers.euler import stepped
 
-from .recorded import MASK, TORCH, K, L, RecordedLogits, RecordedUniforms, V, published_network, race, rounded
+from .recorded import LAST, MASK, TORCH, K, L, RecordedLogits, RecordedUniforms, V, published_network, race, rounded
 
 KINDS = [name.removeprefix("sedd__forward_") for name in TORCH.cases("sedd__forward_.*")]
 STEPS = TORCH.cases("sedd__step_.*")
@@ -71,7 +71,8 @@ def test_every_case_is_accounted_for(golden):
 
 def test_noise(golden):
     c, case = golden["sedd__noise"], "sedd__noise"
-    for name, schedule in (("loglinear", Linear(1e-3)), ("geometric", Geometric(1e-4, 20.0))):
+    made = golden.scalars(case)
+    for name, schedule in (("loglinear", Linear(made["loglinear_eps"])), ("geometric", Geometric(**made["geometric"]))):
         golden.near(case, schedule.sigma(c["t"].double())[:, 0], c[f"{name}_total"])
         rate, alpha = schedule.beta(c["t"].double())[:, 0], schedule.alpha(c["t"].double())[:, 0]
         rounded(c[f"{name}_rate"], rate, 2, torch.float32, (1 + rate) / alpha)
@@ -263,7 +264,7 @@ def test_trajectories_replayed(golden, networks, case):
     c, scalars = golden[case], golden.scalars(case)
     kind = "absorb_loglinear" if "mdlm" in case else "_".join(case.split("_")[3:5])
     method = sedd(networks["mdlm"], kind) if "mdlm" in case else of(networks, kind)
-    n, eps, draws = scalars["steps"], 1e-5, c.get("u")
+    n, eps, draws = scalars["steps"], scalars.get("eps", LAST), c.get("u")
     assert float(c["argmax_margin"].min()) > 1.0002
     x, dt = c["states"][0], (1 - eps) / n
     for i in range(n):

@@ -14,7 +14,7 @@ from zellige.methods.method import Method
 from zellige.methods.terms import jumps_at
 from zellige.models.published import classifier
 
-from .recorded import TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded, vanishes
+from .recorded import EPS, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded, vanishes
 
 CLASSES = TORCH.index["udlm__weights"]["config"]["data"]["num_classes"]  # the row after them is the class of nothing
 CLASSIFIER = "guidance by a classifier: it is not a part of this library yet"
@@ -66,7 +66,7 @@ def conditioned(weights: dict[str, Tensor], classes: Tensor | None) -> nn.Module
     return published_network({name: tensor for name, tensor in weights.items() if "cond_map" not in name})
 
 
-def udlm(network, eps: float = 1e-3) -> UDLM:
+def udlm(network, eps: float = EPS) -> UDLM:
     """With alpha = 1 - (1 - eps) t; upstream's loss takes eps = 0."""
     method = UDLM(network, K, (L,))
     method.process = uniform(K, Linear(eps))
@@ -111,7 +111,7 @@ def test_loss(golden, weights, case):
     t = (
         ((c["t"].double() * T).floor() + 1) / T if T else c["t"].double()
     )  # the index says t before it is put on the grid
-    network = FixedTime(conditioned(weights, c["cond"]), Linear(1e-3).sigma(t)[:, 0])
+    network = FixedTime(conditioned(weights, c["cond"]), Linear(EPS).sigma(t)[:, 0])
     method, s = udlm(network, eps=0.0), t - 1 / T if T else None
     each = per_token(method, c, t, s) * max(T, 1)
     golden.near(case, each, c["diffusion_loss"])
