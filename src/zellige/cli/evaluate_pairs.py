@@ -83,6 +83,6 @@ def describe(judged: "ChoiceScores") -> list[str]:
         ]
     if judged.note:
         lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
-    protocol = f"{p['name']}: {p['estimator']}; {result.draws} draws a pair ({p['strata']}), network {p['network']}, "
+    protocol = f"{p['name']}: {p['estimator']}; {counted(result.draws, 'draw')} a pair ({p['strata']}), network {p['network']}, "
     protocol += f"{p['weights']} weights, seed {p['seed']}"
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError
-from ..show.numbers import byte_size, columns, count, decimals, pm
+from ..show.numbers import byte_size, columns, count, counted, decimals, pm
 from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
@@ -61,7 +61,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
         return 0
     last = results[wanted.index(0)] if 0 in wanted else results[-1]
     apart = [None if r is last else difference(r, last) for r in results]
-    for line in [*heading(last)[:-1], f"{count(last.draws)} draws of each, the same for all rows", ""]:
+    for line in [*heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", ""]:
         terminal.result(line)
     beside = _name(wanted[results.index(last)])
     header = ("steps", f"{last.unit} (95%)", f"perplexity per {last.per}", f"above {beside}, paired")
