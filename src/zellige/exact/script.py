@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -106,7 +107,7 @@ def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Te
     times = sampler.times(method, steps) if isinstance(steps, int) else steps
     T, N = len(times) - 1, len(X)
     state = sampler.init(method, (T * N, L), fixed=fixed)
-    state = State(X.repeat(T, 1), state.fixed, state.calls, state.context, state.memory)
+    state = replace(state, x=X.repeat(T, 1))
     t, s = (u.repeat_interleave(N)[:, None] for u in (times[:-1], times[1:]))
     matrices = transition(sampler, method, state, t, s).reshape(T, N, N)
     each = start[X]

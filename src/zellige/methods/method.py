@@ -341,9 +341,10 @@ class Method(nn.Module):
             more["cache"] = context
         return self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
 
-    def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None) -> Any:
+    def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None, condition: Tensor | None = None) -> Any:
         """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
-        return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid)  # pyright: ignore
+        more = {} if condition is None else {"condition": condition}
+        return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""

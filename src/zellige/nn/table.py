@@ -75,12 +75,24 @@ class Table(nn.Module):
         return whole.scatter(1, (at + 1).clamp_min(0), tokens)[:, 1:]
 
     def advance(
-        self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
         """The logits of x (B, n), and a cache that holds it too; see `DiT.advance`."""
         return self.features(x, time, cache=cache), self.extend(cache, x, time, valid)
 
-    def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
+    def extend(
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Cache:
         """The cache of `advance` alone."""
         known = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         place = known.sum(-1)

@@ -67,8 +67,6 @@ class DiT(nn.Module):
             raise InputError(
                 "`net.constant` is for a method that tells its network no time; this one does: leave it out"
             )
-        if block and net.classes:
-            raise InputError("a network of blocks takes no `net.classes`; use a method without blocks, such as mdlm")
         self.net, self.states, self.time_conditioned, self.block = net, states, time, block
         D = net.hidden
         adaptive = time or net.constant or net.classes > 0
@@ -127,6 +125,7 @@ class DiT(nn.Module):
         seen = sight(self.block, streams, x, segments, None if cache is None else cache.valid)
         if clean is not None:
             x, time = torch.cat((x, clean)), None if time is None else both(time, clean_time, x)
+            condition = None if condition is None else condition.repeat(2)
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
         for i, block in enumerate(self.blocks):
@@ -138,7 +137,12 @@ class DiT(nn.Module):
         return self._end(h[:B], c)
 
     def advance(
-        self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
     ) -> tuple[Tensor, Cache]:
         """Read clean tokens x (B, n), whole blocks, after what the cache holds (None: nothing): their hidden states
         (B, n, D) and a cache that holds them too.
@@ -146,11 +150,11 @@ class DiT(nn.Module):
         In a first call rows may differ in length: valid (B, n) bool is then False at the places that a shorter row
         begins with, whole blocks of them too, and what stands there means nothing.
         """
-        self._check(x, time, None, None, None, cache)
+        self._check(x, time, None, condition, None, cache)
         self._check_whole(x, cache, valid)
         segments = None if valid is None else valid.long()
         seen = sight(self.block, 1, x, segments, None if cache is None else cache.valid)
-        c = self.told(x, time)
+        c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache, valid)
         able = torch.ones_like(x, dtype=torch.bool) if valid is None else valid
         made = []
@@ -166,9 +170,16 @@ class DiT(nn.Module):
         keys, values, tails = zip(*made)
         return self._end(h, c), Cache(keys, values, tails, able, place)
 
-    def extend(self, cache: Cache | None, x: Tensor, time: Tensor | None = None, valid: Tensor | None = None) -> Cache:
+    def extend(
+        self,
+        cache: Cache | None,
+        x: Tensor,
+        time: Tensor | None = None,
+        valid: Tensor | None = None,
+        condition: Tensor | None = None,
+    ) -> Cache:
         """The cache of `advance` alone."""
-        return self.advance(cache, x, time, valid)[1]
+        return self.advance(cache, x, time, valid, condition)[1]
 
     def _embed(self, x: Tensor) -> Tensor:
         return self.embedding(x) if self.places is None else self.embedding(x) + self.places

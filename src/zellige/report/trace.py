@@ -87,7 +87,9 @@ def entropies(method: Any, states: Sequence[Any]) -> np.ndarray:
             rows = at.any(1)
             if not rows.any():
                 continue
-            law = posterior(method.predict(before.x[rows], float(before.t), at=at[rows]))
+            condition = getattr(getattr(before, "state", before), "condition", None)
+            condition = None if condition is None else condition[rows]
+            law = posterior(method.predict(before.x[rows], float(before.t), at=at[rows], condition=condition))
             bits[changed] = (-xlogy(law, law).sum(-1) / math.log(2)).double().cpu().numpy()
     return bits
 

@@ -25,7 +25,8 @@ def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Predicti
         return None
     time = clean_where_fixed(method, state, t)
     context = None if state.context is None else state.context.take(rows)
-    return method.predict(state.x[rows], time[rows], at=at[rows], context=context)
+    condition = None if state.condition is None else state.condition[rows]
+    return method.predict(state.x[rows], time[rows], at=at[rows], context=context, condition=condition)
 
 
 def redraw(

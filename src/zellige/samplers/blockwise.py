@@ -147,7 +147,10 @@ class Blockwise(Sampler):
         memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
         if len(memory.rows):
             inside, streams = of_length(method, memory.inner.x.shape[1]), random.of_rows(generator, memory.rows)
-            state = self._put(state, self.inner.step(self.inner.guided(inside), memory.inner, t[1], t[2], streams))
+            inner = memory.inner
+            if state.condition is not None:
+                inner = replace(inner, condition=state.condition[memory.rows])
+            state = self._put(state, self.inner.step(self.inner.guided(inside), inner, t[1], t[2], streams))
         if not last:
             return state
         state = close(state, self.ending)
@@ -185,7 +188,10 @@ class Blockwise(Sampler):
         memory, context, calls = state.memory, state.context, state.calls
         x, one = state.x[memory.rows], torch.ones_like(memory.rows)
         held = 0 if context is None else len(context)
+        condition = None if state.condition is None else state.condition[memory.rows]
         for piece in pieces(memory.read, memory.begin, held, window, method.block):
-            context = method.extend(context, x[:, piece]).last(window - method.block)  # BD3-LM algorithm 2
+            context = method.extend(context, x[:, piece], condition=condition).last(
+                window - method.block
+            )  # BD3-LM algorithm 2
             calls = calls.index_add(0, memory.rows, one)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.begin))

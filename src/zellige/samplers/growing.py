@@ -127,7 +127,7 @@ def merged(whole: State, rows: Tensor, part: State) -> State:
         tries=(none if old.tries is None else old.tries).index_add(0, rows, torch.ones_like(rows)),
     )
     x, calls = whole.x.index_copy(0, rows, part.x), whole.calls.index_add(0, rows, part.calls)
-    return State(x, whole.fixed, calls, None, memory)
+    return State(x, whole.fixed, calls, None, memory, whole.condition)
 
 
 def begin(state: State, new: int) -> State:

@@ -105,7 +105,7 @@ class Metropolis(Sampler):
         y = x.scatter(-1, place, new)
         along = arrows.of(old[:, 0]).gather(-1, new)  # (B, 1): the arrow leads from x to y, not back
         at = torch.zeros_like(state.fixed).scatter(-1, place, True)
-        pred: Any = method.predict(torch.where(along, x, y), 0.0, at=at)
+        pred: Any = method.predict(torch.where(along, x, y), 0.0, at=at, condition=state.condition)
         v = pred.v.gather(-1, torch.where(along, new, old)).double().clamp_min(0.0)
         ratio = torch.where(along, v, 1 / v)[:, 0]
         d_y = d_x + (degree[new] - degree[old])[:, 0]

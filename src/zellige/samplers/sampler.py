@@ -3,7 +3,7 @@
 import inspect
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -31,6 +31,7 @@ class State:
         context: what the network remembers (a key/value cache).
         memory: what the sampler remembers (times of the rows, confidences).
         calls: (B,) network calls so far.
+        condition: (B,) the class of each row, -1 for none; None: the network is told no classes.
     """
 
     x: Tensor
@@ -38,12 +39,14 @@ class State:
     calls: Tensor
     context: Any = None
     memory: Any = None
+    condition: Tensor | None = None
 
     def take(self, rows: Tensor) -> "State":
         """These rows (N,) of it; memory that is no tensor is not by rows."""
         context = None if self.context is None else self.context.take(rows)
         memory = self.memory[rows] if isinstance(self.memory, Tensor) else self.memory
-        return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory)
+        condition = None if self.condition is None else self.condition[rows]
+        return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition)
 
 
 class Sampler(Protocol):
@@ -185,6 +188,7 @@ def run(
     *,
     fixed: Tensor | None = None,
     generator: Randomness = None,
+    condition: Tensor | None = None,
 ) -> Iterator[State]:
     """Sample, one state a step; the first is the initial state, the last the sample.
 
@@ -195,6 +199,7 @@ def run(
         fixed: (B, L) long, the token where it is given, -1 where it is free, HIDDEN where it stays masked. Exact for absorbing
             processes.
         generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
+        condition: (B,) the class of each row, for a network with classes; -1 for none.
     """
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
@@ -210,6 +215,7 @@ def run(
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
     times = times.to(start_law(method))
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
+    state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
     method = sampler.guided(method)
     for t, s in itertools.pairwise(times):
