@@ -24,7 +24,7 @@ METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4
 @torch.no_grad()
 def test_choose_then_ask_has_the_law_of_the_plain_kernel(name, heat):
     method = METHODS[name]()
-    for grid, T in (("uniform", 1), ("uniform", 2), ("cosine", 5)):
+    for grid, T in (("uniform", 1), ("cosine", 3)):
         chosen, plain = (exact.sample_law(Ancestral(grid, choose=c, **heat), method, T) for c in (True, False))
         close(chosen, plain, rtol=0, atol=1e-12)
         close(chosen.sum(), torch.ones((), dtype=D))

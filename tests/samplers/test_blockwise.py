@@ -41,35 +41,41 @@ def draw(method, sampler, shape, steps=3, seed=0, **how):
 
 
 # ---------------------------------------------------------------------------------- the law
-@pytest.mark.parametrize("time", [False, True])
-@pytest.mark.parametrize("block", [1, 2])
-@pytest.mark.parametrize("name", INSIDE)
+def inside():
+    """(inner sampler, block, time): told the time where that is enumerable; blocks of one token are the easier ones."""
+    for name, block in itertools.product(INSIDE, (1, 2)):
+        if (name, block) != ("remasking", 2):  # its outcomes are many
+            for time in (False, True) if name in ("ancestral", "plain", "confidence") else (False,):
+                short = block == 2 or name in ("ancestral", "remasking")
+                yield pytest.param(name, block, time, marks=() if short else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("name", "block", "time"), inside())
 @torch.no_grad()
 def test_the_law_is_the_product_of_the_inner_laws(name, block, time):
     """That of its code, with the cache, against transition matrices of the inner sampler, without; on any network."""
     inner, method = INSIDE[name], masked(table(block, time))
-    if (time and name not in ("ancestral", "plain", "confidence")) or (name, block) == ("remasking", 2):
-        return  # the times of first hitting are not enumerated; others are many
     law = exact.run_law(Blockwise(inner), method, L, 2)
     close(law, by_blocks(method, inner, block, 2), rtol=0, atol=1e-12)
     close(law.sum(), torch.ones((), dtype=torch.float64))
 
 
 CUT = [(1, None, 4), (2, None, 4), (2, None, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4)]  # block, stride, tokens of the text
+LONG = [("", (1, None, 4)), ("", (0, 1, 4)), ("", (0, 2, 4)), ("", (2, None, 4)), ("0", (0, 1, 4)), ("0", (0, 2, 4))]
+GIVEN = [
+    pytest.param(*cut, given, marks=pytest.mark.long if (given, cut) in LONG else ())
+    for given, cut in itertools.product(["", "0", "01", "_1", "010"], CUT)
+    if given != "_1" or cut[0] != 1  # right of a gap in an earlier block
+]
 
 
-@pytest.mark.parametrize("given", ["", "0", "01", "_1", "010"])
-@pytest.mark.parametrize(("block", "stride", "length"), CUT)
+@pytest.mark.parametrize(("block", "stride", "length", "given"), GIVEN)
 @torch.no_grad()
 def test_expected_calls_are_the_expectation_of_the_calls(block, stride, length, given):
     """Over every outcome: of blocks from a cache, which is read before each, and of a network of 2 tokens without one."""
     method = masked(table(block)) if block else masked(table(0, length=2), 2)
     sampler, method = Blockwise("ancestral", stride=stride), of_length(method, length)
     fixed = torch.tensor([-1 if sign == "_" else int(sign) for sign in given.ljust(length, "_")])
-    try:
-        sampler.admit(method, fixed)
-    except InputError:
-        return  # a token is given right of a gap in an earlier block
     calls = sampler.expected_calls(method, sampler.times(method, 2), int((fixed < 0).sum()))
     assert calls == pytest.approx(exact.run_calls(sampler, method, length, 2, fixed), abs=1e-9)
 
@@ -96,7 +102,7 @@ def test_the_last_block_is_drawn_whole():
     close(short, whole.reshape(8, 2).sum(-1), rtol=0, atol=1e-12)
     network = masked(transformer(4), 16, 5)
     long = draw(network, Blockwise(), (3, 30))
-    for length in (30, 29, 17, 16, 9, 3):
+    for length in (29, 16, 3):
         assert torch.equal(draw(network, Blockwise(), (3, length)).x, long.x[:, :length])
 
 
@@ -146,8 +152,7 @@ def test_nothing_is_read_that_nothing_follows():
 
 
 # ---------------------------------------------------------------------------------- the cache
-@pytest.mark.parametrize("time", [False, True])
-@pytest.mark.parametrize("block", [1, 2, 4, 8])
+@pytest.mark.parametrize(("block", "time"), [(1, False), (2, True), (4, False), (8, True)])
 @torch.no_grad()
 def test_cached_is_uncached(block, time):
     """The same seeds give the same tokens, for prompts of different lengths, whole blocks or not."""
@@ -167,13 +172,13 @@ def test_cached_is_uncached(block, time):
 def test_a_token_costs_the_same_wherever_it_stands():
     counting = Counting(transformer(4))
     method, cost = masked(counting, 16, 5), []
-    for n in (64, 128, 256):
+    for n in (32, 64, 128):
         counting.asked = []
         state = draw(method, Blockwise(FirstHitting()), (2, n))
         assert (state.x < 5).all()
         cost.append(sum(counting.asked))
-    assert cost[1] - cost[0] == 64 * 2 * (4 + 1)  # a call about the block for each token, and one for the block itself
-    assert cost[2] - cost[1] == 128 * 2 * (4 + 1)
+    assert cost[1] - cost[0] == 32 * 2 * (4 + 1)  # a call about the block for each token, and one for the block itself
+    assert cost[2] - cost[1] == 64 * 2 * (4 + 1)
     assert counting.sees == 16  # never more than it was built for
 
 
@@ -220,12 +225,12 @@ def test_semi_autoregressive_is_sampling_given_the_window():
         x = torch.cat((x, state.x[:, -6:]), 1)
     assert torch.equal(ours, x)
 
-    method, inner, K = masked(table(0, length=3), 3), FirstHitting(), V + 1
-    law = exact.run_law(Blockwise(inner, stride=1), method, 4, 2).reshape([V] * 4)
-    start = exact.sample_law(inner, method, 2).reshape([K] * 3)[:V, :V, :V]
-    for b, c in itertools.product(range(V), repeat=2):
-        then = exact.sample_law(inner, method, 2, torch.tensor([b, c, -1])).reshape([K] * 3)[b, c, :V]
-        close(law[:, b, c], start[:, b, c, None] * then, rtol=0, atol=1e-12)
+    method, inner, K = masked(table(0, length=2), 2), FirstHitting(), V + 1
+    law = exact.run_law(Blockwise(inner, stride=1), method, 3, 2).reshape([V] * 3)
+    start = exact.sample_law(inner, method, 2).reshape(K, K)[:V, :V]
+    for b in range(V):
+        then = exact.sample_law(inner, method, 2, torch.tensor([b, -1])).reshape(K, K)[b, :V]
+        close(law[:, b], start[:, b, None] * then, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
@@ -276,15 +281,16 @@ def test_texts_end_at_their_token():
 
 
 @torch.no_grad()
-def test_texts_end_where_they_repeat_themselves():
-    """1,000 tokens at temperature 0, which go round in circles, and at 1."""
+def test_texts_end_where_they_repeat_themselves(monkeypatch):
+    """150 tokens at temperature 0, which go round in circles, and at 1."""
+    monkeypatch.setattr("zellige.samplers.growing.SPAN", 64)
     method = masked(transformer(4), 16, 5)
     cold, warm = (
-        draw(method, Blockwise(FirstHitting(temperature=heat), entropy=1.0), (2, 600)).memory.ends
+        draw(method, Blockwise(FirstHitting(temperature=heat), entropy=1.0), (2, 150)).memory.ends
         for heat in (0.0, 1.0)
     )
-    assert (cold == 256).all()
-    assert (warm == 600).all()
+    assert (cold == 64).all()
+    assert (warm == 150).all()
 
 
 # ---------------------------------------------------------------------------------- what cannot be

@@ -89,7 +89,7 @@ def test_a_score_leaves_no_mask():
 @torch.no_grad()
 def test_a_row_with_its_own_generator_does_not_see_its_batch(sampler, method):
     sampler, method = SAMPLERS[sampler], METHODS[method]()
-    for T in (2, 6, 12):
+    for T in (2, 6):
         fixed = torch.tensor([[-1, -1], [-1, 2], [-1, -1], [0, -1], [-1, -1], [1, 1]])
         (*_, whole) = run(sampler, method, (6, L), T, fixed=fixed, generator=generators(*range(6)))
         assert method.process.clean[whole.x].all()
