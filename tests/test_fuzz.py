@@ -8,7 +8,7 @@ import pytest
 from fuzz import calls, commands, files
 from fuzz.world import Outcome, World, Wrong, judge
 
-TRIALS = {"commands": (commands, 40), "files": (files, 24), "calls": (calls, 100)}
+TRIALS = {"commands": (commands, 20), "files": (files, 12), "calls": (calls, 100)}
 
 
 @pytest.fixture(scope="module")

@@ -61,8 +61,9 @@ def test_samplers_of(name):
         assert checked == paired or name == "genmd4"  # whose exact network depends on the time: confidence has an error
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [key for key in KEYS if not key.startswith("sampler.")])
 def test_no_check_is_empty_for_all_methods(key):
+    """Of those of the samplers `test_samplers_of` says the same."""
     if key in identities.OWN:
         checks = (identities.OWN[key](method) for cls in METHODS.values() for _, method in identities.variants(cls))
         assert any(True for check in checks for _ in check)
@@ -173,14 +174,13 @@ def test_names_that_are_not_there():
 
 
 # ---------------------------------------------------------------------------------- the table
-def test_the_table_has_80_columns():
-    method = identities.OWN["bound.closed-form"]
-    assert callable(method)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_the_table_has_80_columns(every):
+    """In short without the samplers but one; without what takes longest."""
     rows = []
     for key in KEYS:
-        if key in identities.SHARED or key not in ("sampler.remasking", "bound.draws"):
-            report = verify("udlm", only=key)
-            rows += report.rows
+        if key != "bound.draws" and (every or not key.startswith("sampler.") or key == "sampler.ancestral"):
+            rows += verify("udlm", only=key).rows
     lines = Report((*rows, dataclasses.replace(rows[-1], ok=False, method="genmd4")), 61.0, {}).lines()
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 82  # FAIL is two longer than ok
     assert "1 fails" in "\n".join(lines)
@@ -232,8 +232,9 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
     assert names("csm") == ["", "cycle", "grid", "star"]
 
 
-def test_an_own_process_without_a_schedule():
-    """A generator and nothing else: what needs a schedule is left out, the rest holds."""
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_an_own_process_without_a_schedule(every):
+    """A generator and nothing else: what needs a schedule is left out, the rest holds; in short for one sampler."""
 
     class Own(Method):
         name = "own"
@@ -256,8 +257,8 @@ def test_an_own_process_without_a_schedule():
         def read(self, logits, x_t, t):
             return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
 
-    report = verify(Own)
-    assert report.failures == []
-    keys = {row.key for row in report.rows if row.method}
+    reports = [verify(Own)] if every else [verify(Own, only="bound"), verify(Own, sampler="ancestral")]
+    assert [report.failures for report in reports] == [[]] * len(reports)
+    keys = {row.key for report in reports for row in report.rows if row.method}
     assert {"bound.limit", "bound.entropy", "bound.draws", "sampler.ancestral-choose"} <= keys
     assert not keys & {"bound.log-snr", "sampler.ancestral"}  # it starts from its stationary law, not from that of x_1
