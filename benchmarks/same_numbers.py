@@ -217,9 +217,9 @@ def predictions(record: Record, key: str, method: Any, batch: Batch) -> None:
         (0.5, "at", {"at": some}), (0.5, "beside", {"context": batch.tokens}),
     ):  # fmt: skip
         at = f"{key}/{name} t={t}"
-        x_t = record(f"{at}/corrupt", method.corrupt, batch, t, seeded())  # None of a method without noise
+        x_t = None if method.process is None else record(f"{at}/corrupt", method.corrupt, batch, t, seeded())
         ask = partial(method.predict, batch.tokens if x_t is None else x_t, t, segments=batch.segments, **more)
-        pred = record(f"{at}/ratio", ask, view=lambda pred, t=t: pred.ratio(t))
+        pred = record(f"{at}/ratio", ask, view=lambda pred, t=t: pred.ratio(t) if hasattr(pred, "ratio") else pred.v)
         for s in () if pred is None or x_t is None else (zellige.CLEAN, 0.0, min(t, 1.0) / 2):
             record(f"{at}/ratio s={s}", pred.ratio, s)
 

@@ -13,7 +13,7 @@ from zellige.errors import InputError
 from zellige.exact import identities
 from zellige.exact.verify import Report
 from zellige.methods import D3PM, METHODS, RADD, SEDD, UDLM, GenMD4
-from zellige.methods.method import Method
+from zellige.methods.diffusion import Diffusion
 from zellige.samplers import SAMPLERS
 
 KEYS = [*identities.SHARED, *identities.OWN]
@@ -134,7 +134,7 @@ def test_an_own_method_without_closed_forms():
     class Own(UDLM):
         name = "own"
         variants = ({},)
-        cost = methods.Method.cost
+        cost = methods.Diffusion.cost
 
     report = verify(Own, only="bound")
     assert report.ok
@@ -236,7 +236,7 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
 def test_an_own_process_without_a_schedule(every):
     """A generator and nothing else: what needs a schedule is left out, the rest holds; in short for one sampler."""
 
-    class Own(Method):
+    class Own(Diffusion):
         name = "own"
         parameterization = "leave_one_out"
 

@@ -18,10 +18,10 @@ from zellige.core import maths
 from zellige.core.prediction import LeaveOneOut
 from zellige.core.process import absorbing_uniform
 from zellige.core.schedule import CLEAN, Linear
-from zellige.methods import Method
+from zellige.methods import Diffusion
 
 
-class GIDD(Method):
+class GIDD(Diffusion):
     """Masks and random tokens, so that a token that stands may be wrong; see the module for the equations."""
 
     name = "gidd"

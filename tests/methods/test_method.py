@@ -14,7 +14,7 @@ from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from zellige.errors import InputError
 from zellige.methods import MD4, MDLM
-from zellige.methods.method import Method
+from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net
 
 D = torch.float64
@@ -277,7 +277,7 @@ def test_what_networks_are_told():
 
 
 # ---------------------------------------------------------------------------------- the generic method
-class Plain(Method):
+class Plain(Diffusion):
     """Any process, a table read as one of the parameterizations: nothing but `read`."""
 
     name = "plain"
@@ -294,7 +294,7 @@ class Plain(Method):
 class Whole(Plain):
     """The same, with `predict` given whole and no `read`."""
 
-    read = Method.read
+    read = Diffusion.read
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
         at = torch.ones_like(x_t, dtype=torch.bool) if at is None else at
@@ -353,8 +353,8 @@ def test_masked_closed_forms_are_the_generic_terms():
         assert five_sigma(draws[name], expected[name]), name
     t, s = numbers(N, seed=3), torch.full((N,), CLEAN, dtype=D)
     x_t = method.corrupt(batch, t[:, None], generator)
-    close(method.diffusion(batch, x_t, t), Method.diffusion(method, batch, x_t, t))
-    close(method.step(batch, x_t, t, s), Method.step(method, batch, x_t, t, s))
+    close(method.diffusion(batch, x_t, t), Diffusion.diffusion(method, batch, x_t, t))
+    close(method.step(batch, x_t, t, s), Diffusion.step(method, batch, x_t, t, s))
 
 
 # ---------------------------------------------------------------------------------- how methods are made

@@ -33,4 +33,4 @@ def continuous(target: Prediction, pred: Prediction) -> Tensor:
 
 def prior(process: Process, x_0: Tensor, t: Tensor | float) -> Tensor:
     """KL( q(x_t | x_0) || prior ), (*)."""
-    return process.divergence(x_0, t)
+    return process.divergence(x_0, t)  # D3PM eq. 1, its first term

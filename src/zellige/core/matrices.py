@@ -158,7 +158,7 @@ class CTMC(Dense):
         return f"{self.K} states, exit rates {float(leave.min()):.4g} to {float(leave.max()):.4g}"
 
     def rate(self, t):
-        return self.schedule.beta(t).to(self.prior)[..., None] * self.R
+        return self.schedule.beta(t).to(self.prior)[..., None] * self.R  # tauLDR section 4.1
 
     def rate_into(self, x_t, t):
         return self._rates(self.R.mT, x_t, t)
@@ -170,7 +170,9 @@ class CTMC(Dense):
         return (self.schedule.beta(t).to(R) * R[x_t]).scatter(-1, x_t[..., None], 0.0)
 
     def _key(self, s, t):
-        left = self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
+        left = (
+            self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
+        )  # the integral of beta, tauLDR section 4.1
         return torch.where(s == t, 0.0, left).to(self.prior)
 
     def _of(self, keys):
@@ -252,7 +254,7 @@ class Chain(Dense):
             if not (Q.sum(-1) - 1).abs().max() <= 1e-9:
                 row = int((Q.sum(-1) - 1).abs().argmax())
                 raise InputError(f"row {row} of Q_{i} sums to {float(Q[row].sum()):.6g}; every row must sum to 1")
-            torch.matmul(products[i - 1], Q, out=products[i])
+            torch.matmul(products[i - 1], Q, out=products[i])  # D3PM eq. 3
         self.register_buffer("products", products, persistent=False)
 
     def _index(self, t: Tensor) -> Tensor:

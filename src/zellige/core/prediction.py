@@ -55,7 +55,7 @@ class Mean:
         q = self.process.likelihood(self.x_t, CLEAN, self.t)
         possible = q > 0
         weight = torch.where(possible, self.mu / torch.where(possible, q, 1.0), 0.0)  # two wheres: else nan gradients
-        return self.process.push(weight, CLEAN, s)
+        return self.process.push(weight, CLEAN, s)  # tauLDR proposition 1, its sum over x_0
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
     ratio = pred.ratio(s)
     if isinstance(pred, Score) and bool((jump := pred.t > 1.0).any()):  # at PRIOR; other positions may have other times
         ratio = torch.where(jump[..., None], _before_the_jump(pred).ratio(s), ratio)
-    return pred.process.likelihood(pred.x_t, s, pred.t) * ratio
+    return pred.process.likelihood(pred.x_t, s, pred.t) * ratio  # D3PM eq. 4
 
 
 def _before_the_jump(pred: Score) -> Mean:
@@ -145,7 +145,7 @@ def score(pred: Prediction) -> Tensor:
 
 def reverse_rate(pred: Prediction) -> Tensor:
     """Rhat_t(x_t, .), (*, K), zero at x_t itself; times in the open interval (0, 1)."""
-    return pred.process.rate_into(pred.x_t, pred.t) * score(pred)
+    return pred.process.rate_into(pred.x_t, pred.t) * score(pred)  # tauLDR proposition 1
 
 
 def posterior(pred: Prediction) -> Tensor:

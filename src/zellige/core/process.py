@@ -95,7 +95,7 @@ class Process(nn.Module):
 
     def divergence(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """KL( q(x_t | x_0) || prior ), (*) -> (*) nats."""
-        return maths.kl(self.law(x_0, t), self.prior)
+        return maths.kl(self.law(x_0, t), self.prior)  # D3PM eq. 1, its first term
 
     def sample_prior(self, shape: tuple[int, ...], generator: Randomness = None) -> Tensor:
         """x ~ prior at every position."""
@@ -143,12 +143,12 @@ class Mixture(Process):
     def matrix(self, s, t):
         a = self._keep(s, t)
         a = a.expand(*a.shape[:-1], self.K)
-        return torch.diag_embed(a) + (1 - a)[..., None] * self.prior
+        return torch.diag_embed(a) + (1 - a)[..., None] * self.prior  # D3PM eq. 6 and 7, of all steps from s to t
 
     def rate(self, t):
         b = self.schedule.beta(t).to(self.prior)
         b = b.expand(*b.shape[:-1], self.K)
-        return b[..., None] * self.prior - torch.diag_embed(b)
+        return b[..., None] * self.prior - torch.diag_embed(b)  # d/dt of the matrix at s = t
 
     def push(self, v, s, t):
         a = self._keep(s, t)
@@ -178,8 +178,8 @@ class Mixture(Process):
     def sample(self, x_0, t, generator=None):
         alpha = self._alpha_of(x_0, t)
         if self.mask is None:
-            return random.replace(x_0, 1 - alpha, self.prior, generator)
-        return torch.where(random.bernoulli(1 - alpha, generator), self.mask, x_0)
+            return random.replace(x_0, 1 - alpha, self.prior, generator)  # D3PM eq. 3
+        return torch.where(random.bernoulli(1 - alpha, generator), self.mask, x_0)  # MDLM eq. 4
 
     def _alpha_of(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """alpha_t of the tokens x_0, (*) -> (*)."""
@@ -199,7 +199,7 @@ def absorbing(K: int, schedule: Schedule, mask: int | None = None) -> Mixture:
     """
     mask = K - 1 if mask is None else mask
     prior = F.one_hot(torch.tensor(mask), K).double()
-    return Mixture(prior, schedule, mask=mask, clean=prior == 0)
+    return Mixture(prior, schedule, mask=mask, clean=prior == 0)  # D3PM eq. 7
 
 
 def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
@@ -208,7 +208,7 @@ def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
     Nothing absorbs: a mask is redrawn as any other state is. Clean data never holds it.
     """
     prior = torch.full((K,), (1 - proportion) / K, dtype=torch.float64)
-    prior[-1] += proportion
+    prior[-1] += proportion  # D3PM appendix A.2.6
     process = Mixture(prior, schedule, clean=torch.arange(K) < K - 1)
     process.blank = K - 1
     return process
@@ -216,4 +216,4 @@ def absorbing_uniform(K: int, schedule: Schedule, proportion: float) -> Mixture:
 
 def uniform(K: int, schedule: Schedule) -> Mixture:
     """K states; a token that is lost becomes any of them with probability 1/K, itself included."""
-    return Mixture(torch.full((K,), 1 / K, dtype=torch.float64), schedule)
+    return Mixture(torch.full((K,), 1 / K, dtype=torch.float64), schedule)  # D3PM eq. 6

@@ -81,7 +81,7 @@ class Schedule(nn.Module):
 
     def weight(self, t: Tensor | float) -> Tensor:
         """-alpha'/(1 - alpha): the rate at which a noised token is restored, MDLM's and MD4's weight of the cross-entropy."""
-        inside, value = _inside(_time(t), lambda t: -self._slope(t) / (1 - self._alpha(t)))
+        inside, value = _inside(_time(t), lambda t: -self._slope(t) / (1 - self._alpha(t)))  # MDLM eq. 11; MD4 eq. 5
         return torch.where(inside, value, 0.0)
 
     def sigma(self, t: Tensor | float) -> Tensor:
@@ -91,7 +91,7 @@ class Schedule(nn.Module):
     def log_snr(self, t: Tensor | float) -> Tensor:
         """log(alpha / (1 - alpha)) (MD4, section 3); +-inf at CLEAN and PRIOR."""
         alpha = self.alpha(t)
-        return alpha.log() - (-alpha).log1p()
+        return alpha.log() - (-alpha).log1p()  # MD4 section 3
 
     def inverse(self, alpha: Tensor | float) -> Tensor:
         """The time t in [0, 1] at which the schedule takes the value alpha (the nearer end beyond its range), (*) -> (*).
@@ -120,7 +120,7 @@ class Linear(Schedule):
     """alpha = 1 - (1 - eps) t with eps = alpha_1: `loglinear` of SEDD, RADD and MDLM; with both eps MD4's `linear`."""
 
     def _shape(self, t):
-        return (1 - t)[..., None]
+        return (1 - t)[..., None]  # MD4 table 4; SEDD section 5.1
 
     def _shape_slope(self, t):
         return -torch.ones_like(t)[..., None]
@@ -139,7 +139,7 @@ class Cosine(Schedule):
     """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 4): alpha'(0) = 0 is not where masking starts, t = 1 is."""
 
     def _shape(self, t):
-        return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]
+        return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]  # MD4 table 4
 
     def _shape_slope(self, t):
         return -(math.pi / 2) * torch.sin(math.pi / 2 * (1 - t))[..., None]
@@ -156,7 +156,7 @@ class CosinePower(Schedule):
         self.power = power
 
     def _shape(self, t):
-        return torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None] ** self.power
+        return torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None] ** self.power  # MDLM appendix E.1
 
     def _shape_slope(self, t):
         c, s = torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None], torch.sin(math.pi / 2 * t)[..., None]
@@ -218,7 +218,7 @@ class Polynomial(Schedule):
         return ((tau - self.begin) / (1 - self.begin)).clamp_min(0.0)
 
     def _shape(self, t):
-        return 1 - self.tau(t)[..., None] ** self.w
+        return 1 - self.tau(t)[..., None] ** self.w  # MD4 table 4
 
     def _shape_slope(self, t):
         return -(1 - self.begin) * self.w * self.tau(t)[..., None] ** (self.w - 1)
@@ -293,7 +293,7 @@ class Geometric(_OfSigma):
         super().__init__(sigma_min, sigma_max)
 
     def _sigma(self, t):
-        return (self.sigma_min ** (1 - t) * self.sigma_max**t)[..., None]
+        return (self.sigma_min ** (1 - t) * self.sigma_max**t)[..., None]  # SEDD section 5.1
 
     def _rate(self, t):
         return self._sigma(t) * math.log(self.sigma_max / self.sigma_min)
@@ -310,7 +310,7 @@ class LinearSigma(_OfSigma):
         super().__init__(sigma_min, sigma_max)
 
     def _sigma(self, t):
-        return (self.sigma_min + (self.sigma_max - self.sigma_min) * t)[..., None]
+        return (self.sigma_min + (self.sigma_max - self.sigma_min) * t)[..., None]  # MDLM eq. 93
 
     def _rate(self, t):
         return torch.full_like(t, self.sigma_max - self.sigma_min)[..., None]
@@ -333,7 +333,7 @@ class Exponential(_OfSigma):
         self.growth = growth ** (1 - begin)
 
     def _sigma(self, t):
-        return (self.sigma_min + self._base * (self.growth**t - 1))[..., None]
+        return (self.sigma_min + self._base * (self.growth**t - 1))[..., None]  # tauLDR section 4.1
 
     def _rate(self, t):
         return (self._base * math.log(self.growth) * self.growth**t)[..., None]

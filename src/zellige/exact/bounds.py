@@ -12,13 +12,13 @@ from ..core import bound
 from ..core.batch import Batch
 from ..core.prediction import kernel, truth
 from ..core.schedule import CLEAN, PRIOR
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .enumeration import index, states
 from .script import scripts
 
 
 @torch.no_grad()
-def log_likelihood(method: Method, times: Tensor) -> Tensor:
+def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     """log p(x) of the model that steps through `times` with the reverse kernel, for every clean x: (V^L,) nats."""
     process, (L,) = method.process, method.shape
     X = states(process.K, L)
@@ -39,7 +39,7 @@ def log_likelihood(method: Method, times: Tensor) -> Tensor:
     return torch.stack([ends(x.expand(X.shape))[i] for i, x in zip(index(X[clean], process.K), X[clean])]).log()
 
 
-def expected(method: Method, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:
+def expected(method: Diffusion, x_0: Tensor, t: Tensor | float, s: Tensor | float | None) -> Tensor:
     """E over x_t of the bound at t, for each x_0 (M, L): (M,) nats.
 
     Continuous if s is None, else of the step t -> s. Many times (n,) give (n, M).
@@ -64,7 +64,7 @@ def expected(method: Method, x_0: Tensor, t: Tensor | float, s: Tensor | float |
     return each.reshape(len(x_0), -1, len(X)).sum(-1).T.reshape(*t.shape, len(x_0))
 
 
-def step_bound(method: Method, x_0: Tensor, times: Tensor) -> Tensor:
+def step_bound(method: Diffusion, x_0: Tensor, times: Tensor) -> Tensor:
     """The T-step bound on -log p(x_0) of the model that steps through `times`, expectations enumerated: (M,) nats."""
     total = bound.prior(method.process, x_0, times[0]).sum(-1)
     for t, s in zip(times[:-1].split(64), times[1:].split(64)):
@@ -104,7 +104,7 @@ def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
     return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)
 
 
-def continuous_terms(method: Method, x_0: Tensor, n: int = 60) -> dict[str, Tensor]:
+def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60) -> dict[str, Tensor]:
     """The three terms of the continuous-time bound for each x_0 (M, L), enumerated and integrated: (M,) nats each.
 
     "jump" is the part of the prior term that is the jump PRIOR -> t = 1, which published bounds leave out.
@@ -122,7 +122,7 @@ def continuous_terms(method: Method, x_0: Tensor, n: int = 60) -> dict[str, Tens
 
 
 @torch.no_grad()
-def any_order(method: Method, x_0: Tensor) -> Tensor:
+def any_order(method: Diffusion, x_0: Tensor) -> Tensor:
     """-log p of each x_0 (M, L), autoregressively, averaged over all L! orders, for a network that does not see the time.
 
     In a method of blocks: over all orders in each block, the blocks left to right.

@@ -16,7 +16,7 @@ from ..core import maths
 from ..core.prediction import LeaveOneOut, Score, restricted
 from ..core.process import Process
 from ..core.schedule import CLEAN
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 
 
 # ---------------------------------------------------------------------------------- the space
@@ -55,7 +55,7 @@ def entropy(law: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- the exact denoiser
-class Denoiser(Method):
+class Denoiser(Diffusion):
     """The method whose network is the truth for a known data law.
 
     Args:

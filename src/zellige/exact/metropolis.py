@@ -33,7 +33,6 @@ class Scores(Method):
     """
 
     name, parameterization = "exact", "score"
-    process = None  # pyright: ignore[reportAssignmentType]
     bounded = False
 
     def __init__(self, neighbourhood: Any, law: Tensor, length: int):

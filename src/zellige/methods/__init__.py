@@ -12,6 +12,7 @@ from .ar import AR
 from .bd3lm import BD3LM
 from .csm import CSM
 from .d3pm import D3PM
+from .diffusion import Diffusion as Diffusion
 from .genmd4 import GenMD4
 from .md4 import MD4
 from .mdlm import MDLM

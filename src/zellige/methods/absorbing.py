@@ -11,10 +11,10 @@ from ..core.batch import Batch
 from ..core.prediction import Mean, restricted
 from ..core.schedule import PRIOR
 from ..nn.cross_entropy import cross_entropy
-from .method import Method
+from .diffusion import Diffusion
 
 
-class Absorbing(Method):
+class Absorbing(Diffusion):
     """A method of absorbing noise, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3) unless it says otherwise.
 
     A subclass may have other noise too, where nothing absorbs (`process.mask` is None): it then gives `read` and `cost`.
@@ -68,8 +68,8 @@ class Absorbing(Method):
         x_t = self.process.sample_prior(x.shape)
         if any(part is not None for part in (batch.mask, batch.segments, batch.condition, self.clean(batch))):
             x_t = x_t if batch.mask is None else torch.where(batch.mask, x_t, x)
-            return alpha_1 * self.cross_entropy(batch, x_t, PRIOR)
+            return alpha_1 * self.cross_entropy(batch, x_t, PRIOR)  # MDLM eq. 8 from alpha = 0 to alpha_1
         logits = self.process.without_mask(self.logits(self.hidden(x_t[:1], PRIOR)[0]))  # one row serves all: (L, K)
         place = torch.arange(x.shape[1], device=x.device)
         at_x_0 = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
-        return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)
+        return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1

@@ -43,7 +43,6 @@ class AR(Method):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         super().__init__(network, vocabulary, shape, self.checked(config))
-        self.process = None  # pyright: ignore[reportAttributeAccessIssue]
         begin = self.config.begin
         if begin is not None and not 0 <= begin < vocabulary:
             raise InputError(f"`begin` is {begin}; it must be a token of 0 to {vocabulary - 1:,}")

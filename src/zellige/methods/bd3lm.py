@@ -39,13 +39,13 @@ from ..core.schedule import SCHEDULES, Schedule, named
 from ..errors import InputError, at_least
 from ..nn.attention import documents
 from .bd3lm_clipping import search
+from .diffusion import Diffusion
 from .masked import Masked
-from .method import Method
 from .score import Scored
 from .terms import per_position
 
 
-class Blocks(Method):
+class Blocks(Diffusion):
     """Blocks one after another, diffusion inside each, whatever the network gives there: `BD3LM` or `BD3LMScore`."""
 
     name = "bd3lm"

@@ -37,6 +37,6 @@ def search(
     best, least = interval.clone(), torch.inf
     for ends in map(interval.new_tensor, intervals()):
         variance = float(loss(ends, torch.Generator().manual_seed(seed)).var())
-        if variance < least:
+        if variance < least:  # BD3-LM section 5.3
             least, best = variance, ends
     return best, least

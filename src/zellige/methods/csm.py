@@ -35,12 +35,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..arguments import checked
 from ..core import random
 from ..core.batch import Batch, Estimator
 from ..core.prediction import DataScore
 from ..core.random import Randomness
 from ..errors import InputError, at_least
 from ..nn.chunks import each_position
+from .checks import refuse_times, refuse_tokens
 from .csm_neighbourhood import NEIGHBOURHOODS
 from .method import Method, NoBound
 
@@ -97,7 +99,6 @@ class CSM(Method):
                 "csm learns ratios of neighbours, and one token has no neighbour; give data of two tokens or more"
             )
         super().__init__(network, vocabulary, shape, config)
-        self.process = None  # pyright: ignore[reportAttributeAccessIssue]
         self.neighbourhood = NEIGHBOURHOODS[config.neighbourhood](vocabulary)
         self.positive = entropy if config.positive is None else config.positive
 
@@ -109,9 +110,25 @@ class CSM(Method):
     def timed(cls, config):
         return False
 
-    def read(self, logits, x_t, t):
-        v = torch.where(self.neighbourhood.of(x_t), self._score(logits.double()) + 1, 0.0)
-        return DataScore(v.scatter(-1, x_t[..., None], 1.0), x_t)
+    @checked
+    def predict(
+        self,
+        x_t: Tensor,
+        t: Tensor | float = 0.0,
+        *,
+        at: Tensor | None = None,
+        condition: Tensor | None = None,
+        context: Any = None,
+        segments: Tensor | None = None,
+    ) -> DataScore:
+        """The concrete score of texts x_t (B, L), which know no time; `at` (B, L) bool as in `Diffusion.predict`."""
+        refuse_times(x_t, t, at)
+        refuse_tokens(x_t, self.vocabulary)
+        h, x = self.hidden(x_t, None, Batch(x_t, None, segments, condition), context), x_t
+        if at is not None:
+            h, x = h[at], x[at]
+        v = torch.where(self.neighbourhood.of(x), self._score(self.logits(h).double()) + 1, 0.0)  # (1)
+        return DataScore(v.scatter(-1, x[..., None], 1.0), x)
 
     def _score(self, logits: Tensor) -> Tensor:
         """c_theta, whatever the network gives."""
@@ -133,14 +150,14 @@ class CSM(Method):
 
         def first(logits: Tensor, x: Tensor, _: Tensor) -> Tensor:  # of (5) and (7)
             c = self._score(logits)
-            return c + 1 if entropy else c * (c + 2)
+            return c + 1 if entropy else c * (c + 2)  # (7) or (5), the first sum
 
         y, k, forward = batch.tokens, self.config.neighbours, self.config.forward_neighbours
         rows, x, place, weight = self.neighbourhood.reversed_texts(y, batch.counted, k, generator)
         i = torch.arange(len(rows), device=rows.device)
         h = self.hidden(x, None, batch.take(rows))[i, place]
         there = self.logits(h).gather(-1, y[rows, place][:, None])[:, 0].double()  # at x, for y
-        second = weight * (there if entropy else 2 * self._score(there))
+        second = weight * (there if entropy else 2 * self._score(there))  # the second
         value = self._drawn(batch, first, forward, generator) if forward else self._sum(batch, y, first)
         return value.index_add(0, rows, -second)  # (5), or (7)
 

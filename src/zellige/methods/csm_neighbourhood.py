@@ -160,7 +160,7 @@ def _drawn(
         one = arrows(x.gather(-1, places[-1][:, None])[:, 0])
         tokens.append(random.categorical((one | ~one.any(-1, True)).double(), generator))
     row = torch.arange(len(x), device=x.device).repeat(k)
-    return row, torch.cat(places), torch.cat(tokens), total.repeat(k) / k
+    return row, torch.cat(places), torch.cat(tokens), total.repeat(k) / k  # J-sampling: (5) and (7) of `csm`
 
 
 NEIGHBOURHOODS: dict[str, type[Neighbourhood]] = {"hamming": Hamming, "cycle": Cycle, "grid": Grid, "star": Star}

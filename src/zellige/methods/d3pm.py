@@ -123,7 +123,7 @@ class D3PM(Absorbing):
 
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):
-        mu = self._clean(logits, x_t).softmax(-1)
+        mu = self._clean(logits, x_t).softmax(-1)  # D3PM section 3.3
         if self.parameterization == "mean":
             return restricted(self.process, mu, x_t, t)
         if self.config.last == "image" and bool((first := self._says_mean(t)).any()):
@@ -163,7 +163,8 @@ class D3PM(Absorbing):
         if self.config.auxiliary == 0:
             return self.bound(batch, generator)
         _, t, s = terms.draw_step(self, batch, generator)
-        value = self.step(batch, self.corrupt(batch, t[:, None], generator), t, s, self.steps, self.config.auxiliary)
+        x_t = self.corrupt(batch, t[:, None], generator)
+        value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary)  # D3PM eq. 5
         return value if self.process.start == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):

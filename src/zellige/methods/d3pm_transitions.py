@@ -135,7 +135,7 @@ def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = No
     if name == "linear":  # DDPM's 1e-4 to 0.02 at T = 1000, scaled so that alpha_T hardly depends on T
         beta = torch.linspace(0.1 / T, min(20 / T, 0.999), T, dtype=D)
     else:  # f(i) = cos(pi/2 (i/T + 0.008)/1.008), not squared
-        f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)
+        f = torch.cos(math.pi / 2 * (1.008 - left) / 1.008)  # D3PM eq. 18
         beta = (1 - f[1:] / f[:-1]).clamp_max(0.999)
     return torch.cat((torch.ones_like(beta[:1]), (1 - beta).cumprod(0)))
 
@@ -151,6 +151,7 @@ def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
         alpha = (low + high) / 2
         other = (1 - alpha) * redrawn
         mean = alpha / V + other
+        # D3PM eq. 17
         information = maths.xlogy(alpha + other, (alpha + other) / mean) + (V - 1) * maths.xlogy(other, other / mean)
         more = information > left * math.log(V)
         low, high = torch.where(more, low, alpha), torch.where(more, alpha, high)
@@ -269,7 +270,7 @@ def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None =
         alpha = torch.cat((torch.ones(1, dtype=D), torch.exp(-slowest * exponents), torch.zeros(1, dtype=D)))
     else:
         alpha = table(schedule, T, N, absorbing=False)
-    return CTMC(R / slowest, prior, Tabulated(alpha))
+    return CTMC(R / slowest, prior, Tabulated(alpha))  # D3PM eq. 16
 
 
 ORDERED = ("middle", "gaussian", "band")  # of levels

@@ -89,7 +89,7 @@ class GenMD4(Absorbing):
         masked = x_t == self.process.mask
         lost = self.schedule.w[batch.tokens] * self.schedule.tau(t).log()[:, None] + math.log1p(-self.config.eps)
         untouched = maths.log1mexp(torch.where(masked, 1.0, -lost))  # 1.0: where it is not asked no gradient is nan
-        each = torch.where(masked, lost, untouched)
+        each = torch.where(masked, lost, untouched)  # MD4 section 6: q(x_t | x_0)
         return (each if batch.mask is None else each.masked_fill(~batch.mask, 0.0)).sum(-1)
 
     def rloo(self, batch: Batch, z: Tensor, other: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:

@@ -86,7 +86,7 @@ class Masked(Absorbing):
         if not self.by_counts:
             return super().terms(batch, generator)
         group, n, k, x_t = self.mask_some(batch, generator)
-        ce = self.cross_entropy(batch, x_t, None, group=group)
+        ce = self.cross_entropy(batch, x_t, None, group=group)  # RADD eq. 3.7, by numbers of masks
         diffusion, reconstruction = self._count_weights(n, k)
         return {
             "diffusion": (n * diffusion * ce).sum(-1),
@@ -101,7 +101,8 @@ class Masked(Absorbing):
         group, n, k, x_t = self.mask_some(batch, generator)
         diffusion, reconstruction = self._count_weights(n, k)
         prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
-        return self.cross_entropy(batch, x_t, None, (n * (diffusion + reconstruction + prior)).gather(1, group))
+        weight = n * (diffusion + reconstruction + prior)
+        return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
 
     # ---------------------------------------------------------------------------------- orders
     def estimators(self):
@@ -150,7 +151,7 @@ class Masked(Absorbing):
 
     def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
         group, n, k, x_t = self.mask_some(batch, generator)
-        return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))
+        return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))  # RADD eq. 3.7
 
     # ---------------------------------------------------------------------------------- exactly k masks
     def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -171,5 +172,6 @@ class Masked(Absorbing):
         """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (*) float64."""
         schedule = self.process.schedule
         m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
+        # MDLM eq. 11 given k, its weight integrated against the law of k
         diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
         return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)

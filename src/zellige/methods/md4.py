@@ -60,7 +60,7 @@ class MD4(Masked):
 def _schedule(config: MD4.Config) -> Schedule:
     if not 0.0 <= config.eps < 0.5:
         raise InputError(f"`eps` is {config.eps}; alpha runs from 1 - eps to eps, so it must be in [0, 0.5)")
-    ends = (config.eps, 1 - config.eps)
+    ends = (config.eps, 1 - config.eps)  # MD4 table 4
     if config.schedule == "linear":
         return Linear(*ends)
     if config.schedule == "cosine":

@@ -1,22 +1,17 @@
-"""A method: a network, a process, and what they mean together.
+"""A method: a network and what a paper makes of it.
 
-`Method` says what trainers, evaluators and samplers may ask. A method of a paper is one file in `methods/`: a process, a time
-for the network, and `read`, which makes a prediction of its logits. Predictions, bounds and samples follow (`terms` assembles
-the ELBO). Only where the paper differs it gives `cost` (its closed form of the bound at one position), `corrupt`, `terms`,
-`loss` or `estimators`.
+`Method` says what trainers and evaluators may ask of every paper: how it is made, its loss, its bound, the likelihoods that it
+admits, what its network is shown. A paper that undoes noise has a process and more to say: it is a `Diffusion` (`diffusion`).
 """
 
 import copy
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from .. import arguments
-from ..core import bound, random
 from ..core.batch import Batch, Estimator
-from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
@@ -24,7 +19,7 @@ from ..errors import unknown
 from ..nn.attention import documents
 from ..nn.block import Net
 from ..nn.kinds import build_network
-from . import checks, terms
+from . import checks
 
 C = TypeVar("C")  # a method's own Config
 
@@ -34,14 +29,13 @@ class NoBound(TypeError):
 
 
 class Method(nn.Module):
-    """One paper: a network read through a parameterization, on a process.
+    """One paper: a network, and the law or the score that it is read as.
 
     Class attributes:
         name: how the command line calls it.
         Config: a frozen dataclass with the method's own choices.
         choices: the names that a field of Config may be, where it is one of several; `checked` refuses others.
         of_levels: those of them that make sense only where tokens are ordered.
-        time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
         parameterization: what the network gives: "mean", "leave_one_out", "score" or "next" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
@@ -49,7 +43,6 @@ class Method(nn.Module):
         adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
         sampler: the sampler it is drawn with unless another is asked for.
         variants: what its paper reports, as changes of Config; `verify` checks each.
-        pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
         ordered: whether tokens are levels of something, such as pixels or pitches; `methods.build` says so of an instance.
 
     Args:
@@ -57,16 +50,15 @@ class Method(nn.Module):
         vocabulary: V, the number of data tokens.
         shape: (L,).
         config: the method's own choices.
-        process: the noise.
+        process: the noise; None where there is none (CSM, AR).
         timed: whether the network takes a time.
-        steps: 0 for continuous time; T for a T-step model on `grid(T)`. An option for it is called `diffusion_steps`.
+        steps: 0 for continuous time; T for a T-step model. An option for it is called `diffusion_steps`.
     """
 
     name: ClassVar[str]
     Config: ClassVar[type]
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
     of_levels: ClassVar[Mapping[str, Collection[str]]] = {}
-    time_input: str = "t"
     parameterization: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
@@ -74,10 +66,9 @@ class Method(nn.Module):
     adapts: int = 0
     sampler: str = "ancestral"
     variants: ClassVar[tuple[dict[str, Any], ...]] = ({},)
-    pointwise: bool = True
     ordered: bool = False
 
-    process: Process
+    process: Process | None
     _window: int | None = None  # where `of_length` made it: the length of its network
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -86,9 +77,6 @@ class Method(nn.Module):
         for name in ("terms", "bound", "loss"):
             if name in vars(cls):
                 setattr(cls, name, checks.of_rows(vars(cls)[name], getattr(Method, name)))
-        if "predict" in vars(cls):
-            cls.pointwise = False
-            cls.predict = arguments.checked(vars(cls)["predict"], like=Method.predict)
 
     def __init__(
         self,
@@ -102,8 +90,7 @@ class Method(nn.Module):
     ):
         super().__init__()
         self.network, self.vocabulary, self.shape, self.config = network, vocabulary, tuple(shape), config
-        if process is not None:
-            self.process = process
+        self.process = process
         self.time_conditioned, self.steps = timed, steps
 
     @property
@@ -116,7 +103,7 @@ class Method(nn.Module):
         """How many tokens its network was built for: L, also where `shape` is that of other texts (`of_length`)."""
         return self.shape[0] if self._window is None else self._window
 
-    def of_length(self, length: int) -> "Method":
+    def of_length(self, length: int) -> Self:
         """The same method for texts of `length` tokens. They share the network, whose own length stays the `window`."""
         other = copy.copy(self)
         other._window, other.shape = self.window, (length,)
@@ -175,114 +162,10 @@ class Method(nn.Module):
         )
         return build_network(net, states, cls.timed(config), outputs, cls.blocks(config), levels=levels is not None)
 
-    @property
-    def by_counts(self) -> bool:
-        """Whether a draw of its bound draws numbers of masks, not times."""
-        return False
-
     # ---------------------------------------------------------------------------------- what a paper says
-    def network_time(self, t: Tensor) -> Tensor:
-        """What the network is told at time t in [0, 1]: 1000 t, the unit in which the published code embeds it, or sigma."""
-        return (self.process.schedule.sigma(t)[..., 0] if self.time_input == "sigma" else 1000 * t).float()
-
-    def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
-        """What logits (*, K) at noisy tokens x_t (*) and times t (*) say. Positions are independent.
-
-        A method may give `predict` whole instead, without closed forms and chunks.
-        """
-        raise NotImplementedError
-
-    @arguments.checked
-    def predict(
-        self,
-        x_t: Tensor,
-        t: Tensor | float,
-        *,
-        at: Tensor | None = None,
-        condition: Tensor | None = None,
-        context: Any = None,
-        segments: Tensor | None = None,
-    ) -> Prediction:
-        """Ask the network about x_t (B, L) at times t (broadcast to (B, L)).
-
-        Args:
-            at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
-                head is computed there only.
-            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
-                before x_t.
-        """
-        beside = Batch(x_t, None, segments, condition)
-        checks.refuse_times(x_t, t, at)
-        K = self.states(self.vocabulary, self.config) if self.process is None else self.process.K
-        checks.refuse_tokens(x_t, K)
-        h = self.hidden(x_t, t, beside, context)
-        t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
-        if at is not None:
-            h, x_t, t = h[at], x_t[at], t[at]
-        return self.read(self.logits(h), x_t, t)
-
-    def clean(self, batch: Batch) -> Tensor | None:
-        """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
-        return None
-
-    @arguments.checked
-    def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
-        """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
-        checks.refuse_times(batch.tokens, t, None)
-        return self.process.sample(batch.tokens, terms.where_noised(batch, t), generator)
-
-    def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
-        """The bound at N positions from their logits (N, K): (N,) nats.
-
-        For the step from t to s; per unit of time where s is None. Here the definition; a method may give a closed form.
-        """
-        pred, target = self.read(logits, x_t, t), truth(self.process, x_0, x_t, t)
-        return bound.continuous(target, pred) if s is None else bound.discrete(target, pred, s)
-
-    # ---------------------------------------------------------------------------------- its bound
-    def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
-        """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
-
-        A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
-        """
-        if not self.pointwise:
-            return terms.from_prediction(self, batch, x_t, t)
-        return terms.summed(self, self.cost, batch, x_t, t)
-
-    def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
-        if not self.pointwise:
-            return terms.from_prediction(self, batch, x_t, t, s)
-        return terms.summed(self, self.cost, batch, x_t, t, s)
-
-    def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
-        return terms.prior(self, batch, generator)
-
-    def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
-
-        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
-        """
-        x = batch.tokens
-        n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
-        return torch.zeros_like(x), n
-
-    def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
-        """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
-
-        At 0 a rate may be infinite.
-        """
-        group, n = self.groups(batch)
-        t = 1 - random.spread(n, generator)
-        return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
-
     def terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-        """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
-
-        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows.
-        """
-        return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
+        """One unbiased draw of each term of an upper bound on -log p(x_0), by name: (B,) nats, float64."""
+        raise NotImplementedError
 
     def bound(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """One unbiased draw of an upper bound on -log p(x_0), all its terms: (B,) nats."""
@@ -307,21 +190,10 @@ class Method(nn.Module):
         """
         return {}
 
-    # ---------------------------------------------------------------------------------- T steps
     @property
     def discrete_time(self) -> str:
         """`discrete time, T = 64`, as a person reads it; "" where time is continuous or there is none."""
         return f"discrete time, T = {self.steps:,}" if self.steps else ""
-
-    def grid(self, steps: int) -> Tensor:
-        """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
-
-        A jump at an end is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
-        t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
-        """
-        times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times[0], times[-1] = self.process.start, CLEAN
-        return times
 
     # ---------------------------------------------------------------------------------- asking the network
     def hidden(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
@@ -356,6 +228,10 @@ class Method(nn.Module):
         else:
             t = (t.amax(-1) if t.ndim == 2 else t).expand(len(x))
         return self.network_time(t.clamp(0.0, 1.0))
+
+    def network_time(self, t: Tensor) -> Tensor:
+        """What the network is told at time t in [0, 1]: 1000 t, the unit in which the published code embeds it."""
+        return (1000 * t).float()
 
     def logits(self, h: Tensor) -> Tensor:
         """The head's logits in float32 at least, (*, D) -> (*, K)."""

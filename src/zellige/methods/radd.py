@@ -35,8 +35,8 @@ from ..core.batch import Batch
 from ..core.schedule import SCHEDULES, named
 from ..nn.kinds import build_network
 from . import terms
+from .diffusion import Diffusion
 from .masked import Masked
-from .method import Method
 
 
 class RADD(Masked):
@@ -84,7 +84,7 @@ class RADD(Masked):
     # ---------------------------------------------------------------------------------- the losses, given their draws
     def t_dse(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The denoising score entropy at times t (B,), (B,) nats per unit of time: the generic bound at these scores."""
-        return Method.diffusion(self, batch, x_t, t)  # RADD eq. 3.7
+        return Diffusion.diffusion(self, batch, x_t, t)  # RADD eq. 3.7
 
     def t_dce(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
         """The weighted cross-entropy at times t (B,), (B,) nats per unit of time."""

@@ -8,12 +8,12 @@ import math
 import torch
 
 from ..core.prediction import Score
-from .method import Method
+from .diffusion import Diffusion
 from .terms import per_position
 from .uniform import uniform_bound
 
 
-class Scored(Method):
+class Scored(Diffusion):
     """The network read as a concrete score, under absorbing or uniform noise; `loss` is the diffusion term alone.
 
     Attributes:
@@ -29,7 +29,7 @@ class Scored(Method):
             odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
             odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
             logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
-        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)
+        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)  # SEDD section 3
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
@@ -45,4 +45,4 @@ class Scored(Method):
 
     def loss(self, batch, generator=None):
         t = self.draw_times(batch, generator)
-        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)
+        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)  # SEDD theorem 3.6

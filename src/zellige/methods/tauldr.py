@@ -46,11 +46,11 @@ from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import at_least
 from . import tauldr_jumps, terms
-from .method import Method
+from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 
 
-class TauLDR(Method):
+class TauLDR(Diffusion):
     """A CTMC of any rates, the network read as p(x_0 | x_t); see the module for the equations."""
 
     name = "tauldr"
@@ -125,7 +125,7 @@ class TauLDR(Method):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        return tauldr_jumps.both(*self.moment(logits, x_0, x_t, t))
+        return tauldr_jumps.both(*self.moment(logits, x_0, x_t, t))  # tauLDR proposition 2
 
     def weighted(
         self, f: Callable[..., Tensor], batch: Batch, x: Tensor, t: Tensor, w: Tensor, auxiliary: float

@@ -51,7 +51,7 @@ def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) 
     for i in torch.arange(len(row), device=x.device).split(max(1, PART // process.K)):
         into, u = process.rate_into(here[i], time[i]), score_given(process, clean[i], here[i], time[i])
         before = others[i, None] + z  # Z of the sequence that jumps from each state to here
-        flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)
+        flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)  # the sum over y of 1/w, above
         share.append(flow / process.schedule.beta(time[i])[:, 0])
     return (total == 0).double().index_add(0, row, torch.cat(share) if share else others)
 
@@ -67,13 +67,13 @@ def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
 
     The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
     """
-    return (into * (v - u)).sum(-1)
+    return (into * (v - u)).sum(-1)  # tauLDR proposition 2, the first term
 
 
 def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """sum_y R u log(u / v), (*), as in `leaving`: the second term, summed over all jumps of the noise that lead to x_t."""
     flow = into * u
-    return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)
+    return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)  # tauLDR proposition 2, the second
 
 
 def both(into: Tensor, u: Tensor, v: Tensor) -> Tensor:

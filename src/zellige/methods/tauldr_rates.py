@@ -22,12 +22,13 @@ SLOWEST = 7.0  # e^-7 of the slowest mode is left at t = 1, unless `base` says o
 
 def uniform(K: int) -> tuple[Tensor, Tensor]:
     """Rate 1 between any two states."""
-    return _generator(torch.ones(K, K, dtype=torch.float64)), torch.full((K,), 1 / K, dtype=torch.float64)
+    rate = torch.ones(K, K, dtype=torch.float64)  # tauLDR appendix E
+    return _generator(rate), torch.full((K,), 1 / K, dtype=torch.float64)
 
 
 def birth_death(K: int) -> tuple[Tensor, Tensor]:
     """Rate 1 to each neighbour on the line 0..K-1; the law is uniform."""
-    return _generator(_distance(K) == 1), torch.full((K,), 1 / K, dtype=torch.float64)
+    return _generator(_distance(K) == 1), torch.full((K,), 1 / K, dtype=torch.float64)  # tauLDR appendix E
 
 
 def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Tensor]:
@@ -49,7 +50,7 @@ def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Te
     out = (k - (K - 1) / 2).abs()  # how far from the middle
     inward = (out[:, None] > out) | ((out[:, None] == out) & (k[:, None] < k))
     back = torch.where(inward, 0.0, log_law - log_law[:, None])
-    rate = torch.exp(back - (d - 1) ** 2 / rate_sigma**2)
+    rate = torch.exp(back - (d - 1) ** 2 / rate_sigma**2)  # tauLDR appendix E
     return _generator(rate), log_law.softmax(0)
 
 
@@ -118,7 +119,7 @@ class Noise:
             R, law = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
             slow, growth = gap(R, law), self.growth or 100.0
             base = SLOWEST / (growth - 1) if self.base is None else self.base * slow
-            return CTMC(R / slow, law, Exponential(base, growth, self.min_time))
+            return CTMC(R / slow, law, Exponential(base, growth, self.min_time))  # tauLDR section 4.1
         made, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
         total = SLOWEST if self.base is None else self.base * unit
         return made(K, LinearSigma(total * self.min_time, total))

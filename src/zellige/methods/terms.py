@@ -1,7 +1,7 @@
 """The ELBO, assembled from what a method says: its three terms in continuous time and in T steps, and sums over positions.
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the jump PRIOR -> t = 1 if it starts there
-    diffusion        E over t in (0, 1] of `Method.diffusion`; or T times a step of `grid(T)` drawn uniformly
+    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or T times a step of `grid(T)` drawn uniformly
     reconstruction   the jump t = 0 -> CLEAN
 
 Functions of a method. Values are nats, float64, one for each row of the batch, (B,).
@@ -22,11 +22,11 @@ from ..core.schedule import CLEAN, PRIOR
 from ..nn.chunks import each_position
 
 if TYPE_CHECKING:
-    from .method import Method
+    from .diffusion import Diffusion
 
 
 # ---------------------------------------------------------------------------------- the three terms
-def continuous_time(method: "Method", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+def continuous_time(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
     """One draw of each term with a time of its own for each row, stratified."""
     t = method.draw_times(batch, generator)
     diffusion = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
@@ -38,7 +38,7 @@ def continuous_time(method: "Method", batch: Batch, generator: Randomness = None
 
 
 def discrete_time(
-    method: "Method", batch: Batch, generator: Randomness = None, steps: int | None = None
+    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int | None = None
 ) -> dict[str, Tensor]:
     """One draw of each term of the T-step model: one step of the grid for each row, stratified, T times its bound.
 
@@ -55,11 +55,11 @@ def discrete_time(
     }
 
 
-def prior(method: "Method", batch: Batch, generator: Randomness = None) -> Tensor:
+def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
     x_0, start = batch.tokens, method.process.start
     if start != PRIOR:
-        each = bound.prior(method.process, x_0, start)
+        each = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
         return (each if batch.mask is None else each * batch.mask).sum(-1)
     if not jumps_at(method.process, 1.0, 0.0):
         return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
@@ -67,7 +67,7 @@ def prior(method: "Method", batch: Batch, generator: Randomness = None) -> Tenso
     return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
 
 
-def reconstruction(method: "Method", batch: Batch, generator: Randomness = None) -> Tensor:
+def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """The jump t = 0 -> CLEAN; the network is not asked about rows in which nothing can move."""
     value = torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
     if not jumps_at(method.process, 0.0, 1.0):
@@ -87,7 +87,7 @@ def jumps_at(process: Process, t: float, alpha: float) -> bool:
 
 
 def draw_step(
-    method: "Method", batch: Batch, generator: Randomness = None, steps: int | None = None
+    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each; T as there."""
     T, device = steps or method.steps, batch.tokens.device
@@ -98,7 +98,7 @@ def draw_step(
 
 # ---------------------------------------------------------------------------------- sums over positions
 def summed(
-    method: "Method",
+    method: "Diffusion",
     f: Callable[..., Tensor],
     batch: Batch,
     x_t: Tensor,
@@ -125,7 +125,7 @@ def summed(
     return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value)
 
 
-def from_prediction(method: "Method", batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
+def from_prediction(method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
     """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time where s is None.
 
     For a method that gives `predict` whole, whose positions are not independent.
@@ -139,7 +139,7 @@ def from_prediction(method: "Method", batch: Batch, x_t: Tensor, t: Tensor, s: T
 
 
 def _chosen(
-    method: "Method", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
+    method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The positions (B, L) bool, the row of each (N,), and x_0, x_t, t and `per_row` there."""
     if at is None:

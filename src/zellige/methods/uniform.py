@@ -15,10 +15,10 @@ from ..core import maths
 from ..core.prediction import LeaveOneOut
 from ..core.process import Process, uniform
 from ..core.schedule import Schedule
-from .method import Method
+from .diffusion import Diffusion
 
 
-class Uniform(Method):
+class Uniform(Diffusion):
     """Uniform noise, one alpha for all tokens, the network read as the law of a token given the others.
 
     Such a law mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
@@ -48,13 +48,13 @@ class Uniform(Method):
         return vocabulary
 
     def read(self, logits, x_t, t):
-        return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
+        return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)  # D3PM eq. 4
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
         odds = self.process.K / self.process.schedule.sigma(t).expm1()
-        log_w = (logits.softmax(-1) * odds.to(logits)).log1p()
+        log_w = (logits.softmax(-1) * odds.to(logits)).log1p()  # log w(mu), its scores' numerator
         return uniform_bound(self.process, log_w - log_w.gather(-1, x_t[:, None]), x_0, x_t, t)
 
 
@@ -123,4 +123,4 @@ def as_others(process: Process, logits: Tensor, x_t: Tensor, t: Tensor, at: Tens
     alpha = process.schedule.alpha(t)[..., 0]
     at = at & (alpha < 1)  # a given token has no noise, and no others to be told apart from
     own = torch.where(at, torch.log1p(process.K * alpha / (1 - alpha)), 0.0).to(logits)
-    return logits.scatter_add(-1, x_t[..., None], -own[..., None])
+    return logits.scatter_add(-1, x_t[..., None], -own[..., None])  # Bayes: less log q(x_t | x_0)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..core.prediction import kernel, posterior
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .pairing import choosable, one_alpha, reverses
@@ -68,22 +68,22 @@ class Ancestral(Sampler):
     def refuse(cls, method):
         return reverses(method)
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""
         return spaced(method, steps, self.grid)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)
         if self.choose and choosable(method) and not bool(greedy.any()):
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
-            reveal = (alpha_s - alpha_t) / (1 - alpha_t)
+            reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
             return choose_then_ask(method, state, reveal, t, posterior, generator)
         at = free(method, state)
         later, greedy = s.expand(at.shape)[at], greedy.expand(at.shape)[at]
         law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731
         return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
 
-    def expected_calls(self, method, times, free):
+    def expected_calls(self, method: Diffusion, times, free):
         if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):
             return None
         alpha = method.process.schedule.alpha(times)[..., 0]

@@ -24,7 +24,7 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import expected_time, free, redraw
 from .pairing import absorbs
 from .sampler import Sampler
@@ -54,12 +54,12 @@ class AnyOrder(Sampler):
         timed = "needs a network that is not told the time" if method.time_conditioned else None
         return absorbs(method, one=True) or timed
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left, whatever `steps` says."""
         (length,) = method.shape
         return torch.arange(-(-length // self.per_step), -1, -1, dtype=torch.float64)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         chosen = self._choose(free(method, state), generator)
         time = expected_time(method, state)
         return redraw(method, state, chosen, time, posterior, generator)  # RADD section 3.3

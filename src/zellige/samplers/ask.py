@@ -10,12 +10,12 @@ from ..core import random
 from ..core.prediction import Prediction
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .pairing import steps_of
 from .sampler import State
 
 
-def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
+def ask(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Prediction | None:
     """The prediction at the positions `at` (B, L) bool, leading shape (N,); None where there is none.
 
     The network sees only the rows that have such a position, and its head computes only there. Given positions are CLEAN.
@@ -30,7 +30,7 @@ def ask(method: Method, state: State, at: Tensor, t: Tensor | float) -> Predicti
 
 
 def redraw(
-    method: Method,
+    method: Diffusion,
     state: State,
     at: Tensor,
     t: Tensor | float,
@@ -46,7 +46,7 @@ def redraw(
 
 
 def choose_then_ask(
-    method: Method,
+    method: Diffusion,
     state: State,
     reveal: Tensor,
     t: Tensor,
@@ -85,12 +85,12 @@ def calls_of(reveal: Tensor, free: int) -> float:
     return float((1 - (1 - masked * reveal) ** free).sum())
 
 
-def free(method: Method, state: State) -> Tensor:
+def free(method: Diffusion, state: State) -> Tensor:
     """(B, L) bool, the positions that a reverse step may change."""
     return method.process.movable(state.x) & ~state.fixed
 
 
-def expected_time(method: Method, state: State) -> Tensor:
+def expected_time(method: Diffusion, state: State) -> Tensor:
     """The time (B, 1) at which the share of masks among the positions that are not given is the expected one, to 1/1000."""
     T, fixed = steps_of(method) or 1000, given_places(method, state)
     process, share = method.process, (method.process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
@@ -100,7 +100,7 @@ def expected_time(method: Method, state: State) -> Tensor:
     return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(T)][:, None]
 
 
-def hides(method: Method) -> bool:
+def hides(method: Diffusion) -> bool:
     """Whether a place can be left out of a draw: where noise is a mask, which says nothing of the token behind it.
 
     With the mask at a place the clean posterior of the others is their law with that place summed out. Noise that is a token
@@ -110,12 +110,12 @@ def hides(method: Method) -> bool:
     return mask is not None and not bool(method.process.clean[mask])
 
 
-def given_places(method: Method, state: State) -> Tensor:
+def given_places(method: Diffusion, state: State) -> Tensor:
     """(B, L) bool, the positions whose tokens are given; not those that are hidden."""
     return state.fixed & (state.x != method.process.mask) if hides(method) else state.fixed
 
 
-def clean_where_fixed(method: Method, state: State, t: Tensor | float) -> Tensor:
+def clean_where_fixed(method: Diffusion, state: State, t: Tensor | float) -> Tensor:
     """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
     time = torch.as_tensor(t, dtype=torch.float64, device=state.x.device)
     return torch.where(given_places(method, state), CLEAN, time)

@@ -30,7 +30,7 @@ from torch.nn.functional import pad
 from ..core import random
 from ..core.random import Randomness
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .pairing import absorbs, of_length
 from .sampler import Sampler, State, find
@@ -81,7 +81,7 @@ class Blockwise(Sampler):
     def refuse(cls, method):
         return absorbs(of_length(method, 1))  # a text of one token is in one block
 
-    def layout(self, method: Method) -> tuple[int, int, int]:
+    def layout(self, method: Diffusion) -> tuple[int, int, int]:
         """Tokens of the first block, of each later one, and how many of them and before them the network sees: the window."""
         block, most, window = method.block, method.window, window_of(method, self.window)
         if not 0 < block < most:
@@ -99,7 +99,7 @@ class Blockwise(Sampler):
             raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""
         first, stride, _ = self.layout(method)
         later = max(-(-(method.shape[0] - first) // stride), 0)
@@ -110,7 +110,7 @@ class Blockwise(Sampler):
             rows.append(torch.stack((torch.full_like(grid[1:], left), grid[:-1], grid[1:]), -1).cpu())
         return torch.cat(rows[::-1])
 
-    def expected_calls(self, method, times, free):
+    def expected_calls(self, method: Diffusion, times, free):
         """The inner sampler's of each block, and the calls that read what stands before it; None where texts may end early."""
         if self.ending != Ending():
             return None
@@ -143,7 +143,7 @@ class Blockwise(Sampler):
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)
         return self._begin(method, replace(state, memory=memory), first, generator)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         memory, left, last = state.memory, int(t[0]), bool(s[0] != t[0])
         if len(memory.rows):
             inside, streams = of_length(method, memory.inner.x.shape[1]), random.of_rows(generator, memory.rows)
@@ -164,7 +164,7 @@ class Blockwise(Sampler):
         x[rows, first : memory.end] = inner.x[:, : x.shape[1] - first]
         return replace(state, x=x, calls=state.calls.index_add(0, rows, calls), memory=replace(memory, inner=inner))
 
-    def _begin(self, method: Method, state: State, new: int, generator: Randomness) -> State:
+    def _begin(self, method: Diffusion, state: State, new: int, generator: Randomness) -> State:
         """The block of the next `new` tokens begins; what stands before it is read, unless it is given in all texts."""
         state, (_, _, window) = begin(state, new), self.layout(method)
         memory: Growth = state.memory
@@ -183,7 +183,7 @@ class Blockwise(Sampler):
         inner = replace(self.inner.init(inside, shape, fixed=fixed, generator=streams), context=state.context)
         return replace(state, memory=replace(state.memory, inner=inner))
 
-    def _read(self, method: Method, state: State, window: int) -> State:
+    def _read(self, method: Diffusion, state: State, window: int) -> State:
         """The context once it has read everything before the block, of the texts that are still written."""
         memory, context, calls = state.memory, state.context, state.calls
         x, one = state.x[memory.rows], torch.ones_like(memory.rows)

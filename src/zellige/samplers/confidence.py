@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core import maths, random
 from ..core.prediction import posterior
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import ask, expected_time, fill, free
 from .grid import STEPS
 from .guide import unguided
@@ -59,7 +59,7 @@ class Confidence(Sampler):
     def refuse(cls, method):
         return absorbs(method)
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a threshold as many as tokens, most of which ask nothing."""
         (length,) = method.shape
         steps = length if self.threshold is not None else STEPS if steps is None else steps
@@ -67,7 +67,7 @@ class Confidence(Sampler):
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
         return torch.arange(min(steps, length), -1, -1, dtype=torch.float64)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         masked = free(method, state)
         pred = ask(method, state, masked, expected_time(method, state))
         if pred is None:
@@ -89,5 +89,5 @@ class Confidence(Sampler):
         """How sure, (N, K) -> (N,)."""
         if self.confidence == "entropy":
             return 1 + maths.xlogy(p, p).sum(-1) / math.log(max(p.shape[-1] - 1, 2))
-        first, second = p.topk(2, -1).values.unbind(-1)
+        first, second = p.topk(2, -1).values.unbind(-1)  # MaskGIT; Kim et al. 2025 for the margin
         return first if self.confidence == "probability" else first - second

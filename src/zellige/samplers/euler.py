@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..core.prediction import Prediction, kernel, posterior, reverse_rate
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .pairing import absorbs, choosable, rateless
@@ -45,18 +45,18 @@ class Euler(Sampler):
     def refuse(cls, method):
         return rateless(method)
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """As those of `ancestral`."""
         return spaced(method, steps, self.grid)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         if choosable(method) and absorbs(method, one=True) is None:
             return choose_then_ask(method, state, _reveal(method, t, s), t, posterior, generator)
         at = free(method, state)
         later = s.expand(at.shape)[at]
         return redraw(method, state, at, t, lambda pred: stepped(pred, later), generator)
 
-    def expected_calls(self, method, times, free):
+    def expected_calls(self, method: Diffusion, times, free):
         if not choosable(method) or absorbs(method, one=True) is not None:
             return None
         return calls_of(_reveal(method, times[:-1], times[1:])[:, 0], free)
@@ -77,7 +77,7 @@ def _jump(t: Tensor, s: Tensor) -> Tensor:
     return (t >= 1) | s.isinf()
 
 
-def _reveal(method: Method, t: Tensor, s: Tensor) -> Tensor:
+def _reveal(method: Diffusion, t: Tensor, s: Tensor) -> Tensor:
     """P(a mask is revealed), the total of its rates times the step: (*, 1)."""
     schedule = method.process.schedule
     alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)

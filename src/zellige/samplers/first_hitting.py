@@ -26,7 +26,7 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..core.schedule import Polynomial
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free, redraw
 from .pairing import absorbs, choosable, steps_of
 from .sampler import Sampler, State
@@ -54,7 +54,7 @@ class FirstHitting(Sampler):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""
         (length,) = method.shape
         return torch.arange(length, -1, -1, dtype=torch.float64)
@@ -63,7 +63,7 @@ class FirstHitting(Sampler):
         state = super().init(method, shape, fixed=fixed, generator=generator)
         return replace(state, memory=torch.ones(shape[0], dtype=torch.float64, device=state.x.device))
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         if absorbs(method, one=True) is None:
             masked, chosen = self._next(method, state, generator)
             time = method.process.schedule.inverse(1 - masked)[:, None]
@@ -80,16 +80,18 @@ class FirstHitting(Sampler):
             rows = rows[~accepted]
         return state
 
-    def _next(self, method: Method, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
+    def _next(self, method: Diffusion, state: State, generator: Randomness) -> tuple[Tensor, Tensor]:
         """1 - alpha (B,) at the next event, of the fastest token if they differ, and where it is, (B, L) bool."""
         left = free(method, state)
         n, some = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
-        masked = torch.where(n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory)  # proposition 4.1
+        masked = torch.where(
+            n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory
+        )  # first hitting, proposition 4.1
         where = random.categorical(torch.where(some, left.double(), 1.0), generator)
         return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
 
-    def _candidate(self, method: Method, state: State, generator: Randomness) -> tuple[State, Tensor]:
+    def _candidate(self, method: Diffusion, state: State, generator: Randomness) -> tuple[State, Tensor]:
         """One candidate event of each row, and which rows (B,) accepted theirs."""
         schedule = method.process.schedule
         assert isinstance(schedule, Polynomial)
@@ -100,6 +102,6 @@ class FirstHitting(Sampler):
         assert pred is not None
         x = random.categorical(posterior(pred), generator, chosen)
         jump = (place > 1) | (place < schedule.begin)
-        accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)
+        accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
         revealed = chosen & accepted[:, None]
         return replace(fill(state, revealed, x[accepted], chosen.any(-1)), memory=masked), accepted

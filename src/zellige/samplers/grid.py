@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .pairing import admissible, divisors, one_alpha, steps_of
 
 GRIDS = ("uniform", "cosine", "log-snr")
@@ -23,7 +23,7 @@ def known(grid: str) -> str:
     return grid
 
 
-def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
+def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
     """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
     T = steps_of(method)
     if steps is None:
@@ -45,12 +45,12 @@ def spaced(method: Method, steps: int | None, grid: str = "uniform") -> Tensor:
     return times
 
 
-def _even_in_log_snr(method: Method, steps: int) -> Tensor:
+def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
     if not one_alpha(method.process):
         raise InputError(f"grid 'log-snr' needs one alpha for all tokens; with {method.name} use uniform or cosine")
     schedule, device = method.process.schedule, method.process.prior.device
     ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64, device=device)
-    high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]
+    high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]  # MD4 section 3
     first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
     each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
     return schedule.inverse(each.sigmoid())

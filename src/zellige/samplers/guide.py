@@ -51,7 +51,7 @@ class Guided:
         return getattr(self.method, name)
 
     def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction:
-        """The method's prediction, guided; see `Method.predict`."""
+        """The method's prediction, guided; see `Diffusion.predict`."""
         return guided(self.method.predict(x_t, t, **more), self.temperature, self.top_p, self.top_k)
 
     def next(self, h: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class Metropolis(Sampler):
 
     def hastings(self, d_x: Tensor, d_y: Tensor) -> Tensor:
         """The chance that y proposes x over the chance that x proposes y, from how many neighbours they have: (B,)."""
-        return d_x / d_y
+        return d_x / d_y  # Hastings 1970
 
     def _heated(self, ratio: Tensor) -> Tensor:
         return (ratio >= 1).double() if self.temperature == 0 else ratio ** (1 / self.temperature)

@@ -1,9 +1,12 @@
 """Which sampler can draw from which method, and with how many steps."""
 
 import math
+from typing import TypeVar
 
 from ..core.process import Mixture, Process
 from ..methods.method import Method
+
+M = TypeVar("M", bound=Method)
 
 
 def steps_of(method: Method) -> int:
@@ -22,7 +25,7 @@ def admissible(method: Method, steps: int) -> int:
     return divisors(T, steps)[0] if T else steps
 
 
-def of_length(method: Method, length: int) -> Method:
+def of_length(method: M, length: int) -> M:
     """Itself where texts have `length` tokens; else the same method for such texts (`Method.of_length`)."""
     return method if method.shape == (length,) else method.of_length(length)
 
@@ -54,7 +57,8 @@ def rateless(method: Method) -> str | None:
     """A reason to refuse: there is no process, or its time is discrete."""
     if why := reverses(method):
         return why
-    discrete = steps_of(method) or type(method.process).rate is Process.rate
+    rate = getattr(type(method.process), "rate", None)
+    discrete = steps_of(method) or rate is Process.rate
     return "needs a rate, which discrete time has not" if discrete else None
 
 

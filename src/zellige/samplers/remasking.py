@@ -32,7 +32,7 @@ from ..core import random
 from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free
 from .grid import STEPS, spaced
 from .guide import unguided
@@ -85,7 +85,7 @@ class Remasking(Sampler):
     def refuse(cls, method):
         return absorbs(method, one=True)
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """As those of `ancestral`; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
         if self.remasking != "loop":
             return spaced(method, steps)
@@ -105,7 +105,7 @@ class Remasking(Sampler):
         state = super().init(method, shape, fixed=fixed, generator=generator)
         return replace(state, memory=torch.zeros(shape, dtype=torch.float64, device=state.x.device))
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         process, schedule, masked = method.process, method.process.schedule, free(method, state)
         alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)  # (1,) or (B, 1, 1)
         sigma = self.sigma(state, masked, alpha_t[..., 0], alpha_s[..., 0])
@@ -125,13 +125,13 @@ class Remasking(Sampler):
 
     def sigma(self, state: State, masked: Tensor, alpha_t: Tensor, alpha_s: Tensor) -> Tensor:
         """The probability that a token is masked again, (B, L)."""
-        # eq. 7; at PRIOR no token is left to be masked
+        # ReMDM eq. 7; at PRIOR no token is left to be masked
         most = ((1 - alpha_s) / alpha_t.clamp_min(1e-300)).clamp_max(1.0)
         if self.remasking == "conf":
             weight = (-state.memory).masked_fill(masked | state.fixed, -torch.inf).softmax(-1)
             return most * weight.nan_to_num(0.0)  # nan: a row without tokens
         if self.remasking == "rescale":
-            most = self.eta * most
+            most = self.eta * most  # ReMDM section 4, as the others
         elif self.remasking == "loop":
             most = torch.where(alpha_s == alpha_t, most.clamp_max(self.eta), 0.0)
         else:
@@ -141,4 +141,4 @@ class Remasking(Sampler):
 
 def reveal(alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor) -> Tensor:
     """P(a mask becomes a token) where a token becomes a mask with probability sigma, (B, L)."""
-    return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)  # eq. 6
+    return (alpha_s - (1 - sigma) * alpha_t) / (1 - alpha_t)  # ReMDM eq. 6

@@ -31,7 +31,7 @@ from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import known, spaced
@@ -88,7 +88,7 @@ class TauLeaping(Sampler):
     def refuse(cls, method):
         return rateless(method)
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """As those of `ancestral`."""
         return spaced(method, steps, self.grid)
 
@@ -101,7 +101,7 @@ class TauLeaping(Sampler):
             raise InputError(f"`jumps` sum needs states that are all levels; {method.name} has a mask, use `jumps` one")
         return super().init(method, shape, fixed=fixed, generator=generator)
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         state = self.predict(method, state, t, s, generator)
         t = t.clamp(max=1.0)
         on = (t <= self.corrector_from) & s.isfinite()
@@ -112,14 +112,14 @@ class TauLeaping(Sampler):
             state = self.correct(method, state, s, h, generator)
         return state
 
-    def expected_calls(self, method, times, free):
+    def expected_calls(self, method: Diffusion, times, free):
         if self.corrector or not _chosen_first(method):
             return None
         t, s = times[:-1], times[1:]
         end = (t >= 1) | s.isinf()
         return calls_of(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
 
-    def predict(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
+    def predict(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """A leap of the reverse rate from t to s; the kernel at the ends."""
         at, end = free(method, state), (t >= 1) | s.isinf()
         h, greedy = torch.where(end, 0.0, t - s), is_greedy(self.argmax, s)
@@ -136,7 +136,7 @@ class TauLeaping(Sampler):
             return redraw(method, state, at, t, law, generator)
         return self._leap(method, state, t, h, reverse_rate, generator)
 
-    def correct(self, method: Method, state: State, t: Tensor, h: Tensor, generator: Randomness = None) -> State:
+    def correct(self, method: Diffusion, state: State, t: Tensor, h: Tensor, generator: Randomness = None) -> State:
         """A leap of size h at time t of the rates that keep p_t."""
         process, masked = method.process, free(method, state)
         if process.mask is None:
@@ -149,7 +149,7 @@ class TauLeaping(Sampler):
             state = self._leap(method, state, t, h, corrector_rate, generator)
         return replace(state, x=torch.where(lost, process.mask, state.x))
 
-    def _leap(self, method: Method, state: State, t: Tensor, h: Tensor, rate, generator: Randomness) -> State:
+    def _leap(self, method: Diffusion, state: State, t: Tensor, h: Tensor, rate, generator: Randomness) -> State:
         """Jumps of `rate` for a time h, at the free positions."""
         at = free(method, state)
         h = h.expand(at.shape)[at][:, None]
@@ -163,10 +163,10 @@ class TauLeaping(Sampler):
         count = random.poisson(h * rate(pred), generator, at)
         return fill(state, at, landing(pred.x_t, count), at.any(-1))  # tauLDR algorithm 1
 
-    def _law(self, method: Method, x: Tensor, mean: Tensor) -> Tensor:
+    def _law(self, method: Diffusion, x: Tensor, mean: Tensor) -> Tensor:
         return leap_law(x, mean) if self._sums(method) else single_law(x, mean)
 
-    def _sums(self, method: Method) -> bool:
+    def _sums(self, method: Diffusion) -> bool:
         return self.jumps == "sum" or (self.jumps == "auto" and method.ordered and method.process.mask is None)
 
 
@@ -180,7 +180,7 @@ def landing(x: Tensor, count: Tensor) -> Tensor:
     """x + sum_y count_y (y - x), clamped to the states: (*), (*, K) -> (*)."""
     K = count.shape[-1]
     y = torch.arange(K, dtype=count.dtype, device=x.device)
-    return (x + (count * (y - x[..., None])).sum(-1)).clamp(0, K - 1).long()
+    return (x + (count * (y - x[..., None])).sum(-1)).clamp(0, K - 1).long()  # tauLDR algorithm 1
 
 
 def leap_law(x: Tensor, mean: Tensor) -> Tensor:
@@ -201,7 +201,7 @@ def leap_law(x: Tensor, mean: Tensor) -> Tensor:
 def single_law(x: Tensor, mean: Tensor) -> Tensor:
     """The law after a single jump, none if there would be more: (*), means (*, K) -> (*, K)."""
     total = mean.sum(-1, keepdim=True)
-    return (mean * (-total).exp()).scatter(-1, x[..., None], 1 - _single(total))
+    return (mean * (-total).exp()).scatter(-1, x[..., None], 1 - _single(total))  # tauLDR section 4.3
 
 
 def _single(mean: Tensor) -> Tensor:
@@ -210,18 +210,18 @@ def _single(mean: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- absorbing noise
-def _chosen_first(method: Method) -> bool:
+def _chosen_first(method: Diffusion) -> bool:
     return choosable(method) and absorbs(method, one=True) is None
 
 
-def _reveal(method: Method, t: Tensor, s: Tensor, h: Tensor, end: Tensor) -> Tensor:
+def _reveal(method: Diffusion, t: Tensor, s: Tensor, h: Tensor, end: Tensor) -> Tensor:
     """P(a mask is revealed) in a step: (*, 1)."""
     schedule = method.process.schedule
     alpha_t, alpha_s = schedule.alpha(t), schedule.alpha(s)
     return torch.where(end[..., None], (alpha_s - alpha_t) / (1 - alpha_t), _single(h[..., None] * schedule.weight(t)))
 
 
-def _loss(method: Method, x: Tensor, t: Tensor) -> Tensor:
+def _loss(method: Diffusion, x: Tensor, t: Tensor) -> Tensor:
     """The rate at which the tokens x (B, L) are masked, (B, L)."""
     process = method.process
     if not isinstance(process, Mixture):

@@ -40,7 +40,7 @@ from ..core.process import Mixture, Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..errors import InputError
-from ..methods.method import Method
+from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
 from .ask import ask, fill, free
 from .grid import STEPS
@@ -69,7 +69,7 @@ class Uniformisation(Sampler):
         known = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if known else "needs one schedule for all rates"
 
-    def times(self, method: Method, steps: int | None) -> Tensor:
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """`steps` intervals even in log(e^(g sigma) - 1), 64 at least (the bound of a long one is too large), and end jumps."""
         process, (length,) = method.process, method.shape
         steps = STEPS if steps is None else steps
@@ -85,7 +85,7 @@ class Uniformisation(Sampler):
         before = [] if process.start == 1.0 and inner[0] == 1.0 else [process.start]
         return torch.cat((inner.new_tensor(before), inner, inner.new_tensor([CLEAN])))
 
-    def step(self, method, state, t, s, generator=None):
+    def step(self, method: Diffusion, state, t, s, generator=None):
         schedule, rows = method.process.schedule, len(state.x)
         t, s = t.reshape(-1).expand(rows), s.reshape(-1).expand(rows)
         jump = (schedule.sigma(t)[:, 0] > _forgotten(method.process, method.shape[0]) * (1 + 1e-9)) | s.isinf()
@@ -114,7 +114,7 @@ class Uniformisation(Sampler):
         return state
 
     def _candidate(
-        self, method: Method, state: State, at: Tensor, sigma: Tensor, bound: Tensor, generator: Randomness
+        self, method: Diffusion, state: State, at: Tensor, sigma: Tensor, bound: Tensor, generator: Randomness
     ) -> State:
         """A jump, or none, at the one position of each row in `at` (B, L), at time sigma (B,)."""
         pred = ask(method, state, at, method.process.schedule.inverse((-sigma).exp())[:, None])
@@ -126,7 +126,7 @@ class Uniformisation(Sampler):
         if bool((total > most * (1 + 1e-6)).any()):
             raise ArithmeticError(f"a rate of {float(total.max()):g} is above its bound; the process has no such law")
         stay = (most - total).clamp_min(0.0)
-        law = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])
+        law = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])  # thinning: accept with rate / bound
         return fill(state, at, random.categorical(law, generator, at), at.any(-1))
 
 

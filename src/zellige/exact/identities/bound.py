@@ -10,8 +10,8 @@ from ...core import bound, maths
 from ...core.batch import Batch
 from ...core.prediction import Score, as_leave_one_out, as_mean, as_score, posterior, restricted, truth
 from ...core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
+from ...methods.diffusion import Diffusion
 from ...methods.masked import Masked
-from ...methods.method import Method
 from ...methods.terms import jumps_at
 from ...samplers import Ancestral
 from .. import bounds, enumeration
@@ -47,11 +47,11 @@ JUMPS = [(PRIOR, CLEAN), (PRIOR, 1.0), (PRIOR, 0.75), (0.25, CLEAN), (1 / T, CLE
 STEPS = [(1.0, 0.75), (0.90625, 0.1875), *JUMPS]
 
 
-def grid(method: Method, steps: int) -> Tensor:
+def grid(method: Diffusion, steps: int) -> Tensor:
     return Ancestral().times(method, steps)
 
 
-def total(method: Method, x_0: Tensor) -> Tensor:
+def total(method: Diffusion, x_0: Tensor) -> Tensor:
     """The bound itself, all its terms: of continuous time, or of the T steps of the method."""
     if method.steps:
         return bounds.step_bound(method, x_0, method.grid(method.steps))
@@ -61,8 +61,8 @@ def total(method: Method, x_0: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------- two forms of one bound
 @own("bound.closed-form")
-def closed_form_is_the_generic_bound(method: Method):
-    if all(getattr(type(method), name) is getattr(Method, name) for name in ("cost", "diffusion", "step")):
+def closed_form_is_the_generic_bound(method: Diffusion):
+    if all(getattr(type(method), name) is getattr(Diffusion, name) for name in ("cost", "diffusion", "step")):
         return
     value, gradient, parameters = Largest(), Largest(), list(method.parameters())
 
@@ -94,7 +94,7 @@ def closed_form_is_the_generic_bound(method: Method):
 
 @own("bound.convert")
 @torch.no_grad()
-def every_parameterization_has_one_bound(method: Method):
+def every_parameterization_has_one_bound(method: Diffusion):
     worst = Largest()
     for t, s in [(0.90625, 0.1875), (0.5625, 0.25), (0.25, CLEAN)]:
         x_0, x_t, time, _ = pairs(method.process, t)
@@ -147,7 +147,7 @@ def implicit_is_denoising_score_entropy():
 # ---------------------------------------------------------------------------------- integrals over time
 @own("bound.log-snr")
 @torch.no_grad()
-def log_snr_integrates_to_the_bound(method: Method):
+def log_snr_integrates_to_the_bound(method: Diffusion):
     if discrete(method) or not one_alpha(method):
         return
     schedule, x_0, worst = method.process.schedule, enumeration.states(V, L), Largest()
@@ -162,7 +162,7 @@ def log_snr_integrates_to_the_bound(method: Method):
     yield worst.row(BOUND, "the same integral over log-SNR", QUADRATURE)
 
 
-def free_of_time(method: Method, schedule: Schedule) -> Masked | None:
+def free_of_time(method: Diffusion, schedule: Schedule) -> Masked | None:
     """The method without time conditioning, under another schedule, in continuous time.
 
     None if it has no such form, or does not draw numbers of masks even so.
@@ -180,7 +180,7 @@ def free_of_time(method: Method, schedule: Schedule) -> Masked | None:
 
 @own("bound.schedule")
 @torch.no_grad()
-def time_free_the_schedule_does_not_matter(method: Method):
+def time_free_the_schedule_does_not_matter(method: Diffusion):
     worst, first = Largest(), None
     ends = (1e-2, 0.99)
     for schedule in (Linear(*ends), Cosine(*ends), Polynomial(3.0, *ends)):
@@ -195,7 +195,7 @@ def time_free_the_schedule_does_not_matter(method: Method):
 
 @own("bound.any-order")
 @torch.no_grad()
-def time_free_the_bound_is_any_order(method: Method):
+def time_free_the_bound_is_any_order(method: Diffusion):
     free = free_of_time(method, Linear(0.0))
     if free is None:
         return
@@ -207,7 +207,7 @@ def time_free_the_bound_is_any_order(method: Method):
 # ---------------------------------------------------------------------------------- steps, and their limit
 @own("bound.steps")
 @torch.no_grad()
-def steps_bound_the_likelihood(method: Method):
+def steps_bound_the_likelihood(method: Diffusion):
     x_0, gap, where, method = enumeration.states(V, L), math.inf, "", mild(method)
     for steps in (2, 4, 8):
         above, log_p = (
@@ -226,14 +226,14 @@ def _positive(identity: str, gap: float, where: str) -> Row:
 
 @own("bound.sum")
 @torch.no_grad()
-def the_bound_leaves_mass(method: Method):
+def the_bound_leaves_mass(method: Diffusion):
     x_0 = enumeration.states(V, L)
     yield _positive("1 - sum over x of exp(-bound)", 1 - float((-total(method, x_0)).exp().sum()), "all x")
 
 
 @own("bound.normalised")
 @torch.no_grad()
-def the_likelihood_is_normalised(method: Method):
+def the_likelihood_is_normalised(method: Diffusion):
     worst = Largest()
     for steps in (1, 4):
         worst.see(bounds.log_likelihood(method, grid(method, steps)).exp().sum(), 1.0, f"T = {steps}")
@@ -242,7 +242,7 @@ def the_likelihood_is_normalised(method: Method):
 
 @own("bound.limit")
 @torch.no_grad()
-def steps_approach_continuous_time(method: Method):
+def steps_approach_continuous_time(method: Diffusion):
     if discrete(method):
         return
     x_0, worst, method = enumeration.states(V, L), Largest(), mild(method)
@@ -260,7 +260,7 @@ def steps_approach_continuous_time(method: Method):
 # ---------------------------------------------------------------------------------- the exact network
 @own("bound.one-position")
 @torch.no_grad()
-def one_position_loses_nothing(method: Method):
+def one_position_loses_nothing(method: Diffusion):
     """Position by position the exact reverse kernel is the truth: with one of them nothing is lost, in few steps either."""
     law, worst = data_law(1), Largest()
     denoiser, prior = truth_of(method, length=1), method.process.prior
@@ -272,7 +272,7 @@ def one_position_loses_nothing(method: Method):
     yield worst.row(BOUND, "one position: T steps = H + KL(p_1 || prior)")
 
 
-def _entropy_gap(method: Method, jump: bool = True) -> float:
+def _entropy_gap(method: Diffusion, jump: bool = True) -> float:
     """The sum of the three terms at the exact network, less H + KL(p_1 || prior); without the first jump if asked."""
     law, process, denoiser = data_law(), method.process, truth_of(method)
     terms = bounds.continuous_terms(denoiser, denoiser.x_0)
@@ -284,7 +284,7 @@ def _entropy_gap(method: Method, jump: bool = True) -> float:
 
 @own("bound.entropy")
 @torch.no_grad()
-def the_exact_network_reaches_the_entropy(method: Method):
+def the_exact_network_reaches_the_entropy(method: Diffusion):
     if discrete(method):
         return
     worst, moved = Largest(), ends(method, 1e-5)
@@ -294,7 +294,7 @@ def the_exact_network_reaches_the_entropy(method: Method):
 
 @own("bound.entropy-order")
 @torch.no_grad()
-def the_entropy_gap_is_of_second_order(method: Method):
+def the_entropy_gap_is_of_second_order(method: Diffusion):
     if discrete(method) or method.process.mask is None:
         return
     gaps = [_entropy_gap(method) for a in (0.02, 0.01) if ends(method, a)]
@@ -303,7 +303,7 @@ def the_entropy_gap_is_of_second_order(method: Method):
 
 @own("bound.no-jump")
 @torch.no_grad()
-def without_the_jump_it_is_no_bound(method: Method):
+def without_the_jump_it_is_no_bound(method: Diffusion):
     if discrete(method) or method.process.mask is None:
         return
     gap = _entropy_gap(method, jump=False)

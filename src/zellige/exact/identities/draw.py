@@ -5,13 +5,13 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...core.schedule import Linear
-from ...methods.method import Method
+from ...methods.diffusion import Diffusion
 from .. import bounds, enumeration
 from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
 
 
-def nodes(method: Method) -> tuple[Tensor, Tensor]:
+def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
     """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
     if not method.steps:
         blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
@@ -21,7 +21,7 @@ def nodes(method: Method) -> tuple[Tensor, Tensor]:
 
 
 @own("bound.draws")
-def draws_have_the_bound_as_expectation(method: Method):
+def draws_have_the_bound_as_expectation(method: Diffusion):
     """Draws are enumerated: times by quadrature, tokens one by one."""
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     if method.process.mask is None:
@@ -39,7 +39,7 @@ def draws_have_the_bound_as_expectation(method: Method):
 
 @own("bound.losses")
 @torch.no_grad()
-def losses_are_any_order_likelihoods(method: Method):
+def losses_are_any_order_likelihoods(method: Diffusion):
     """RADD's four losses have one expectation when alpha runs from 1 to 0; so has the loss of every time-free method."""
     free = free_of_time(method, Linear(0.0))
     if free is None or not free.loss_is_bound or method.time_conditioned:
@@ -51,7 +51,7 @@ def losses_are_any_order_likelihoods(method: Method):
 
 @own("bound.estimators")
 @torch.no_grad()
-def estimators_are_likelihoods_or_bounds(method: Method):
+def estimators_are_likelihoods_or_bounds(method: Diffusion):
     x_0 = enumeration.states(V, L)
     for name, estimator in method.estimators().items():
         p = (-bounds.expectation(estimator, x_0)).exp().sum()

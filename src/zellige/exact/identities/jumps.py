@@ -12,7 +12,7 @@ from ...core.prediction import reverse_rate
 from ...core.random import Randomness
 from ...core.schedule import CLEAN
 from ...methods import tauldr_jumps
-from ...methods.method import Method
+from ...methods.diffusion import Diffusion
 from ...methods.tauldr import TauLDR
 from .. import bounds, enumeration
 from .bound import BOUND
@@ -22,7 +22,7 @@ from .draw import nodes
 
 # ---------------------------------------------------------------------------------- x~, the sequence after a jump
 @own("bound.jumps")
-def tauldr_losses_have_the_bound_as_expectation(method: Method):
+def tauldr_losses_have_the_bound_as_expectation(method: Diffusion):
     """tauLDR, proposition 2: what is drawn at x_t and at x~, against the generic bound at x_t."""
     if not isinstance(method, TauLDR):
         return
@@ -42,7 +42,7 @@ def tauldr_losses_have_the_bound_as_expectation(method: Method):
 
 @own("bound.published-pass")
 @torch.no_grad()
-def the_published_pass_is_biased(method: Method):
+def the_published_pass_is_biased(method: Diffusion):
     if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
         return
 
@@ -63,7 +63,7 @@ def the_published_pass_is_biased(method: Method):
 
 
 # ---------------------------------------------------------------------------------- the law of a path
-def generator(method: Method, t: Tensor, context: Tensor | None) -> Tensor:
+def generator(method: Diffusion, t: Tensor, context: Tensor | None) -> Tensor:
     """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L).
 
     A network of blocks reads `context` (1, L) beside each.
@@ -83,7 +83,7 @@ def generator(method: Method, t: Tensor, context: Tensor | None) -> Tensor:
     return G - torch.diag_embed(G.sum(-1))  # a rate to itself is zero
 
 
-def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
+def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
     """KL of the law of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
 
     The model's transition between two times is that of its jump process, positions together: the exponential of its
@@ -113,7 +113,7 @@ def skeleton(method: Method, x_0: Tensor, steps: int) -> Tensor:
 
 @own("bound.path")
 @torch.no_grad()
-def the_bound_is_a_divergence_of_paths(method: Method):
+def the_bound_is_a_divergence_of_paths(method: Diffusion):
     """The diffusion term is the KL of two path measures (Girsanov), the limit of that of ever finer skeletons."""
     if discrete(method):
         return

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ...methods.method import Method
+from ...methods.diffusion import Diffusion
 from ...samplers import State, TauLeaping, Uniformisation
 from ...samplers.tau_leaping import corrector_rate
 from .. import enumeration
@@ -14,7 +14,7 @@ from .check import INSIDE, L, Largest, Row, apart, data_law, mild, of_order, own
 from .sampler import SAMPLER, chi_square, distance, starts
 
 
-def _kinds(method: Method) -> Iterator[str]:
+def _kinds(method: Diffusion) -> Iterator[str]:
     """What its jumps may come to."""
     if TauLeaping.refuse(method) is None:
         yield "one"
@@ -22,19 +22,19 @@ def _kinds(method: Method) -> Iterator[str]:
             yield "sum"
 
 
-def _all(method: Method, copies: int = 1) -> State:
+def _all(method: Diffusion, copies: int = 1) -> State:
     """Every state of the space."""
     X = enumeration.states(method.process.K, L).repeat(copies, 1)
     return State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X), dtype=torch.long))
 
 
-def _marginal(method: Method, t: float) -> Tensor:
+def _marginal(method: Diffusion, t: float) -> Tensor:
     return enumeration.marginal(method.process, enumeration.embed(method.process, data_law(), L), L, t)
 
 
 @own("sampler.tau_leaping-step")
 @torch.no_grad()
-def leaps_are_of_first_order(method: Method):
+def leaps_are_of_first_order(method: Diffusion):
     """From p_t to p_s within (0, 1), where rates are smooth: nothing of the ends."""
     for jumps in _kinds(method):
         truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
@@ -50,7 +50,7 @@ def leaps_are_of_first_order(method: Method):
 
 @own("sampler.tau_leaping-one")
 @torch.no_grad()
-def single_jumps_are_of_first_order(method: Method):
+def single_jumps_are_of_first_order(method: Diffusion):
     """Where the states have an order, `auto` is `sum`."""
     if "sum" in _kinds(method) and starts(method):
         a, b = (distance(method, TauLeaping(grid="log-snr", jumps="one"), steps) for steps in (64, 128))
@@ -60,7 +60,7 @@ def single_jumps_are_of_first_order(method: Method):
 
 @own("sampler.tau_leaping-generator")
 @torch.no_grad()
-def corrector_rates_keep_the_marginal(method: Method):
+def corrector_rates_keep_the_marginal(method: Diffusion):
     """p_t (R + Rhat) = 0 on K^L."""
     worst, K = Largest(), method.process.K
     if not list(_kinds(method)):
@@ -79,7 +79,7 @@ def corrector_rates_keep_the_marginal(method: Method):
 
 @own("sampler.tau_leaping-corrector")
 @torch.no_grad()
-def corrector_leaps_keep_the_marginal(method: Method):
+def corrector_leaps_keep_the_marginal(method: Diffusion):
     """One leap of it, from p_t."""
     for jumps in _kinds(method):
         truth, t, sampler = truth_of(mild(method)), INSIDE[1], TauLeaping(jumps=jumps)
@@ -89,7 +89,7 @@ def corrector_leaps_keep_the_marginal(method: Method):
         yield of_order(SAMPLER, f"one corrector leap, {jumps}  order in h: 2", *away, 2.0, where=where)
 
 
-def corrected(sampler: TauLeaping, method: Method, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
+def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
     """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B, K^L)."""
     law = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
     time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(law), 1) for u in (t, h))
@@ -100,6 +100,6 @@ def corrected(sampler: TauLeaping, method: Method, state: State, t: Tensor | flo
 
 @own("sampler.uniformisation-drawn")
 @torch.no_grad()
-def uniformisation_draws_the_data_law(method: Method) -> Iterator[Row]:
+def uniformisation_draws_the_data_law(method: Diffusion) -> Iterator[Row]:
     if Uniformisation.refuse(method) is None and starts(method):
         yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

@@ -12,7 +12,7 @@ from ...core import maths
 from ...core.batch import Batch
 from ...core.prediction import posterior
 from ...core.schedule import CLEAN, PRIOR, LinearSigma, Tabulated
-from ...methods.method import Method
+from ...methods.diffusion import Diffusion
 from ...samplers import (
     SAMPLERS,
     Ancestral,
@@ -41,7 +41,7 @@ MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of
 
 
 def distance(
-    method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
+    method: Diffusion, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
 ) -> float:
     """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
 
@@ -60,20 +60,20 @@ def distance(
     return apart(ours, law / law.sum())
 
 
-def drawn(sampler: Sampler, method: Method) -> int:
+def drawn(sampler: Sampler, method: Diffusion) -> int:
     """How many samples stand for the law of a sampler that thins events, whose outcomes cannot be enumerated; 0 for others."""
     if isinstance(sampler, Uniformisation):
         return 20_000  # each waits for dozens of candidates
     return 100_000 if isinstance(sampler, FirstHitting) and not one_alpha(method) else 0
 
 
-def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
+def _frequencies(sampler: Sampler, method: Diffusion, draws: int) -> Tensor:
     """Of samples, (K^L,)."""
     *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
     return enumeration.index(last.x, method.process.K).bincount(minlength=method.process.K**L) / draws
 
 
-def chi_square(method: Method, sampler: Sampler, identity: str) -> Row:
+def chi_square(method: Diffusion, sampler: Sampler, identity: str) -> Row:
     """Of samples with the exact network against the data's law."""
     law, draws = data_law(), drawn(sampler, method)
     seen = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, law, L) > 0]
@@ -91,14 +91,14 @@ class _OneTime(enumeration.Denoiser):
 
 
 # ---------------------------------------------------------------------------------- what each sampler claims
-def starts(method: Method) -> bool:
+def starts(method: Diffusion) -> bool:
     """Whether sampling starts from the law of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
     process, _ = method.process, ends(method, 1e-6)
     p_1 = enumeration.marginal(process, enumeration.embed(process, data_law(), L), L, process.start)
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
-def _even(method: Method, sampler: Any = None) -> bool:
+def _even(method: Diffusion, sampler: Any = None) -> bool:
     """Whether the order is seen with steps even in log SNR only: noise that does not absorb, at a constant rate or leapt over.
 
     With steps even in t the last ones, of size 1/T, are large there against t itself, and the error is log(T) / T.
@@ -107,7 +107,7 @@ def _even(method: Method, sampler: Any = None) -> bool:
     return (constant or isinstance(sampler, TauLeaping)) and method.process.mask is None
 
 
-def _slowed(method: Method) -> bool:
+def _slowed(method: Diffusion) -> bool:
     """Whether the same happens in discrete time, which has no other steps: linear alpha without a mask (`middle` of D3PM)."""
     schedule = getattr(method.process, "schedule", None)
     if not isinstance(schedule, Tabulated) or method.process.mask is not None:
@@ -116,7 +116,7 @@ def _slowed(method: Method) -> bool:
     return torch.allclose(lost, lost[0])
 
 
-def _order(method: Method, sampler: Any, identity: str) -> Iterator[Row]:
+def _order(method: Diffusion, sampler: Any, identity: str) -> Iterator[Row]:
     """The order in 1/T at which the law of the samples approaches the data's; the claim is 1, or that of log(T) / T."""
     if _even(method, sampler):
         sampler.grid = "log-snr"
@@ -130,7 +130,7 @@ def _order(method: Method, sampler: Any, identity: str) -> Iterator[Row]:
 def _converges(name: str) -> None:
     @own(f"sampler.{name}")
     @torch.no_grad()
-    def converges(method: Method):
+    def converges(method: Diffusion):
         if SAMPLERS[name].refuse(method) is None:
             yield from _order(method, SAMPLERS[name](), f"{name}  order in 1/steps, claims 1")
 
@@ -142,14 +142,14 @@ for _name, _sampler in SAMPLERS.items():
 
 @own("sampler.ancestral-grids")
 @torch.no_grad()
-def the_cosine_grid_converges(method: Method):
+def the_cosine_grid_converges(method: Diffusion):
     if Ancestral.refuse(method) is None and not discrete(method) and not _even(method):
         yield from _order(method, Ancestral("cosine"), "ancestral, cosine grid  order, claims 1")
 
 
 @own("sampler.ancestral-choose")
 @torch.no_grad()
-def choosing_first_is_the_kernel(method: Method):
+def choosing_first_is_the_kernel(method: Diffusion):
     """On a network that is not exact: the plain kernel, and the T-step model whose likelihood is bounded."""
     if Ancestral.refuse(method) is not None:
         return
@@ -167,7 +167,7 @@ def choosing_first_is_the_kernel(method: Method):
 
 @own("sampler.ancestral-argmax")
 @torch.no_grad()
-def argmax_is_the_mode_of_the_kernel(method: Method):
+def argmax_is_the_mode_of_the_kernel(method: Diffusion):
     """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint law."""
     if Ancestral.refuse(method) is not None:
         return
@@ -188,7 +188,7 @@ def argmax_is_the_mode_of_the_kernel(method: Method):
 def _exact(key: str, identity: str, *samplers: Any) -> None:
     @own(key)
     @torch.no_grad()
-    def draws_the_data_law(method: Method):
+    def draws_the_data_law(method: Diffusion):
         worst = Largest()
         for sampler in samplers:
             if sampler.refuse(method) is not None or not one_alpha(method):
@@ -205,7 +205,7 @@ _exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Co
 
 @own("sampler.any_order-law")
 @torch.no_grad()
-def one_at_a_time_is_the_mean_over_orders(method: Method):
+def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
     """Of a network that is not exact, with a jump of 0.1 at each end of time: whose law one token at a time has."""
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
@@ -230,7 +230,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Method):
 
 @own("sampler.first_hitting-drawn")
 @torch.no_grad()
-def first_hitting_draws_the_data_law(method: Method):
+def first_hitting_draws_the_data_law(method: Diffusion):
     sampler = FirstHitting()
     if sampler.refuse(method) is None and drawn(sampler, method):
         yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
@@ -238,7 +238,7 @@ def first_hitting_draws_the_data_law(method: Method):
 
 @own("sampler.remasking")
 @torch.no_grad()
-def remasking_keeps_the_marginals(method: Method):
+def remasking_keeps_the_marginals(method: Diffusion):
     """Given x_0, which the network knows, each step has the law q(x_s | x_0)."""
     worst = Largest()
     if Remasking.refuse(method) is not None:
@@ -255,7 +255,7 @@ def remasking_keeps_the_marginals(method: Method):
 # ---------------------------------------------------------------------------------- from left to right
 @own("sampler.blockwise")
 @torch.no_grad()
-def blockwise_draws_the_model(method: Method):
+def blockwise_draws_the_model(method: Diffusion):
     """On a network that is not exact: the T-step model, whose likelihood is bounded, in each block."""
     if Blockwise.refuse(method) is not None:
         return
@@ -267,7 +267,7 @@ def blockwise_draws_the_model(method: Method):
 
 @own("sampler.left_to_right", lambda method: method.parameterization == "next")
 @torch.no_grad()
-def left_to_right_draws_the_model(method: Method):
+def left_to_right_draws_the_model(method: Diffusion):
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
     worst.see(script.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
     yield worst.row(SAMPLER, "left_to_right = p(x)")
@@ -287,7 +287,7 @@ def by_definition(p: Tensor) -> Tensor:
 
 @own("sampler.guided")
 @torch.no_grad()
-def guidance_changes_the_clean_posterior_alone(method: Method):
+def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
     if Ancestral.refuse(method) is not None:
         return
@@ -324,7 +324,7 @@ def guidance_changes_the_law_of_the_next_token(method: Any):
 # ---------------------------------------------------------------------------------- given positions
 @own("sampler.infill")
 @torch.no_grad()
-def infilling_is_the_conditional_law(method: Method):
+def infilling_is_the_conditional_law(method: Diffusion):
     if Ancestral.refuse(method) is not None or not starts(method):
         return
     worst, ancestral = Largest(), Ancestral()

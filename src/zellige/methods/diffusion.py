@@ -1,0 +1,160 @@
+"""A method that undoes noise: a process, a network's time, and what they mean together.
+
+A paper is one file in `methods/`: a process, a time for the network, and `read`, which makes a prediction of its logits.
+Predictions, bounds and samples follow (`terms` assembles the ELBO). Only where the paper differs it gives `cost` (its closed
+form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import arguments
+from ..core import bound, random
+from ..core.batch import Batch
+from ..core.prediction import Prediction, truth
+from ..core.process import Process
+from ..core.random import Randomness
+from ..core.schedule import CLEAN
+from . import checks, terms
+from .method import Method
+
+
+class Diffusion(Method):
+    """One paper: a network read through a parameterization, on a process.
+
+    Class attributes, beside those of `Method`:
+        time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
+        pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
+    """
+
+    time_input: str = "t"
+    pointwise: bool = True
+
+    process: Process
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Check what a `predict` of its own is given, as what every method is asked from outside."""
+        super().__init_subclass__(**more)
+        if "predict" in vars(cls):
+            cls.pointwise = False
+            cls.predict = arguments.checked(vars(cls)["predict"], like=Diffusion.predict)
+
+    # ---------------------------------------------------------------------------------- what a paper says
+    def network_time(self, t: Tensor) -> Tensor:
+        """What the network is told at time t in [0, 1]: as `time_input` says."""
+        return self.process.schedule.sigma(t)[..., 0].float() if self.time_input == "sigma" else super().network_time(t)
+
+    def read(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Prediction:
+        """What logits (*, K) at noisy tokens x_t (*) and times t (*) say. Positions are independent.
+
+        A method may give `predict` whole instead, without closed forms and chunks.
+        """
+        raise NotImplementedError
+
+    @arguments.checked
+    def predict(
+        self,
+        x_t: Tensor,
+        t: Tensor | float,
+        *,
+        at: Tensor | None = None,
+        condition: Tensor | None = None,
+        context: Any = None,
+        segments: Tensor | None = None,
+    ) -> Prediction:
+        """Ask the network about x_t (B, L) at times t (broadcast to (B, L)).
+
+        Args:
+            at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
+                head is computed there only.
+            context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
+                before x_t.
+        """
+        beside = Batch(x_t, None, segments, condition)
+        checks.refuse_times(x_t, t, at)
+        checks.refuse_tokens(x_t, self.process.K)
+        h = self.hidden(x_t, t, beside, context)
+        t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
+        if at is not None:
+            h, x_t, t = h[at], x_t[at], t[at]
+        return self.read(self.logits(h), x_t, t)
+
+    def clean(self, batch: Batch) -> Tensor | None:
+        """The tokens (B, L) that the network reads beside x_t when x_0 is known: none, but for a method of blocks."""
+        return None
+
+    @arguments.checked
+    def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
+        """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
+        checks.refuse_times(batch.tokens, t, None)
+        return self.process.sample(batch.tokens, terms.where_noised(batch, t), generator)
+
+    def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
+        """The bound at N positions from their logits (N, K): (N,) nats.
+
+        For the step from t to s; per unit of time where s is None. Here the definition; a method may give a closed form.
+        """
+        pred, target = self.read(logits, x_t, t), truth(self.process, x_0, x_t, t)
+        return bound.continuous(target, pred) if s is None else bound.discrete(target, pred, s)
+
+    # ---------------------------------------------------------------------------------- its bound
+    @property
+    def by_counts(self) -> bool:
+        """Whether a draw of its bound draws numbers of masks, not times."""
+        return False
+
+    def diffusion(self, batch: Batch, x_t: Tensor, t: Tensor) -> Tensor:
+        """The continuous bound at times t given x_t, summed over the sequence: (B,) nats per unit of time.
+
+        A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
+        """
+        if not self.pointwise:
+            return terms.from_prediction(self, batch, x_t, t)
+        return terms.summed(self, self.cost, batch, x_t, t)
+
+    def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
+        if not self.pointwise:
+            return terms.from_prediction(self, batch, x_t, t, s)
+        return terms.summed(self, self.cost, batch, x_t, t, s)
+
+    def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
+        return terms.prior(self, batch, generator)
+
+    def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
+
+        Which group a position is in (B, L), and how many positions that count each group has (B, G); groups follow one another.
+        """
+        x = batch.tokens
+        n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
+        return torch.zeros_like(x), n
+
+    def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
+
+        At 0 a rate may be infinite.
+        """
+        group, n = self.groups(batch)
+        t = 1 - random.spread(n, generator)
+        return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
+
+    def terms(self, batch, generator=None):
+        """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
+
+        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows.
+        """
+        return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
+
+    def grid(self, steps: int) -> Tensor:
+        """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
+
+        A jump at an end is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
+        t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
+        """
+        times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        times[0], times[-1] = self.process.start, CLEAN
+        return times
