@@ -9,11 +9,12 @@ from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, nu
 from zellige import exact, methods
 from zellige.core import random
 from zellige.core.batch import Batch
-from zellige.core.prediction import LeaveOneOut, Mean, posterior
+from zellige.core.prediction import LeaveOneOut, Mean, posterior, restricted
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
 from zellige.errors import InputError
-from zellige.methods import MD4, MDLM
+from zellige.methods import BD3LM, MD4, MDLM, METHODS
+from zellige.methods.bd3lm import BD3LMScore
 from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net
 
@@ -302,6 +303,28 @@ class Whole(Plain):
         return self.kind(self.process, self.network(x_t)[at].softmax(-1), x_t[at], t)
 
 
+def test_positions_are_independent_unless_predict_is_given_whole():
+    assert Plain.pointwise
+    assert not Whole.pointwise
+    assert not exact.Denoiser.pointwise
+    assert [cls for cls in METHODS.values() if issubclass(cls, Diffusion) and not cls.pointwise] == []
+
+
+def test_the_class_that_a_config_asks_for():
+    class Mine(BD3LM):
+        pass
+
+    for asked, prediction, resolved in (
+        (MDLM, None, MDLM),
+        (BD3LM, "mean", BD3LM),
+        (BD3LM, "score", BD3LMScore),
+        (BD3LMScore, "mean", BD3LM),
+        (Mine, "score", Mine),  # of one's own: what it is, its constructor checks
+    ):
+        config = asked.Config() if prediction is None else asked.Config(prediction=prediction)
+        assert asked.resolve(config) is resolved
+
+
 @torch.no_grad()
 def test_a_method_may_give_predict_whole():
     for process in (uniform(V, Linear(0.1, 0.95)), absorbing(V + 1, Linear())):
@@ -320,7 +343,7 @@ def test_the_generic_terms_are_unbiased(process):
 
     (A Mean that is wrong at t = 0, where x_t tells x_0, has an infinite bound under a process without a jump to CLEAN.)
     """
-    for kind in (LeaveOneOut,) if isinstance(process, CTMC) else (Mean, LeaveOneOut):
+    for kind in (LeaveOneOut,) if isinstance(process, CTMC) else (restricted, LeaveOneOut):
         method, N = Plain(process, kind), 20_000
         x_0 = X_0[5].expand(N, L)
         draws = method.terms(Batch(x_0), torch.Generator().manual_seed(1))

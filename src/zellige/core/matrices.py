@@ -14,7 +14,7 @@ from .process import Process
 from .schedule import CLEAN, Schedule, on_grid
 
 
-class Cache:
+class MatrixCache:
     """The last matrices that a process has made: at most MANY of them, and KEPT bytes.
 
     No part of its state: a copy, and what is pickled, begins with an empty one.
@@ -25,8 +25,8 @@ class Cache:
         self.matrices: Tensor | None = None  # (n, K, K)
         self.terms: Tensor | None = None  # of `CTMC`, (21, K, K)
 
-    def __reduce__(self) -> tuple[type["Cache"], tuple[()]]:
-        return Cache, ()
+    def __reduce__(self) -> tuple[type["MatrixCache"], tuple[()]]:
+        return MatrixCache, ()
 
     def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
         """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
@@ -52,7 +52,7 @@ class Dense(Process):
         self, prior: Tensor, schedule: Schedule | None = None, mask: int | None = None, clean: Tensor | None = None
     ):
         super().__init__(prior, schedule, mask, clean)
-        self.cache = Cache()
+        self.cache = MatrixCache()
 
     def _key(self, s: Tensor, t: Tensor) -> Tensor:
         """(*), (*) -> (*) float64: equal where Q_{s,t} is the same matrix."""

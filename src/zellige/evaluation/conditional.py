@@ -26,6 +26,7 @@ from ..core.batch import Batch, by_length
 from ..core.prediction import posterior
 from ..core.random import mix
 from ..errors import InputError, check_counts
+from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..models.infill import approximate
 from ..models.model import as_model
@@ -238,8 +239,8 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
     The tokens after it are masks. Noise without a mask has no such decoding: False.
     """
     length, device = int(method.shape[0]), next((p.device for p in method.parameters()), torch.device("cpu"))
-    causal = method.parameterization == "next"
-    if not causal and method.process.mask is None:
+    causal, diffusion = method.parameterization == "next", method if isinstance(method, Diffusion) else None
+    if not causal and (diffusion is None or diffusion.process.mask is None):
         return [False] * len(pairs)
     rows: list[tuple[int, list[int], int, int]] = []  # pair, tokens, first place that is asked, one after the last
     for number, (context, continuation) in enumerate(pairs):
@@ -258,7 +259,7 @@ def greedy(method: Method, pairs: Sequence[tuple[Tokens, Tokens]], batch: int = 
             first, end = (torch.tensor([row[k] for row in part], device=device)[:, None] for k in (2, 3))
             place = torch.arange(x.shape[1], device=device)
             at = (place >= first) & (place < end)
-            law = _next(method, x, at) if causal else _at(method, x, place < first, at)
+            law = _next(method, x, at) if diffusion is None else _at(diffusion, x, place < first, at)
             row = at.nonzero()[:, 0]
             for i in row[law.argmax(-1) != x[at]].unique().tolist():
                 same[part[i][0]] = False
@@ -273,7 +274,7 @@ def _next(method: Any, x: Tensor, at: Tensor) -> Tensor:
     return method.next(method.hidden(method.inputs(batch), None, batch)[at])
 
 
-def _at(method: Method, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
+def _at(method: Diffusion, x: Tensor, known: Tensor, at: Tensor) -> Tensor:
     """The clean posteriors at `at`, where everything but the `known` is masked: (N, K)."""
     mask: Any = method.process.mask
     x_t = x.masked_fill(~known, mask)

@@ -18,6 +18,7 @@ from ..core.batch import Batch, Estimator
 from ..core.random import Randomness, mix
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
+from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..methods.terms import discrete_time, per_position, reconstruction
 from ..nn.attention import documents
@@ -97,6 +98,8 @@ class Likelihood:
         m = self.method
         if self.other is not None:
             return {self.estimator: self.other(batch, generator)}
+        if not isinstance(m, Diffusion):
+            return m.terms(batch, generator)
         if self.steps and self._by_counts:
             return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:

@@ -8,7 +8,7 @@ round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a c
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from ..core import maths
 from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.method import Method
+from ..samplers.metropolis import OverNeighbours
 from .enumeration import index, states
 
 TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one to another, are enumerated
@@ -64,12 +65,11 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
     """The moves of the chain: from x (E,), to y (E,), with probability (E,) > 0; else it stays. x, y index `states`."""
     if why := enumerable(method):
         raise InputError(f"{why}; at most {TEXTS:,} are")
-    V = method.vocabulary
-    arrows: Any = method.neighbourhood
+    V, walked = method.vocabulary, cast(OverNeighbours, method)
+    arrows = walked.neighbourhood
     X = states(V, method.shape[0])
     device = next(method.parameters(), torch.empty(0)).device
-    preds: Any = (method.predict(part.to(device), 0.0) for part in X.split(4096))
-    v = torch.cat([pred.v.double().cpu() for pred in preds]).clamp_min(0.0)
+    v = torch.cat([walked.predict(part.to(device), 0.0).v.double().cpu() for part in X.split(4096)]).clamp_min(0.0)
     x, i, new = arrows.walk(X).nonzero().unbind(-1)
     y, old = moved(X, V)[x, i, new], X[x, i]
     ratio = torch.where(arrows.of(X)[x, i, new], v[x, i, new], 1 / v[y, i, old])
@@ -120,7 +120,8 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
     (completeness): with those of a law it is the same along every path. Other scores are of no law, and how far two paths are
     apart says how far they are from one. A v below 0 counts as 0.
     """
-    arrows: Any = method.neighbourhood
+    walked = cast(OverNeighbours, method)
+    arrows = walked.neighbourhood
     path = functools.cache(arrows.path)
     now, total = reference.clone(), torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for i in range(x.shape[1]) if order is None else order:
@@ -132,7 +133,7 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
             before, after = now[rows], now[rows].scatter(-1, place, new)
             along = arrows.of(old[:, 0]).gather(-1, new)
             at = torch.zeros_like(before, dtype=torch.bool).scatter(-1, place, True)
-            pred: Any = method.predict(torch.where(along, before, after), 0.0, at=at)
+            pred = walked.predict(torch.where(along, before, after), 0.0, at=at)
             log_v = pred.v.double().clamp_min(0.0).gather(-1, torch.where(along, new, old)).log()[:, 0]
             total[rows] += torch.where(along[:, 0], log_v, -log_v)
             now[rows] = after

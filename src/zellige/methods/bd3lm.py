@@ -105,10 +105,6 @@ class Blocks(Diffusion):
         return vocabulary + 1
 
     @classmethod
-    def timed(cls, config):
-        return config.time
-
-    @classmethod
     def blocks(cls, config):
         return config.block
 

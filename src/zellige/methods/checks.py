@@ -33,8 +33,10 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
         raise InputError(
             f"tokens are {tensor(batch.tokens)}; they must be one row or more, of 1 to {method.shape[0]:,} tokens"
         )
-    mask = getattr(method.process, "mask", None)  # among the tokens, those after it are numbered one further
-    refuse_tokens(batch.tokens, method.vocabulary if mask is None or mask >= method.vocabulary else method.process.K)
+    states, process = method.vocabulary, method.process
+    if process is not None and process.mask is not None and process.mask < states:
+        states = process.K  # the mask is among the tokens, those after it are numbered one further
+    refuse_tokens(batch.tokens, states)
 
 
 def refuse_tokens(x: Tensor, states: int) -> None:

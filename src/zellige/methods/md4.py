@@ -52,10 +52,6 @@ class MD4(Masked):
             network, vocabulary, shape, config, _schedule(config), config.time, config.diffusion_steps, **more
         )
 
-    @classmethod
-    def timed(cls, config: Any) -> bool:
-        return config.time
-
 
 def _schedule(config: MD4.Config) -> Schedule:
     if not 0.0 <= config.eps < 0.5:

@@ -68,7 +68,3 @@ class MDLM(Masked):
     @classmethod
     def states(cls, vocabulary, config):
         return vocabulary + (config.mask is None)
-
-    @classmethod
-    def timed(cls, config: Any) -> bool:
-        return config.time

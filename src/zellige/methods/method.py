@@ -131,8 +131,8 @@ class Method(nn.Module):
 
     @classmethod
     def timed(cls, config: Any) -> bool:
-        """Whether the network takes a time."""
-        return True
+        """Whether the network takes a time: unless `time` of the config says otherwise."""
+        return getattr(config, "time", True)
 
     @classmethod
     def outputs(cls, vocabulary: int, config: Any) -> int:

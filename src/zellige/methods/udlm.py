@@ -51,7 +51,3 @@ class UDLM(Uniform):
         config = self.checked(config)
         schedule = named(config.schedule, config.sigma_min, config.sigma_max)
         super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)
-
-    @classmethod
-    def timed(cls, config):
-        return config.time

@@ -17,6 +17,7 @@ from ..arguments import checked
 from ..core.batch import Batch, by_length
 from ..core.random import mix
 from ..errors import InputError, check_counts
+from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..show.kinds import of
 from .model import as_model
@@ -77,7 +78,7 @@ def embed_tokens(
     check_counts(batch=batch)
     if not 0 <= t <= 1:
         raise InputError(f"`t` is {t:g}; it must be from 0, the clean text, to 1, nothing but noise")
-    if t and method.process is None:
+    if t and not isinstance(method, Diffusion):
         raise InputError(f"{method.name} has no noise, so t is 0; leave it out")
     if empty := [i for i, text in enumerate(texts) if not len(text)]:
         raise InputError(f"text {empty[0]:,} is empty; give texts of one character or more")
@@ -89,7 +90,7 @@ def embed_tokens(
     try:
         for group in by_length([len(tokens) for _, tokens in rows], batch):
             x = torch.tensor([rows[i][1] for i in group])
-            if t:  # noise of its own for each piece
+            if t and isinstance(method, Diffusion):  # noise of its own for each piece
                 streams = [torch.Generator().manual_seed(mix(seed, *rows[i][1])) for i in group]
                 x = method.corrupt(Batch(x.to(device)), t, streams)
             sums = features(method, x.to(device), layer, t).sum(1).double().cpu()

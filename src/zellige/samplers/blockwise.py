@@ -134,10 +134,10 @@ class Blockwise(Sampler):
             total += each
         return total
 
-    def admit(self, method, fixed):
+    def admit(self, method: Diffusion, fixed):
         check_given(method, fixed, *self.layout(method)[:2])
 
-    def init(self, method, shape, *, fixed=None, generator=None):
+    def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         state, (first, _, _) = super().init(method, shape, fixed=fixed, generator=generator), self.layout(method)
         rows = torch.arange(shape[0], device=state.x.device)
         memory = Growth(0, 0, torch.full_like(rows, shape[1]), rows)

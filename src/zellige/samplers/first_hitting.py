@@ -49,7 +49,7 @@ class FirstHitting(Sampler):
             return "needs a prediction that is a law, not a score"
         if steps_of(method):
             return "needs continuous time"
-        schedule = method.process.schedule
+        schedule = getattr(method.process, "schedule", None)
         if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"

@@ -18,13 +18,15 @@ is arbitrary; a slower one may exist).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from ..core import random
+from ..core.prediction import DataScore
 from ..errors import InputError
+from ..methods.csm_neighbourhood import Neighbourhood
 from ..methods.method import Method
 from .sampler import Sampler
 
@@ -53,6 +55,16 @@ class Walk:
             values.append(walk.value)
             walk = walk.before
         return torch.stack(values[::-1], 1)
+
+
+class OverNeighbours(Protocol):
+    """What the chain asks of a method: which texts are neighbours, and how much likelier each is."""
+
+    neighbourhood: Neighbourhood
+
+    def predict(
+        self, x_t: Tensor, t: Tensor | float, *, at: Tensor | None = None, condition: Tensor | None = None
+    ) -> DataScore: ...
 
 
 class Metropolis(Sampler):
@@ -93,9 +105,8 @@ class Metropolis(Sampler):
         state = super().init(method, shape, fixed=fixed, generator=generator)
         return replace(state, memory=Walk(torch.zeros_like(state.calls), _mean(state.x)))
 
-    def step(self, method, state, t, s, generator=None):
-        x = state.x
-        arrows: Any = method.neighbourhood
+    def step(self, method: OverNeighbours, state, t, s, generator=None):
+        x, arrows = state.x, method.neighbourhood
         degree = arrows.degree.to(x.device)
         each = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
         d_x = each.sum(-1)
@@ -105,7 +116,7 @@ class Metropolis(Sampler):
         y = x.scatter(-1, place, new)
         along = arrows.of(old[:, 0]).gather(-1, new)  # (B, 1): the arrow leads from x to y, not back
         at = torch.zeros_like(state.fixed).scatter(-1, place, True)
-        pred: Any = method.predict(torch.where(along, x, y), 0.0, at=at, condition=state.condition)
+        pred = method.predict(torch.where(along, x, y), 0.0, at=at, condition=state.condition)
         v = pred.v.gather(-1, torch.where(along, new, old)).double().clamp_min(0.0)
         ratio = torch.where(along, v, 1 / v)[:, 0]
         d_y = d_x + (degree[new] - degree[old])[:, 0]

@@ -92,7 +92,7 @@ class TauLeaping(Sampler):
         """As those of `ancestral`."""
         return spaced(method, steps, self.grid)
 
-    def init(self, method, shape, *, fixed=None, generator=None):
+    def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         if self.jumps == "sum" and not method.ordered:
             raise InputError(
                 "`jumps` sum needs ordered tokens, such as pixels or pitches; these are not, use `jumps` one"

@@ -10,7 +10,7 @@ from ... import methods
 from ...core.batch import Batch
 from ...core.schedule import CLEAN, Linear
 from ...methods import AR, BD3LM, MDLM
-from ...methods.diffusion import Diffusion
+from ...methods.method import Method
 from ...nn.block import Net
 from .. import bounds, enumeration
 from .check import QUADRATURE, L, Largest, V, numbers, own
@@ -19,12 +19,12 @@ BLOCKS, LONG = "blocks: one after another, each beside the clean ones before", 6
 TIMES = (0.3, 0.9, 0.6, 0.2, 0.7, 0.5)  # of the blocks
 
 
-def by_blocks(method: Diffusion) -> bool:
+def by_blocks(method: Method) -> bool:
     """Whether its network reads block after block."""
     return method.blocks(method.config) > 0
 
 
-def transformer(method: Diffusion, block: int) -> Any:
+def transformer(method: Method, block: int) -> Any:
     """A method like this one on a transformer whose weights are fixed numbers, for texts of length 6 in blocks."""
     config = dataclasses.replace(method.config, block=block) if "block" in vars(method.config) else method.config
     net = Net(layers=2, hidden=12, heads=3, length=LONG, conv=3, condition=8)
@@ -35,7 +35,7 @@ def transformer(method: Diffusion, block: int) -> Any:
     return made
 
 
-def noisy(method: Diffusion, block: int) -> tuple[Tensor, Tensor, Tensor]:
+def noisy(method: Method, block: int) -> tuple[Tensor, Tensor, Tensor]:
     """Texts x_0, what the network reads of each block x_t, and the time t of each position, (B, L) each."""
     x_0 = enumeration.states(V, LONG)[:: V ** (LONG - 2) // 2]
     t = torch.tensor(TIMES, dtype=torch.float64).repeat_interleave(block)[:LONG].expand(x_0.shape)
@@ -44,13 +44,13 @@ def noisy(method: Diffusion, block: int) -> tuple[Tensor, Tensor, Tensor]:
     return x_0, torch.where((x_0 + torch.arange(LONG)) % 2 == 0, V, x_0), t  # V is the mask
 
 
-def lengths(method: Diffusion) -> tuple[int, ...]:
+def lengths(method: Method) -> tuple[int, ...]:
     return (1, 2, 3) if "block" in vars(method.config) else (method.blocks(method.config),)
 
 
 @own("blocks.streams", by_blocks)
 @torch.no_grad()
-def two_streams_are_block_by_block(method: Diffusion):
+def two_streams_are_block_by_block(method: Method):
     """All blocks in one pass beside the clean tokens, against a pass for each block behind the clean ones before."""
     if method.process is None:
         return
@@ -70,7 +70,7 @@ def two_streams_are_block_by_block(method: Diffusion):
 
 @own("blocks.cache", by_blocks)
 @torch.no_grad()
-def a_cache_changes_nothing(method: Diffusion):
+def a_cache_changes_nothing(method: Method):
     """A block behind remembered keys and values, read at once or block by block, against a pass over all before it."""
     worst = Largest()
     for block in lengths(method):
@@ -89,7 +89,7 @@ def a_cache_changes_nothing(method: Diffusion):
 
 
 # ---------------------------------------------------------------------------------- the two ends
-def next_laws(method: Diffusion, x: Tensor) -> Tensor:
+def next_laws(method: Method, x: Tensor) -> Tensor:
     """The law of each token given those before, one network call for each: (B, L, V)."""
     laws = []
     for i in range(x.shape[1]):
@@ -101,7 +101,7 @@ def next_laws(method: Diffusion, x: Tensor) -> Tensor:
 
 @own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
 @torch.no_grad()
-def blocks_of_one_are_autoregression(method: Diffusion):
+def blocks_of_one_are_autoregression(method: Method):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
     drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
     nll = -next_laws(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
@@ -121,7 +121,7 @@ def blocks_of_one_are_autoregression(method: Diffusion):
         isinstance(m, BD3LM) and m.parameterization == "mean" and m.clean(Batch(enumeration.states(V, L))) is None
     ),
 )
-def one_block_is_mdlm(method: Diffusion):
+def one_block_is_mdlm(method: Method):
     """L' = L is MDLM: the same weights and random numbers, value and gradient."""
     value, gradient, batch = Largest(), Largest(), Batch(enumeration.states(V, LONG)[::50])
     for time in (False, True):
@@ -141,7 +141,7 @@ def one_block_is_mdlm(method: Diffusion):
 
 @own("blocks.ar", lambda m: isinstance(m, AR))
 @torch.no_grad()
-def the_bound_of_ar_is_its_likelihood(method: Diffusion):
+def the_bound_of_ar_is_its_likelihood(method: Method):
     """Its likelihood, against the laws of the next tokens by growing inputs."""
     same, one, X = Largest(), Largest(), enumeration.states(V, L)
     begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)

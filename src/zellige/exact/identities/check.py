@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,11 +14,14 @@ from ...core.matrices import CTMC
 from ...core.process import Process, absorbing, uniform
 from ...core.schedule import CLEAN, PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial, Tabulated
 from ...methods import tauldr_rates
+from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn.table import Table
 from ...samplers import SAMPLERS
 from ...samplers.pairing import steps_of
 from .. import enumeration
+
+M = TypeVar("M", bound=Method)
 
 V, L = 3, 2  # tokens and length of the enumerated space
 T = 256  # steps of a method whose time is discrete
@@ -229,7 +232,7 @@ def ends(method: Method, alpha_1: float) -> bool:
     return end_at(method, alpha_1, max(alpha_0, 1 - 1e-4))
 
 
-def mild(method: Method) -> Method:
+def mild(method: M) -> M:
     """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
     end_at(method, 0.3, 0.7)
     schedule = getattr(method.process, "schedule", None)
@@ -242,7 +245,7 @@ def mild(method: Method) -> Method:
     return method
 
 
-def truth_of(method: Method, law: Tensor | None = None, length: int = L) -> enumeration.Denoiser:
+def truth_of(method: Diffusion, law: Tensor | None = None, length: int = L) -> enumeration.Denoiser:
     """The exact network for the data's law, or another one, read as the method reads its own; of one with a process."""
     truth = enumeration.Denoiser(
         method.process, data_law(length) if law is None else law, length, method.parameterization

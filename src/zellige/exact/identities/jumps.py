@@ -30,6 +30,7 @@ def tauldr_losses_have_the_bound_as_expectation(method: Diffusion):
     weights = 1.1 + numbers(len(x_0))
     for objective in method.choices["objective"]:
         one = again(method, objective=objective, auxiliary=0.0)
+        assert isinstance(one, Diffusion)
         parameters = list(one.parameters())
         # tauLDR proposition 2
         ours, whole = bounds.expectation(one.loss, x_0, nodes(one)), bounds.continuous_terms(one, x_0)["diffusion"]

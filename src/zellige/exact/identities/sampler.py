@@ -13,6 +13,7 @@ from ...core.batch import Batch
 from ...core.prediction import posterior
 from ...core.schedule import CLEAN, PRIOR, LinearSigma, Tabulated
 from ...methods.diffusion import Diffusion
+from ...methods.method import Method
 from ...samplers import (
     SAMPLERS,
     Ancestral,
@@ -41,13 +42,13 @@ MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of
 
 
 def distance(
-    method: Diffusion, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
+    method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
 ) -> float:
     """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
 
     `clean_times` is whether the network is told that given positions are CLEAN, or one time for all.
     """
-    if method.process is None:
+    if not isinstance(method, Diffusion):
         denoiser, law = metropolis.Scores(method.neighbourhood, data_law(), L), data_law()
     else:
         denoiser = truth_of(method) if clean_times else _OneTime(method.process, data_law(), L, method.parameterization)
@@ -60,14 +61,14 @@ def distance(
     return apart(ours, law / law.sum())
 
 
-def drawn(sampler: Sampler, method: Diffusion) -> int:
+def drawn(sampler: Sampler, method: Method) -> int:
     """How many samples stand for the law of a sampler that thins events, whose outcomes cannot be enumerated; 0 for others."""
     if isinstance(sampler, Uniformisation):
         return 20_000  # each waits for dozens of candidates
     return 100_000 if isinstance(sampler, FirstHitting) and not one_alpha(method) else 0
 
 
-def _frequencies(sampler: Sampler, method: Diffusion, draws: int) -> Tensor:
+def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
     """Of samples, (K^L,)."""
     *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
     return enumeration.index(last.x, method.process.K).bincount(minlength=method.process.K**L) / draws

@@ -1,7 +1,7 @@
 """Methods without a process: the concrete score, what its losses draw, and the chain that keeps a law by it."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from ...core import maths
 from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
+from ...samplers.metropolis import OverNeighbours
 from .. import bounds, enumeration, metropolis, script
 from .check import L, Largest, V, above, apart, data_law, of_order, own
 
@@ -32,7 +33,7 @@ def _gap(neighbourhood: Any, size: int) -> float:
     delta = 4 / (size - 1)
     X = enumeration.states(size, 2)
     z = -2 + delta * X.double()
-    pred: Any = metropolis.Scores(neighbourhood(size), _density(z), 2).predict(X, 0.0)
+    pred = metropolis.Scores(neighbourhood(size), _density(z), 2).predict(X, 0.0)
     c = pred.v - 1
     gradient = torch.func.vmap(torch.func.grad(lambda z: _density(z).log()))(z)
     inner = ((X > 0) & (size - 1 > X)).all(-1)
@@ -58,10 +59,11 @@ def explicit(method: Method, law: Tensor) -> tuple[Tensor, Tensor]:
 
     The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
     """
-    arrows: Any = method.neighbourhood
+    walked = cast(OverNeighbours, method)
+    arrows = walked.neighbourhood
     X = enumeration.states(arrows.size, method.shape[0])
-    ours, true = method.predict(X, 0.0), metropolis.Scores(arrows, law, method.shape[0]).predict(X, 0.0)
-    u, v, at = true.v, ours.v, arrows.of(X)  # pyright: ignore[reportAttributeAccessIssue]
+    ours, true = walked.predict(X, 0.0), metropolis.Scores(arrows, law, method.shape[0]).predict(X, 0.0)
+    u, v, at = true.v, ours.v, arrows.of(X)
     if method.config.objective == "score-entropy":
         each, rest = maths.score_entropy(u, v), maths.xlogy(u, u) - u
     else:
