@@ -358,6 +358,9 @@ def test_a_cache_is_bounded_and_no_part_of_a_copy():
     for other in (copy.deepcopy(P), pickle.loads(pickle.dumps(P))):
         assert other.cache.keys is None
         assert torch.equal(other.push(first, CLEAN, t), P.push(first, CLEAN, t))
+    rounded = copy.deepcopy(P).float()
+    rounded.push(first, CLEAN, t)
+    assert torch.equal(rounded.double().push(first, CLEAN, t), copy.deepcopy(rounded).push(first, CLEAN, t))
     many = torch.linspace(0.01, 0.99, 2 * matrices.MANY, dtype=D)
     for part in many.split(matrices.MANY // 2):
         P.push(first[:1].expand(len(part), -1), CLEAN, part)

@@ -30,7 +30,9 @@ class MatrixCache:
 
     def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
         """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
-        if self.keys is None or self.matrices is None or self.keys.device != keys.device:
+        kind = keys.device, keys.dtype
+        if self.keys is None or self.matrices is None or (self.keys.device, self.keys.dtype) != kind:
+            self.terms = None  # of another device or precision, as the others are
             self.keys, self.matrices = keys, make(keys)
         new = keys[~torch.isin(keys, self.keys)]
         if len(new):

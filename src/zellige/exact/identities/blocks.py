@@ -89,7 +89,7 @@ def a_cache_changes_nothing(method: Method):
 
 
 # ---------------------------------------------------------------------------------- the two ends
-def next_laws(method: Method, x: Tensor) -> Tensor:
+def next_laws(method: Diffusion, x: Tensor) -> Tensor:
     """The law of each token given those before, one network call for each: (B, L, V)."""
     laws = []
     for i in range(x.shape[1]):
@@ -101,7 +101,7 @@ def next_laws(method: Method, x: Tensor) -> Tensor:
 
 @own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
 @torch.no_grad()
-def blocks_of_one_are_autoregression(method: Method):
+def blocks_of_one_are_autoregression(method: BD3LM):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
     drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
     nll = -next_laws(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)

@@ -71,7 +71,8 @@ def drawn(sampler: Sampler, method: Method) -> int:
 def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
     """Of samples, (K^L,)."""
     *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
-    return enumeration.index(last.x, method.process.K).bincount(minlength=method.process.K**L) / draws
+    K = len(start_law(method))
+    return enumeration.index(last.x, K).bincount(minlength=K**L) / draws
 
 
 def chi_square(method: Diffusion, sampler: Sampler, identity: str) -> Row:
