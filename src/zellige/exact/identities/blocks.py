@@ -10,6 +10,7 @@ from ... import methods
 from ...core.batch import Batch
 from ...core.schedule import CLEAN, Linear
 from ...methods import AR, BD3LM, MDLM
+from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn.block import Net
 from .. import bounds, enumeration
