@@ -50,7 +50,7 @@ def score_is_the_gradient_of_a_density(method: Method):
         return  # no arrow to the next cell
     gaps = [_gap(type(arrows), size) for size in (65, 129)]
     where = f"largest error {gaps[0]:.3f} for 64 cells a side, {gaps[1]:.3f} for 128"
-    yield of_order(SCORE, "c / delta = grad log p, its order in delta", *gaps, 1.0, 0.1, where)
+    yield of_order(SCORE, "c / delta = grad log p, its order in delta", gaps[0], gaps[1], 1.0, 0.1, where)
 
 
 # ---------------------------------------------------------------------------------- its losses
