@@ -16,7 +16,6 @@ from zellige.core.schedule import PRIOR
 from zellige.errors import InputError
 from zellige.methods import SEDD, UDLM, build
 from zellige.methods.diffusion import Diffusion
-from zellige.methods.method import Method
 from zellige.nn import Net, chunks
 from zellige.samplers import Ancestral, Euler
 
