@@ -1,6 +1,7 @@
 """Small worlds for the tests: data laws, dense processes that are no `Mixture`, sources of draws that can be enumerated.
 
-`CTMC` and `Chain` are subclasses of `Process` that give nothing but `matrix` (and `rate`): they show that predictions, bounds
+What is enumerated is the space of `zellige verify`, and the library's chains by matrices are those that it goes through. `CTMC`
+and `Chain` are subclasses of `Process` that give nothing but `matrix` (and `rate`): they show that predictions, bounds
 and samplers need nothing else.
 """
 
@@ -14,14 +15,13 @@ from torch import Tensor, nn
 
 from zellige.core import matrices
 from zellige.core.process import Mixture, Process, absorbing, uniform
-from zellige.core.schedule import PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial
+from zellige.core.schedule import PRIOR, Cosine, Linear, Polynomial
+from zellige.exact.identities.check import L, V, chains
 from zellige.nn import Table
 
 # a busy machine is no failure; the same examples always
 settings.register_profile("zellige", deadline=None, derandomize=True)
 settings.load_profile("zellige")
-
-V, L = 3, 2  # tokens and length of the enumerated space
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -125,23 +125,9 @@ def mixtures() -> dict[str, Mixture]:
     }
 
 
-def ctmcs() -> dict[str, matrices.CTMC]:
-    """The library's own, by matrices: detailed balance, none, and one that only ever moves to a neighbour."""
-    one_way = CTMC(generator_matrix(V))
-    prior = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
-    flow = torch.tensor([[0.0, 0.1, 0.2], [0.1, 0.0, 0.05], [0.2, 0.05, 0.0]], dtype=torch.float64)  # symmetric
-    steps = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
-    balanced, neighbours = (R - torch.diag(R.sum(-1)) for R in (flow / prior[:, None], steps))
-    return {
-        "CTMC, balanced": matrices.CTMC(balanced, prior, LinearSigma(0.0, 2.0)),
-        "CTMC, one-way": matrices.CTMC(one_way.R, one_way.prior, LinearSigma(0.0, 3.0)),
-        "CTMC, neighbours": matrices.CTMC(neighbours, torch.ones(V).double() / V, Exponential(0.02, 100.0)),
-    }
-
-
 def processes() -> dict[str, Process]:
     """All kinds that have a rate."""
-    return {**mixtures(), "ctmc": CTMC(generator_matrix(V)), **ctmcs()}
+    return {**mixtures(), "ctmc": CTMC(generator_matrix(V)), **chains()}
 
 
 def all_processes() -> dict[str, Process]:

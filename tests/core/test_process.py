@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worlds import CTMC, L, V, all_processes, ctmcs, data_law, generator_matrix, mixtures, numbers, per_token, processes
+from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, mixtures, numbers, per_token, processes
 from zellige import exact
 from zellige.core import matrices
 from zellige.core.matrices import CTMC as CTMC_
@@ -19,11 +19,12 @@ from zellige.core.prediction import reverse_rate
 from zellige.core.process import Mixture, Process, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
 from zellige.errors import InputError
+from zellige.exact.identities.check import chains
 
 D = torch.float64
 TIMES = [CLEAN, 0.0, 0.2, 0.5, 0.9, 1.0, PRIOR]
 MIXTURES, RATED, ALL = mixtures(), processes(), all_processes()
-CLOSED = {**MIXTURES, **ctmcs()}
+CLOSED = {**MIXTURES, **chains()}
 close = torch.testing.assert_close
 
 
@@ -170,7 +171,7 @@ def mpmath_exponential(R, h):
 
 
 def test_the_eigenbasis_and_the_squaring_agree():
-    P = ctmcs()["CTMC, balanced"]
+    P = chains()["CTMC, Gaussian target"]
     h = at(0.7, 1.9, 5.0, 80.0)
     fast = P._exponential(h)
     P._eigen = None
@@ -343,7 +344,7 @@ def test_a_one_way_chain_is_defective_and_still_a_process():
 
 # ---------------------------------------------------------------------------------- matrices made before
 def test_a_cache_is_bounded_and_no_part_of_a_copy():
-    P = ctmcs()["CTMC, one-way"]
+    P = chains()["CTMC, one way"]
     asked = []
     make = P._of
     P._of = lambda keys: asked.append(len(keys)) or make(keys)
