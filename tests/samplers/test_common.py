@@ -252,7 +252,7 @@ def test_expected_calls_are_the_expectation_of_the_calls(sampler, method, fixed)
     if sampler.refuse(method) or (sampler.grid != "uniform" and method.process.T):
         return
     given = None if fixed is None else torch.tensor(fixed)
-    for T in (1, 3, 6):
+    for T in (1, 3):
         times = sampler.times(method, T)
         laws, total = exact.sample_laws(sampler, method, times, given), 0.0
         X = exact.states(method.process.K, L)
