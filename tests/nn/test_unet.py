@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +14,25 @@ from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import D3PM, MD4, METHODS, build, terms
 from zellige.nn import DiT, Net, UNet
+from zellige.nn.attention import ALL
 from zellige.nn.chunks import each_position
 from zellige.nn.cross_entropy import cross_entropy
 
 SMALL = Net(
     length=70, grid=(5, 7, 2), kind="unet", channels=8, multipliers=(1, 2), blocks=1, attention=(4,), condition=6
+)
+
+UVIT = Net(
+    length=70,
+    grid=(5, 7, 2),
+    kind="u-vit",
+    layers=2,
+    hidden=16,
+    heads=2,
+    channels=8,
+    blocks=1,
+    attention=(0,),
+    condition=6,
 )
 
 
@@ -139,6 +154,35 @@ def test_the_network_is_plain_arithmetic_on_its_weights(grid, levels, time):
         torch.testing.assert_close(out[i], expected, rtol=tolerance, atol=tolerance)
 
 
+def test_a_transformer_in_the_middle_reads_patches_and_norms_are_told():
+    """The blocks are the transformer's own; what is round them is: a patch a position, odd sides filled with zeros, and back."""
+    torch.manual_seed(0)
+    network: Any = busy(UNet(UVIT, 5, time=True))
+    middle, x, c = network.middle[0], torch.randn(2, 8, 5, 7).double(), torch.randn(2, 6).double()
+    image = torch.zeros(2, 8, 6, 8, dtype=torch.float64)
+    image[:, :, :5, :7] = x
+    each = [image[:, :, i : i + 2, j : j + 2].flatten(1) for i in range(0, 6, 2) for j in range(0, 8, 2)]
+    h = torch.stack([patch @ middle.patch.weight.flatten(1).T + middle.patch.bias for patch in each], 1) + middle.places
+    rows_ = torch.arange(2)[:, None]
+    for block in middle.blocks:
+        h = block(h, middle.rotary, (c, rows_), ALL)
+    vectors = c @ middle.modulation.weight.T + middle.modulation.bias
+    shift, scale = vectors[:, None, :16], vectors[:, None, 16:]
+    h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt() * middle.norm.weight
+    h = (h * (1 + scale) + shift) @ middle.pixels.weight.T + middle.pixels.bias
+    out = middle(x, c)
+    for i in range(5):
+        for j in range(7):
+            which = torch.arange(8) * 4 + i % 2 * 2 + j % 2  # channel by channel, the four pixels of the patch
+            torch.testing.assert_close(out[:, :, i, j], h[:, i // 2 * 4 + j // 2, which], rtol=1e-10, atol=1e-10)
+    adaptive: Any = network.down[0].norm1
+    ones = torch.ones(8, dtype=torch.float64)
+    vectors = c @ adaptive.modulation.weight.T + adaptive.modulation.bias
+    for i in range(2):
+        expected = norm(x[i], 1 + vectors[i, 8:], 0 * ones, 2) + vectors[i, :8, None, None]
+        torch.testing.assert_close(adaptive(x, c)[i], expected, rtol=1e-10, atol=1e-10)
+
+
 # ---------------------------------------------------------------------------------- published sizes
 CIFAR = Net(length=3072, grid=(32, 32, 3), kind="unet", condition=512, dropout=0.1)
 
@@ -176,6 +220,19 @@ def test_md4_on_cifar10_has_28_million_parameters():
     assert count(network) == 28_017_921
 
 
+def test_md4_on_imagenet64_has_198_million_parameters():
+    """Its code, in the sizes that it calls best for the likelihood: 24 blocks of 256 channels round 12 layers of 768."""
+    size = {"layers": 12, "hidden": 768, "heads": 12, "channels": 256, "condition": 256, "dropout": 0.1}
+    with torch.device("meta"):
+        network = MD4.build_network(
+            Net(length=12288, grid=(64, 64, 3), kind="u-vit", **size), 256, MD4.Config(time=True)
+        )
+    layers = (
+        12 * (3 * 768 - 2 * 768) - 768
+    )  # theirs have a bias at queries, keys, values; ours weights at the layer norms
+    assert body(network) + layers + conv(256, 3 * 256) == 198_279_680
+
+
 def test_resolutions_and_their_attention():
     with torch.device("meta"):
         network = UNet(CIFAR, 256)
@@ -189,11 +246,12 @@ def test_resolutions_and_their_attention():
 
 # ---------------------------------------------------------------------------------- what it sees and how it runs
 @pytest.mark.parametrize("grid", [(1, 1), (2, 2), (7, 7), (14, 14, 3), (48, 36)])
-@pytest.mark.parametrize("kind", ["unet", "flat-unet"])
+@pytest.mark.parametrize("kind", ["unet", "flat-unet", "u-vit"])
 def test_any_size_and_every_place_is_seen_from_every_other(grid, kind):
     torch.manual_seed(0)
-    sizes = {"multipliers": (1, 1, 1)} if kind == "unet" else {}
-    net = of(grid, kind=kind, attention=(16,), **{"multipliers": Net.multipliers} | sizes)
+    sizes = {"layers": 1, "hidden": 8, "heads": 2} if kind == "u-vit" else {}
+    multipliers = (1, 1, 1) if kind == "unet" else Net.multipliers
+    net = of(grid, kind=kind, multipliers=multipliers, attention=(16,), **sizes)
     network, x = busy(UNet(net, 5)), rows(net, 5, 1)
     out = network.features(x)
     assert out.shape == (1, net.length, net.channels)
@@ -203,26 +261,29 @@ def test_any_size_and_every_place_is_seen_from_every_other(grid, kind):
         assert ((network.features(other) - out).abs().amax(-1) > 0).all()
 
 
-@pytest.mark.parametrize("kind", ["unet", "flat-unet"])
+@pytest.mark.parametrize("kind", ["unet", "flat-unet", "u-vit"])
 def test_a_network_starts_uniform_time_free_ones_have_no_time_and_gradients_reach_every_parameter(kind):
     torch.manual_seed(0)
-    more = {} if kind == "unet" else {"multipliers": Net.multipliers, "attention": (0,)}
-    net = dataclasses.replace(SMALL, kind=kind, classes=3, **more)
+    flat = dataclasses.replace(UVIT, kind="flat-unet", layers=Net.layers, hidden=Net.hidden, heads=Net.heads)
+    net = {"unet": SMALL, "flat-unet": flat, "u-vit": UVIT}[kind]
     x = rows(net, 5)
-    free = UNet(dataclasses.replace(net, classes=0), 5)
+    free = UNet(net, 5)
     assert (free(x) == 0).all()
-    assert not [name for name, _ in free.named_parameters() if "time" in name or "shift" in name]
-    network = busy(UNet(net, 5, time=True))
+    assert not [
+        name for name, _ in free.named_parameters() if "time" in name or "shift" in name or "modulation" in name
+    ]
+    network = busy(UNet(dataclasses.replace(net, classes=3), 5, time=True))
     network(x, torch.rand(2), condition=torch.tensor([0, 2])).log_softmax(-1)[..., 0].sum().backward()
     unused = {name for name, p in network.named_parameters() if p.grad is None or not p.grad.any()}
     assert unused == set()
 
 
-def test_dropout_is_off_in_eval_and_checkpointing_changes_no_gradient():
-    x, gradients = rows(SMALL, 5), []
+@pytest.mark.parametrize("net", [SMALL, UVIT], ids=str)
+def test_dropout_is_off_in_eval_and_checkpointing_changes_no_gradient(net):
+    x, gradients = rows(net, 5), []
     for flag in (False, True):
         torch.manual_seed(0)
-        network = busy(UNet(dataclasses.replace(SMALL, dropout=0.3, checkpoint=flag), 5))
+        network = busy(UNet(dataclasses.replace(net, dropout=0.3, checkpoint=flag), 5))
         assert torch.equal(network(x), network(x))
         network.train()
         torch.manual_seed(1)
@@ -245,9 +306,10 @@ def test_a_class_is_told_and_none_is_the_last():
     torch.testing.assert_close(network(x, torch.tensor(0.1))[0], network(x, t)[0])  # one time for all
 
 
-def test_compiles_without_graph_breaks_and_stays_channels_last():
+@pytest.mark.parametrize("net", [SMALL, UVIT], ids=str)
+def test_compiles_without_graph_breaks_and_stays_channels_last(net):
     torch.manual_seed(0)
-    network = busy(UNet(SMALL, 5, time=True)).float()
+    network = busy(UNet(net, 5, time=True)).float()
     x, t, outputs = rows(SMALL, 5), torch.rand(2), []
     compiled = torch.compile(network.features, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, t), network.features(x, t))
@@ -276,9 +338,9 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit, and this is unet; leave it out"),
+        ({"kind": "unet", "layers": 4}, "`net.layers` is for `net.kind` dit or u-vit, and this is unet; leave it out"),
         ({"kind": "flat-unet", "constant": True}, "`net.constant` is for `net.kind` dit, and this is flat-unet; leave it out"),
-        ({"channels": 64}, "`net.channels` is for `net.kind` unet or flat-unet, and this is dit; leave it out"),
+        ({"channels": 64}, "`net.channels` is for `net.kind` unet or flat-unet or u-vit, and this is dit; leave it out"),
         ({"kind": "flat-unet", "multipliers": (1, 2)},
          "`net.multipliers` is for `net.kind` unet, and this is flat-unet; leave it out"),
         ({"kind": "unet", "channels": 6}, "`net.channels` is 6; it must be a multiple of 4, which groups are normalised in"),
@@ -286,7 +348,7 @@ def test_the_head_reads_positions_alone_and_losses_take_it_in_chunks():
          "`net.multipliers` is empty; it must be whole numbers of 1 or more, such as 1 2 2 2"),
         ({"kind": "unet", "blocks": -1}, "`net.blocks` is -1; it must be a whole number, or 0 for as many as published"),
         ({"kind": "unet", "attention": (-4,)}, "`net.attention` is -4; it must be sides in pixels, or 0 for none"),
-        ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, unet or flat-unet"),
+        ({"kind": "resnet"}, "`net.kind` is 'resnet'; it must be dit, unet, flat-unet or u-vit"),
     ],
 )  # fmt: skip
 def test_choices_that_mean_nothing_are_refused(choices, message):
@@ -375,6 +437,7 @@ FEW = "--train.steps 2 --train.batch 2 --train.samples 0 --train.validate-rows 2
         ("mdlm", {}, Net(kind="unet", channels=8, multipliers=(1, 2), blocks=1, attention=(4,))),
         ("d3pm", {"process": "gaussian", "head": "logistic", "diffusion_steps": 4}, Net(kind="flat-unet", channels=8, blocks=1)),
         ("md4", {}, Net(layers=1, hidden=16, heads=2)),
+        ("md4", {}, Net(kind="u-vit", layers=1, hidden=16, heads=2, channels=8, blocks=1)),
     ],
 )  # fmt: skip
 def test_trains_is_saved_and_loads(name, choices, net, tmp_path):

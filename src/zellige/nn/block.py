@@ -49,14 +49,15 @@ class Net:
     """adaptive layer norms that are told sigma = 0 for ever, as published time-free checkpoints have them"""
     classes: int = 0
     """classes that the network can be told, beside none"""
-    kind: Literal["dit", "unet", "flat-unet"] = "dit"
-    """dit: a transformer; of images also unet, as D3PM and tauLDR have it, or flat-unet, at one resolution, as MD4 has it"""
+    kind: Literal["dit", "unet", "flat-unet", "u-vit"] = "dit"
+    """dit: a transformer; of images also unet, as D3PM and tauLDR have it; as MD4 has it, flat-unet at one resolution, or u-vit,
+    that with `layers` of a transformer in the middle"""
     channels: int = 128
     """of a U-Net: its channels at the first resolution"""
     multipliers: tuple[int, ...] = (1, 2, 2, 2)
     """of unet: the channels at each resolution, in multiples of `channels`; each is half as fine as the one before"""
     blocks: int = 0
-    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet and 32 of flat-unet"""
+    """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of u-vit"""
     attention: tuple[int, ...] = (16,)
     """of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone"""
 
@@ -85,13 +86,10 @@ class Net:
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
-        others = TRANSFORMER if self.convolutional else UNET
-        if self.kind == "flat-unet":
-            others = (*others, "multipliers")
         usual = {field.name: field.default for field in fields(Net)}
-        for name in others:
+        for name in UNREAD[self.kind]:
             if getattr(self, name) != usual[name]:
-                kinds = "dit" if name in TRANSFORMER else "unet" if name == "multipliers" else "unet or flat-unet"
+                kinds = " or ".join(kind for kind, names in UNREAD.items() if name not in names)
                 raise InputError(f"`net.{name}` is for `net.kind` {kinds}, and this is {self.kind}; leave it out")
         if self.channels < 4 or self.channels % 4:
             raise InputError(
@@ -113,19 +111,25 @@ class Net:
     @property
     def width(self) -> int:
         """Of its widest hidden states."""
-        if not self.convolutional:
-            return self.hidden
-        return self.channels * (1 if self.kind == "flat-unet" else max(self.multipliers))
+        widest = {"dit": 0, "unet": max(self.multipliers)}.get(self.kind, 1) * self.channels
+        return max(widest, 0 if "hidden" in UNREAD[self.kind] else self.hidden)
 
     def __str__(self) -> str:
+        layers = f"{self.layers} layers of {self.hidden}, {self.heads} heads"
         if not self.convolutional:
-            return f"{self.layers} layers of {self.hidden}, {self.heads} heads"
-        widths = ", ".join(str(self.channels * m) for m in self.multipliers)
-        return f"a U-Net of {self.channels if self.kind == 'flat-unet' else widths} channels"
+            return layers
+        widths = [self.channels * m for m in (self.multipliers if self.kind == "unet" else (1,))]
+        return f"a U-Net of {', '.join(map(str, widths))} channels" + (
+            f" round {layers}" if self.kind == "u-vit" else ""
+        )
 
 
-TRANSFORMER = ("layers", "hidden", "heads", "conv", "constant")  # what only one kind of network reads
-UNET = ("channels", "multipliers", "blocks", "attention")
+UNREAD = {  # what each kind does not read
+    "dit": ("channels", "multipliers", "blocks", "attention"),
+    "unet": ("layers", "hidden", "heads", "conv", "constant"),
+    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "multipliers"),
+    "u-vit": ("conv", "constant", "multipliers"),
+}
 
 
 class Block(nn.Module):

@@ -4,7 +4,8 @@ That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 
 al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up again,
 what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
 resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
-variational diffusion models (Kingma et al. 2021, arXiv 2107.00630). A time-free network has no embedding of the time.
+variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and adaptive group norms
+(`u-vit`) that of MD4 for larger images. A time-free network has no embedding of the time.
 
     states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; where levels are ordered, scaled to -1..1 (a colour a channel)
                         ->  (B, D, H, W)           the U-Net
@@ -26,12 +27,28 @@ from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
 from .block import Net
-from .embedding import TimeEmbedding, check_told, embed_classes
+from .embedding import Modulation, TimeEmbedding, check_told, embed_classes
+from .patches import Patches
+
+ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.weight")  # the last of a residual branch
 
 
-def group_norm(channels: int) -> nn.GroupNorm:
-    """Over 32 groups in the published sizes; of fewer channels four in a group."""
-    return nn.GroupNorm(math.gcd(32, channels // 4), channels, eps=1e-6)
+class Norm(nn.GroupNorm):
+    """Group norm over 32 groups in the published sizes, of fewer channels four in a group.
+
+    With `condition` it is adaptive: what it is told (B or 1, condition) scales and shifts each channel.
+    """
+
+    def __init__(self, channels: int, condition: int = 0):
+        super().__init__(math.gcd(32, channels // 4), channels, eps=1e-6, affine=not condition)
+        self.modulation = Modulation(condition, channels, 2) if condition else None
+
+    def forward(self, x: Tensor, c: Tensor | None = None) -> Tensor:
+        y = super().forward(x)
+        if self.modulation is None or c is None:
+            return y
+        shift, scale = (vector[:, :, None, None] for vector in self.modulation(c))
+        return y * (1 + scale) + shift
 
 
 class Attention(nn.Module):
@@ -39,7 +56,7 @@ class Attention(nn.Module):
 
     def __init__(self, channels: int):
         super().__init__()
-        self.norm = group_norm(channels)
+        self.norm = Norm(channels)
         self.qkv = nn.Linear(channels, 3 * channels)
         self.out = nn.Linear(channels, channels)
 
@@ -53,23 +70,24 @@ class Attention(nn.Module):
 class ResBlock(nn.Module):
     """Two convolutions behind group norms, a residual branch: (B, inputs, H, W) -> (B, outputs, H, W); then attention, if any.
 
-    What it is told (B or 1, condition) is added to every pixel between them.
+    What it is told (B or 1, condition) is added to every pixel between them, or told to the norms.
     """
 
     def __init__(self, inputs: int, outputs: int, net: Net, adaptive: bool, attention: bool):
         super().__init__()
         self.dropout = net.dropout
-        self.norm1, self.conv1 = group_norm(inputs), nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.shift = nn.Linear(net.condition, outputs, bias=False) if adaptive else None
-        self.norm2, self.conv2 = group_norm(outputs), nn.Conv2d(outputs, outputs, 3, padding=1)
+        norms = net.condition if adaptive and net.kind == "u-vit" else 0
+        self.norm1, self.conv1 = Norm(inputs, norms), nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.shift = nn.Linear(net.condition, outputs, bias=False) if adaptive and not norms else None
+        self.norm2, self.conv2 = Norm(outputs, norms), nn.Conv2d(outputs, outputs, 3, padding=1)
         self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else None
         self.attention = Attention(outputs) if attention else None
 
     def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
-        h = self.conv1(F.silu(self.norm1(x)))
+        h = self.conv1(F.silu(self.norm1(x, c)))
         if self.shift is not None:
             h = h + self.shift(c)[:, :, None, None]
-        h = self.conv2(F.dropout(F.silu(self.norm2(h)), self.dropout, self.training))
+        h = self.conv2(F.dropout(F.silu(self.norm2(h, c)), self.dropout, self.training))
         x = (x if self.shortcut is None else self.shortcut(x)) + h
         return x if self.attention is None else self.attention(x)
 
@@ -91,9 +109,9 @@ class UNet(nn.Module):
             )
         self.net, self.states, self.time_conditioned, self.levels = net, states, time, levels
         self.image = (*net.grid, 1)[:3]
-        flat, D, colours = net.kind == "flat-unet", net.channels, self.image[2]
-        widths = [D * m for m in ((1,) if flat else net.multipliers)]
-        blocks = net.blocks or (32 if flat else 2)
+        D, colours = net.channels, self.image[2]
+        widths = [D * m for m in (net.multipliers if net.kind == "unet" else (1,))]
+        blocks = net.blocks or {"unet": 2, "flat-unet": 32, "u-vit": 24}[net.kind]
         attention = self._attention(len(widths))
         adaptive = time or net.classes > 0
         self.embedding = None if levels else nn.Embedding(states, D)
@@ -108,7 +126,10 @@ class UNet(nn.Module):
             for _ in range(blocks):
                 self.down.append(ResBlock(width, outputs_, net, adaptive, attention[i]))
                 skips.append(width := outputs_)
-        self.middle = nn.ModuleList(ResBlock(width, width, net, adaptive, a) for a in (True, False))
+        if net.kind == "u-vit":
+            self.middle = nn.ModuleList([Patches(width, self.image[:2], net, adaptive)])
+        else:
+            self.middle = nn.ModuleList(ResBlock(width, width, net, adaptive, a) for a in (True, False))
         self.up = nn.ModuleList()
         for i, outputs_ in reversed([*enumerate(widths)]):
             for _ in range(blocks + 1):
@@ -116,7 +137,8 @@ class UNet(nn.Module):
                 width = outputs_
             if i:
                 self.up.append(nn.Conv2d(width, width, 3, padding=1))
-        self.norm, self.output = group_norm(width), nn.Conv2d(width, colours * D, 3, padding=1)
+        self.norm = Norm(width, net.condition if adaptive and net.kind == "u-vit" else 0)
+        self.output = nn.Conv2d(width, colours * D, 3, padding=1)
         self.head = nn.Linear(D, outputs or states)
         self.initialise()
 
@@ -139,10 +161,10 @@ class UNet(nn.Module):
         for name, p in self.named_parameters():
             if p.ndim == 1:
                 nn.init.constant_(p, float("norm" in name and name.endswith("weight")))
-            elif name.startswith("head") or name.endswith(("conv2.weight", "attention.out.weight", "shift.weight")):
+            elif name.startswith("head") or name.endswith(ZERO) or "modulation" in name:
                 nn.init.zeros_(p)
             else:
-                nn.init.normal_(p, std=1.0 if name.startswith("embedding") else p[0].numel() ** -0.5)
+                nn.init.normal_(p, std=1.0 if name.endswith(("embedding.weight", "places")) else p[0].numel() ** -0.5)
 
     def features(
         self,
@@ -172,7 +194,7 @@ class UNet(nn.Module):
             else:
                 height, width = skips[-1].shape[2:]
                 h = layer(F.interpolate(h, scale_factor=2.0, mode="nearest")[:, :, :height, :width])
-        h = self.output(F.silu(self.norm(h)))
+        h = self.output(F.silu(self.norm(h, c)))
         return h.permute(0, 2, 3, 1).reshape(*x.shape, self.net.channels)
 
     def told(self, x: Tensor, time: Tensor | None, condition: Tensor | None = None) -> Tensor | None:
@@ -194,9 +216,9 @@ class UNet(nn.Module):
         return image.contiguous(memory_format=torch.channels_last)
 
     def _run(self, layer: nn.Module, h: Tensor, c: Tensor | None) -> Tensor:
-        if not isinstance(layer, ResBlock):
+        if isinstance(layer, nn.Conv2d):
             return layer(h)
-        if self.net.checkpoint and torch.is_grad_enabled():
+        if self.net.checkpoint and isinstance(layer, ResBlock) and torch.is_grad_enabled():
             return checkpoint(layer, h, c, use_reentrant=False)  # pyright: ignore[reportReturnType]
         return layer(h, c)
 

@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..methods import build, reference
 from ..methods.method import Method
 from ..models.config import Config
-from ..nn.block import Net
+from ..nn.block import UNREAD, Net
 from ..show.numbers import count, counted, path
 
 HALF_AN_HOUR = 1800.0
@@ -32,8 +32,9 @@ SMALL = {
     "heads": 4,
     "length": 128,
     "conv": 7,
-}  # the demo's, as docs/tutorials/train.md has it
-SMALL_UNET = {"channels": 32, "blocks": 2}
+    "channels": 32,
+    "blocks": 2,
+}  # the demo's, as docs/tutorials/train.md has it; of a U-Net what it reads of these
 SMALL_TRAIN = {"batch": 8, "rate": 4e-3, "ema": 0.99}
 
 
@@ -85,10 +86,9 @@ def half_an_hour(
     """The command line of a training in half an hour: fewer steps where 1,000 fit, else a smaller network too."""
     smaller = config
     if HALF_AN_HOUR / (per_row * config.train.batch) < 1000 and not config.network:
-        shaped = config.net.grid or tokenizer.shape
-        sizes = {k: v for k, v in SMALL.items() if k not in ("length", "conv") or not shaped}
-        net = replace(config.net, **(SMALL_UNET if config.net.convolutional else sizes))
-        smaller = replace(config, net=net, train=replace(config.train, **SMALL_TRAIN))
+        others = {*UNREAD[config.net.kind], *(("length", "conv") if config.net.grid or tokenizer.shape else ())}
+        sizes = {k: v for k, v in SMALL.items() if k not in others}
+        smaller = replace(config, net=replace(config.net, **sizes), train=replace(config.train, **SMALL_TRAIN))
         try:
             with torch.random.fork_rng(devices=[]):
                 trial = build(
