@@ -95,7 +95,7 @@ def test_the_autocorrelation_time_is_that_of_the_matrix(arrows):
     )
     P.diagonal().add_(1 - P.sum(1))
     meant = exact_time(P, law, torch.arange(size).double())
-    *_, last = run(Metropolis(), method, (64, 1), 4000, generator=torch.Generator().manual_seed(0))
+    *_, last = run(Metropolis(), method, (256, 1), 1400, generator=torch.Generator().manual_seed(0))
     assert autocorrelation_time(last.memory.path()[:, 500:]) == pytest.approx(meant, rel=0.05)
 
 

@@ -31,13 +31,12 @@ def at(method, t, s):
 def test_given_x_0_a_step_keeps_the_marginals(sampler, t, s):
     """x_t ~ q(x_t | x_0) and a network that knows x_0: then x_s ~ q(x_s | x_0), all positions jointly."""
     process = absorbing(V + 1, Cosine(1e-2, 1 - 1e-2))
-    for x_0 in (1, 5):
-        law = torch.zeros(V**L, dtype=torch.float64)
-        law[x_0] = 1.0
-        method = exact.Denoiser(process, law, L)
-        state, time, later = at(method, t, s)
-        before, after = (exact.marginal(process, exact.embed(process, law, L), L, u) for u in (t, s))
-        close(before @ exact.transition(sampler, method, state, time, later), after, rtol=0, atol=1e-12)
+    law = torch.zeros(V**L, dtype=torch.float64)
+    law[5] = 1.0  # two tokens that differ
+    method = exact.Denoiser(process, law, L)
+    state, time, later = at(method, t, s)
+    before, after = (exact.marginal(process, exact.embed(process, law, L), L, u) for u in (t, s))
+    close(before @ exact.transition(sampler, method, state, time, later), after, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
