@@ -20,20 +20,20 @@ def conditional(method, given):
     return law / law.sum()
 
 
+# the steps of conf depend on its memory and are not enumerated, those of correctors are too many, cold samples have another law
+EXACT = [name for name in SAMPLERS if name not in ("remasking, conf", "ancestral, cold", "tau_leaping, corrected")]
+
+
 @pytest.mark.parametrize("given", [[1, -1], [-1, 0]])
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", EXACT)
 @torch.no_grad()
 def test_masks_one_gap_is_exact_at_any_number_of_steps(name, given):
-    """For every sampler; the steps of conf depend on its memory and are not enumerated, those of correctors are too many, cold
-    samples have another law."""
     sampler, given = SAMPLERS[name], torch.tensor(given)
-    if name in ("remasking, conf", "ancestral, cold", "tau_leaping, corrected"):
-        return
     for title in ("d3pm, absorbing", "sedd, absorbing"):
         method = METHODS[title]()
         if sampler.refuse(method) or (name, title) == ("remasking, loop", "d3pm, absorbing"):
             continue
-        for T in (1, 3, 6):
+        for T in (1, 3):
             law = exact.sample_law(sampler, method, T, given)
             close(law, conditional(method, given), rtol=0, atol=1e-9, msg=f"{title}, {T}")
 
@@ -63,18 +63,11 @@ def beside_hidden(law, hidden, K, length):
     return law.reshape(-1, K**hidden).sum(-1) if hidden else law
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", [name for name in EXACT if name != "uniformisation"])  # whose events are too many
 @torch.no_grad()
 def test_one_gap_beside_a_hidden_place_is_exact_at_any_number_of_steps(name):
     """The hidden place stays masked, and the gap has its law with that place summed out, as where all is drawn."""
     sampler, fixed = SAMPLERS[name], torch.tensor([-1, HIDDEN])
-    if name in (
-        "remasking, conf",
-        "ancestral, cold",
-        "tau_leaping, corrected",
-        "uniformisation",
-    ):  # as above; its events
-        return
     for title in ("mdlm", "d3pm, absorbing", "sedd, absorbing"):
         method = METHODS[title]() if title != "mdlm" else denoiser(absorbing(V + 1, Linear()))
         if sampler.refuse(method) or (name, title) == ("remasking, loop", "d3pm, absorbing"):
@@ -82,7 +75,7 @@ def test_one_gap_beside_a_hidden_place_is_exact_at_any_number_of_steps(name):
         assert hides(method)
         K = method.process.K
         whole = conditional(method, torch.tensor([-1, -1]))
-        for T in (1, 3, 6):
+        for T in (1, 3):
             law = exact.sample_law(sampler, method, T, fixed)
             X = exact.states(K, L)
             assert float(law[X[:, 1] == method.process.mask].sum()) == pytest.approx(1)
