@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from zellige.data import DATASETS, Data, readers
+from zellige.data import DATASETS, Data, unpack
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
@@ -33,7 +33,7 @@ def test_plain_and_packed_files_read_the_same(tmp_path):
         read_back, pieces = whole(path)
         assert read_back == TEXT
         assert len(pieces) > 1
-        assert max(len(t) for t, _ in pieces) <= readers.BLOCK
+        assert max(len(t) for t, _ in pieces) <= unpack.BLOCK
         assert [ends for _, ends in pieces] == [False] * (len(pieces) - 1) + [True]
         counted = []
         assert sum(len(t) for t, _ in read_pieces(path, Format(raw=True), counted.append)) in (len(raw), len(raw) + 3)
@@ -111,7 +111,7 @@ def test_a_short_file(tmp_path):
     )
 
 
-@pytest.mark.parametrize("where", [0, 1204, readers.BLOCK - 1, readers.BLOCK, readers.BLOCK + 77])
+@pytest.mark.parametrize("where", [0, 1204, unpack.BLOCK - 1, unpack.BLOCK, unpack.BLOCK + 77])
 def test_not_utf8(tmp_path, where):
     filler = "é".encode() * (where // 2) + b"x" * (where % 2)
     path = tmp_path / "old.txt"

@@ -123,7 +123,7 @@ def test_three_paths(tmp_path):
     for value in (True, [1]):
         plain = to_json(config)
         plain["data"]["test"] = value
-        with pytest.raises(InputError, match=r"`data\.test` is .*; it must be a number or a text"):
+        with pytest.raises(InputError, match=r"data\.test is .*; it must be a number or a text"):
             from_json(plain)
     two = prepare(dataclasses.replace(data, validation=0.25), 10)
     assert [two.split(s).tokens_total for s in SPLITS] == [300, 100, 40]

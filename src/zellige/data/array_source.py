@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import readers
+from . import file_names, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def locate_files(
         return files, {"addresses": {split: where[0] for split, where in published.items()}} | sums(files)
     path = Path(data.path).expanduser()
     if not path.is_dir():
-        files = {"all": readers.find_files(data.path)[0]}
+        files = {"all": file_names.find_files(data.path)[0]}
         return files, sums(files)
     files = {}
     for split, (address, _) in published.items():
@@ -87,7 +87,7 @@ def locate_files(
 
 def sums(files: dict[str, Path]) -> dict[str, Any]:
     """The checksum of the files, and where they are."""
-    digest = {split: readers.digest_files([path], lambda count: None) for split, path in files.items()}
+    digest = {split: unpack.digest_files([path], lambda count: None) for split, path in files.items()}
     return {"sha256": digest.get("all", digest), "files": [str(path) for path in files.values()]}
 
 

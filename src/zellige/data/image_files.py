@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import catalogue, readers
+from . import catalogue, file_names, unpack
 from .array_source import Raw, cut_splits
 from .catalogue import DATASETS, SPLITS
 from .images import image_column, label_column, on_hub
@@ -59,7 +59,7 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
 
     paths = "".join(f"{split} {path.relative_to(folder)}\n" for split, files in splits.items() for path in files)
     made_by = {
-        "files": readers.digest_files(every, report),
+        "files": unpack.digest_files(every, report),
         "paths": hashlib.sha256(paths.encode(errors="surrogateescape")).hexdigest(),
         "size": str(data.size), "colours": data.colours, "levels": levels,
     }  # fmt: skip
@@ -74,7 +74,7 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
         "files": [str(path) for path in every][:100],
         "protocol": _protocol(data, levels),
     }
-    if left := readers.others(data.path, every):
+    if left := file_names.others(data.path, every):
         many = "1 file that is" if len(left) == 1 else f"{len(left):,} files that are"
         about["left_out"] = [f"{many} not read, e.g. {left[0].name}"]
     raw = cached(
@@ -105,8 +105,8 @@ def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
     own: dict[str, list[Path]] = {}
     for path in files:
         top = path.relative_to(folder).parts[0].lower()
-        if path.parent != folder and top in readers.NAMES:  # what lies beside the folders of splits is not read
-            own.setdefault(readers.NAMES[top], []).append(path)
+        if path.parent != folder and top in file_names.NAMES:  # what lies beside the folders of splits is not read
+            own.setdefault(file_names.NAMES[top], []).append(path)
     if "train" not in own:
         own = {"all": sorted(files, key=lambda path: hashlib.sha256(bytes(path.relative_to(folder))).digest())}
     return cut_splits(own, data, DATASETS[data.name]), int("train" in own)  # pyright: ignore
@@ -211,7 +211,7 @@ def _from_hub(data: "Data", levels: int) -> Raw:
     """Image by image, as from files; the splits as published, and cut where one is missing."""
     cache = catalogue.cache_folder(data.cache)
     loaded = load_hub(data, (str(data.path), None, {}), cache)
-    splits = {readers.NAMES[split]: rows for split, rows in loaded.items() if split in readers.NAMES}
+    splits = {file_names.NAMES[split]: rows for split, rows in loaded.items() if split in file_names.NAMES}
     if "train" not in splits:
         raise InputError(f"'{data.path}' has no train split ({', '.join(loaded)}); give another id")
     chosen = cut_splits({split: np.arange(len(rows)) for split, rows in splits.items()}, data, DATASETS[data.name])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import catalogue, readers
+from . import catalogue, unpack
 from .array_source import Raw
 from .pixels import Block, cached
 from .resize import levels_of, quantised, sides, smaller
@@ -41,7 +41,7 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
             progress(min(done // 2, total), total)
 
     height, width = sides(data.size, side, side)
-    sums = {split: readers.digest_files(files, report) for split, files in splits.items()}
+    sums = {split: unpack.digest_files(files, report) for split, files in splits.items()}
     made_by = {"imagenet": sums, "size": [height, width], "levels": levels}
 
     def blocks(split: str) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import readers
+from . import file_names, unpack
 from .array_source import Fetch, Raw, locate_files, sums
 from .catalogue import DATASETS, cache_folder
 from .own_arrays import checked_arrays, local_arrays, read_arrays
@@ -47,7 +47,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
     folder = Path(data.path or "").expanduser()
     drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
     if drawn:
-        files = {str(readers.split_of(p)): p for p in drawn}
+        files = {str(file_names.split_of(p)): p for p in drawn}
         if data.labels:
             raise InputError(f"the .amat files in '{data.path}' have no labels; leave out `data.labels`")
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
@@ -58,7 +58,7 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
 
 def idx(path: Path) -> np.ndarray:
     """An idx file of bytes: 0 0 8 and the number of axes, their lengths (big-endian, 4 bytes each), the bytes."""
-    raw = readers.read_bytes(path)
+    raw = unpack.read_bytes(path)
     axes = raw[3] if len(raw) > 3 else 0
     if raw[:3] != b"\0\0\x08" or not axes or len(raw) < 4 + 4 * axes:
         raise InputError(f"'{path}' is not an idx file of bytes; give the published one")
@@ -70,7 +70,7 @@ def idx(path: Path) -> np.ndarray:
 
 def amat(path: Path) -> np.ndarray:
     """Larochelle's text: a line an image, 784 times 0 or 1 with spaces between."""
-    raw = np.frombuffer(b"".join(readers.read_bytes(path).split()), np.uint8) - ord("0")
+    raw = np.frombuffer(b"".join(unpack.read_bytes(path).split()), np.uint8) - ord("0")
     if raw.size % 784 or (raw.size and raw.max() > 1):
         raise InputError(f"'{path}' does not hold lines of 784 zeros and ones; give the published .amat files")
     return raw.reshape(-1, 28, 28)

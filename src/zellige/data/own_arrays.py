@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from . import readers
+from . import file_names
 from .array_source import Fetch, Raw, sums
 from .corpus import Data, OwnTokens
 
@@ -19,7 +19,7 @@ SPLIT_KEYS = {
 }  # fmt: skip
 LABEL_KEYS = {"y": "all", "Y": "all", "labels": "all", "label": "all"} | {
     form.format(name): split
-    for name, split in readers.NAMES.items()
+    for name, split in file_names.NAMES.items()
     for form in ("y_{}", "Y_{}", "{}_labels", "labels_{}")
 }
 NAME_KEYS = ("class_names", "classes")
@@ -34,8 +34,8 @@ def local_arrays(data: Data) -> dict[str, Path]:
     if not all(p.suffix in ARRAYS for p in files):
         return {}
     if len(files) == 1:
-        return {"all": readers.find_files(str(files[0]))[0]}
-    splits = {readers.split_of(p): p for p in reversed(files)}
+        return {"all": file_names.find_files(str(files[0]))[0]}
+    splits = {file_names.split_of(p): p for p in reversed(files)}
     return {str(split): splits[split] for split in ("train", "validation", "test") if split in splits}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..schema import parse
-from . import readers
+from . import file_names, readers, unpack
 from .array_source import Fetch, Raw, cut_splits, locate_files
 from .catalogue import DATASETS
 from .levels import SILENT
@@ -34,7 +34,7 @@ def chorales(data: "Data", fetch: Fetch) -> Raw:
     files, about = locate_files(data, fetch)
     path = next(iter(files.values()))
     try:
-        entries = parse(readers.read_bytes(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
+        entries = parse(unpack.read_bytes(path).decode(), f"'{path}'", "give Jsb16thSeparated.json")
         pieces = {
             split: [np.array(p, np.int64).reshape(-1, 4) for p in entries[split]]
             for split in ("train", "valid", "test")
@@ -147,7 +147,7 @@ def solved(grids: np.ndarray) -> np.ndarray:
 
 def puzzles_and_solutions(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """(N, 9, 9) puzzles (0 is blank) and their solutions, of a .csv with columns puzzle and solution."""
-    table = csv.DictReader(io.StringIO(readers.read_bytes(path).decode("utf-8", "replace")))
+    table = csv.DictReader(io.StringIO(unpack.read_bytes(path).decode("utf-8", "replace")))
     rows = [(row.get("puzzle") or "", row.get("solution") or "") for row in table]
     wrong = next((i for i, row in enumerate(rows, 2) if any(len(x) != 81 or not x.isascii() for x in row)), None)
     if wrong is not None or not rows:
@@ -238,7 +238,7 @@ def dna(data: "Data", fetch: Fetch) -> Raw:
 def _column(data: "Data", fetch: Fetch) -> tuple[list[str], dict[str, Any]]:
     """The texts of a .csv's column (or of `data.field`), or the lines of a plain file."""
     files, about = locate_files(data, fetch)
-    readers.require_columns(data.field, [*files.values()])
+    file_names.require_columns(data.field, [*files.values()])
     form = readers.Format((data.field,) if data.field else DATASETS[data.name].fields, lines=True)
     lines = [text.strip() for path in files.values() for text, _ in readers.read_pieces(path, form)]
     if not lines:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from . import catalogue, readers, remote
+from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 from .readers import Format, Piece
 
@@ -154,17 +154,17 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
 
 def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
-    files = readers.find_files(data.path or "")
+    files = file_names.find_files(data.path or "")
     if data.name == "text":
         paths = {"validation": data.validation, "test": data.test}
-        paths = {split: readers.find_files(path) for split, path in paths.items() if isinstance(path, str)}
+        paths = {split: file_names.find_files(path) for split, path in paths.items() if isinstance(path, str)}
         if paths:
             return {"train": files} | paths
-        return readers.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
+        return file_names.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
     if entry.cut:
         return {"all": files}
     sorted_files: dict[str, list[Path]] = {
-        split: [f for f in files if readers.split_of(f) == split] for split in SPLITS
+        split: [f for f in files if file_names.split_of(f) == split] for split in SPLITS
     }
     sorted_files = {split: part for split, part in sorted_files.items() if part}
     if not sorted_files:
@@ -176,8 +176,8 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
 
 def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) -> None:
     every = list(chain.from_iterable(files.values()))
-    readers.require_columns(source.data.field, every)
-    source.documents = form.lines or any(readers.is_documents(f) for f in every)
+    file_names.require_columns(source.data.field, every)
+    source.documents = form.lines or any(file_names.is_documents(f) for f in every)
     source.total = sum(f.stat().st_size for f in every)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
@@ -186,9 +186,9 @@ def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) 
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
 
     def identity() -> Any:
-        sums = {split: readers.digest_files(paths, source.report) for split, paths in files.items()}
+        sums = {split: unpack.digest_files(paths, source.report) for split, paths in files.items()}
         source.about["sha256"] = sums.get("all", sums)
-        lines = form.lines and not all(readers.is_documents(f) for f in every)
+        lines = form.lines and not all(file_names.is_documents(f) for f in every)
         return [sums, form.fields, form.columns, lines, form.raw]
 
     source.parts = {split: part(paths) for split, paths in files.items()}
@@ -197,7 +197,7 @@ def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) 
         source.about["taken"] = _taken(source)
     source.identity = identity
     source.about["files"] = [str(f) for f in every][:100]
-    if others := readers.others(source.data.path, every):
+    if others := file_names.others(source.data.path, every):
         many = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
         source.about["left_out"] = [f"{many} not read, e.g. {others[0].name}"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from . import cache as store
-from . import catalogue, readers, tokenizer_by_name
+from . import catalogue, file_names, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
 from .corpus import Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
@@ -74,7 +74,7 @@ def _integers(data: Data, tell: str) -> Any:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
         )
-    path = readers.find_files(data.path)[0]
+    path = file_names.find_files(data.path)[0]
     wrong = _other(path)
     if wrong:
         raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")

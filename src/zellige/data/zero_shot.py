@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from . import catalogue, readers, remote
+from . import catalogue, file_names, remote
 from .catalogue import DATASETS
 from .corpus import Data
 from .detokenize import DETOKENIZERS
@@ -66,7 +66,7 @@ def read_texts(
     split = "test" if name in TEST_ONLY else split
     running = name in RUNNING
     if path is not None:
-        readers.find_files(path)
+        file_names.find_files(path)
     data = Data(name, path=path, cache=cache, pack="wrap" if running else "document")
     if path is None and DATASETS[name].hub:
         _need_datasets(name)

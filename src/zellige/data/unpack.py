@@ -1,0 +1,115 @@
+"""Files as bytes, also in .gz, .bz2, .xz, .zst and .zip: opened unpacked, and their sums; what is damaged is one line."""
+
+import bz2
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import InputError
+
+BLOCK = 1 << 20
+
+
+class _Counted(io.RawIOBase):
+    """A file that reports how many of its bytes have been read (for the progress of compressed files)."""
+
+    def __init__(self, inner: IO[bytes], report: Callable[[int], None]):
+        self.inner, self.report = inner, report
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.inner.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.inner.tell()
+
+    def readinto(self, buffer) -> int:
+        block = self.inner.read(len(buffer))
+        buffer[: len(block)] = block
+        self.report(len(block))
+        return len(block)
+
+    def close(self) -> None:
+        self.inner.close()
+        super().close()
+
+
+def digest_files(files: list[Path], report: Callable[[int], None]) -> str:
+    """sha256 of one file as it stands on disk, or of the list of the files' sums and names."""
+    sums = []
+    for path in files:
+        one = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(BLOCK):
+                one.update(block)
+                report(len(block))
+        sums.append(one.hexdigest())
+    if len(sums) == 1:
+        return sums[0]
+    return hashlib.sha256("".join(f"{s}  {p.name}\n" for s, p in zip(sums, files)).encode()).hexdigest()
+
+
+def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
+    file = io.BufferedReader(_Counted(path.open("rb"), report), BLOCK)  # pyright: ignore[reportArgumentType]
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.open(file, "rb")  # pyright: ignore[reportReturnType]
+    if suffix == ".bz2":
+        return bz2.open(file, "rb")
+    if suffix == ".xz":
+        return lzma.open(file, "rb")
+    if suffix == ".zst":
+        packed = arrow_library(path).CompressedInputStream(file, "zstd")
+        return io.BufferedReader(packed, BLOCK)  # pyright: ignore[reportReturnType]
+    if suffix == ".zip":
+        archive = zipfile.ZipFile(file)
+        inside = [m for m in archive.infolist() if not m.is_dir() and not re.search(r"(^|/)(\.|__MACOSX/)", m.filename)]
+        if len(inside) != 1:
+            raise InputError(
+                f"'{path}' holds {len(inside):,} files, a .zip is read with one; unpack it, give the folder"
+            )
+        return archive.open(inside[0])
+    return file
+
+
+def read_bytes(path: Path) -> bytes:
+    """All bytes of a file, unpacked."""
+    with opened(path, lambda count: None) as file:
+        return file.read()
+
+
+@contextmanager
+def opened(path: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
+    try:
+        with _open(path, report) as file:
+            yield file
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile) as problem:
+        raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
+    except (PermissionError, IsADirectoryError) as problem:
+        raise InputError(f"'{path}' cannot be read ({problem.strerror}); give a readable file") from None
+    except OSError as problem:
+        if problem.errno is not None:  # of the disk, and not of what is on it
+            raise
+        raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
+
+
+def arrow_library(path: Path) -> Any:
+    try:
+        import pyarrow  # pyright: ignore[reportMissingImports]
+        import pyarrow.ipc  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(f"'{path}' needs 'pyarrow' to be read; pip install pyarrow") from None
+    return pyarrow
