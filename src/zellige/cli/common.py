@@ -171,7 +171,7 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
 
 
 def of_model(about: dict[str, Any]) -> str:
-    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`models.model.identity`)."""
+    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`models.identity`)."""
     step = f"step {count(about['step'])}" if about.get("step") is not None else ""
     parts = [about["method"], about.get("time"), parameters(about["parameters"]), step]
     return f"{', '.join(filter(None, parts))} ({about.get('weights', 'EMA')})"

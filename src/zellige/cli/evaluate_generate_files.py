@@ -30,7 +30,7 @@ def as_document(
 ) -> dict[str, Any]:
     """The result as JSON."""
     from ..evaluation import sample_quality, sweep
-    from ..models.model import identity
+    from ..models.identity import identity
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {

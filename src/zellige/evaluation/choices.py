@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..models.model import as_model, identity
+from ..models.identity import identity
+from ..models.model import as_model
 from ..schema import parse, read_text, shown
 from . import conditional
 from .conditional import BATCH, DRAWS, Conditional

@@ -17,7 +17,8 @@ from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
 from ..exact import metropolis
 from ..methods.method import Method
-from ..models.model import as_model, identity
+from ..models.identity import identity
+from ..models.model import as_model
 from . import workers
 from .corpus import beside_training, corpus_of
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence

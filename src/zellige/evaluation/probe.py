@@ -30,7 +30,8 @@ from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
 from ..models.embed import embed_tokens, tokens_at_once
-from ..models.model import as_model, identity
+from ..models.identity import identity
+from ..models.model import as_model
 from ..show.kinds import of
 from .fine_tune import fine_tune, untrained
 from .interval import student

@@ -12,7 +12,8 @@ from typing import Any
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..errors import InputError, unknown
-from ..models.model import as_model, identity
+from ..models.identity import identity
+from ..models.model import as_model
 from ..samplers.pairing import of_length
 from ..show.record import json_record
 from .evaluate import GROUP, evaluate_rows

@@ -9,9 +9,7 @@ is resumed are the same files.
 
 import json
 import os
-import platform
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from . import hub, published, weights
 from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
 from .checksums import check_sums, write_checksums
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
+from .identity import unit
 from .locate import download, locate
 from .published import layouts
 from .tensors import header, load_tensors, save_tensors
@@ -102,40 +101,6 @@ class Model(hub.Shared):
     def __repr__(self) -> str:
         step = f", step {self.about['step']:,}" if "step" in self.about else ""
         return f"<model {self.config.method}{step}, {self.tokenizer!r}>"
-
-
-def identity(model: Any) -> dict[str, Any]:
-    """What a result says of its model: method, T, parameters, step, which weights (EMA, raw, as published), tokenizer."""
-    about, config = getattr(model, "about", {}), getattr(model, "config", None)
-    if "published" in about:
-        weights = "EMA" if about["published"].get("weights") == "ema" else "as published"
-    else:
-        weights = "EMA" if config is None or config.train.ema else "raw"
-    return {
-        "method": getattr(model.method, "name", type(model.method).__name__),
-        "time": getattr(model.method, "discrete_time", ""),
-        "parameters": sum(p.numel() for p in model.method.parameters()),
-        "step": about.get("step"),
-        "weights": weights,
-        "tokenizer": model.tokenizer.name,
-    }
-
-
-def unit(tokenizer: Any) -> str:
-    """The unit of a likelihood in these tokens."""
-    unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
-    return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
-
-
-def versions() -> dict[str, str]:
-    """What this runs on."""
-    numbers = {"zellige": __version__, "python": platform.python_version()}
-    for package in ("torch", "lightning", "numpy", "safetensors"):
-        try:
-            numbers[package] = version(package)
-        except PackageNotFoundError:  # a build of one's own
-            continue
-    return numbers
 
 
 def usable(device: torch.device | str) -> torch.device:

@@ -7,7 +7,7 @@ from typing import Any
 from ..data import Corpus
 from ..methods.method import Method
 from ..models.config import Config, Train
-from ..models.model import versions
+from ..models.identity import versions
 from ..show.numbers import count, counted, parameters, path
 from . import logger
 from .device import cuda, precision
