@@ -298,7 +298,7 @@ def the_entropy_gap_is_of_second_order(method: Diffusion):
     if discrete(method) or method.process.mask is None:
         return
     gaps = [_entropy_gap(method) for a in (0.02, 0.01) if ends(method, a)]
-    yield of_order(BOUND, "... its order in alpha_1, claims 2", *gaps, 2.0)
+    yield of_order(BOUND, "... its order in alpha_1, claims 2", gaps[0], gaps[1], 2.0)
 
 
 @own("bound.no-jump")

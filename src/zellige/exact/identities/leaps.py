@@ -45,7 +45,7 @@ def leaps_are_of_first_order(method: Diffusion):
                 law = law @ matrix
             away.append(apart(law, _marginal(method, 0.1)))
         where = f"distance {away[0]:.2e} at 16 steps, {away[1]:.2e} at 32"
-        yield of_order(SAMPLER, f"tau_leaping, {jumps}  p_t to p_s: order 1", *away, 1.0, where=where)
+        yield of_order(SAMPLER, f"tau_leaping, {jumps}  p_t to p_s: order 1", away[0], away[1], 1.0, where=where)
 
 
 @own("sampler.tau_leaping-one")
@@ -86,7 +86,7 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
         p, state = _marginal(method, t), _all(method)
         away = [apart(p @ corrected(sampler, truth, state, t, h), p) for h in (0.02, 0.01)]
         where = f"distance {away[0]:.2e} at h = 0.02, {away[1]:.2e} at h = 0.01"
-        yield of_order(SAMPLER, f"one corrector leap, {jumps}  order in h: 2", *away, 2.0, where=where)
+        yield of_order(SAMPLER, f"one corrector leap, {jumps}  order in h: 2", away[0], away[1], 2.0, where=where)
 
 
 def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
