@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Drawing(OfRun):
     count: int = 1
-    """how many texts"""
+    """how many texts; with --class of each"""
+    classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
+    """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
     steps: int | None = None
     """steps of the sampler: 64, in discrete time the nearest divisor of T"""
     sampler: str | None = None
@@ -43,7 +45,7 @@ class Drawing(OfRun):
     watch: bool = False
     """show the tokens appear"""
     out: str | None = None
-    """a file: .jsonl (text, tokens, seed, calls, prompt), .txt, .png, or .mid for music"""
+    """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, or .mid for music"""
 
 
 def draw(
@@ -69,6 +71,7 @@ def draw(
         kind.refuse(out.suffix)
     how = {
         "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
+        "classes": chosen.classes or None,
         "temperature": chosen.temperature, "top_p": chosen.top_p, "batch": 1 if chosen.watch else chosen.batch,
     }  # fmt: skip
     how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
@@ -89,9 +92,11 @@ def draw(
         drawn = filled(gaps, drawn, model.tokenizer)
     lines: list[dict[str, Any]] = [
         {"text": text, "tokens": tokens, "seed": chosen.seed, "calls": calls, "prompt": prompt}
-        for text, tokens, calls in zip(drawn.texts, drawn.tokens, drawn.calls)
+        | ({} if label is None else {"class": label})
+        for text, tokens, calls, label in zip(drawn.texts, drawn.tokens, drawn.calls, drawn.classes)
     ]
-    panels = Panels(kind, drawn.tokens, start if isinstance(start, PartialRow) else None)
+    labels = [label for label in drawn.classes if label is not None]
+    panels = Panels(kind, drawn.tokens, start if isinstance(start, PartialRow) else None, labels)
     if out is not None:
         files = panels.write(out, lines)
     elif gaps is not None:
@@ -126,7 +131,7 @@ def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: T
             return collect(frames, viewer)
         finally:
             viewer.close()
-    batches = -(-chosen.count // chosen.batch)
+    batches = -(-chosen.count * max(len(chosen.classes), 1) // chosen.batch)
     with Bar(terminal, command, batches, "steps") as bar:
 
         def see(frame: "Frame") -> None:

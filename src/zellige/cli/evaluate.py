@@ -44,6 +44,8 @@ MODES = {  # a flag of `evaluate` that makes another command of it
 @command_options
 class Evaluate(OfData):
     estimator: Estimator = "bound"
+    unconditional: bool = False
+    """of a model with classes, tell it none: a bound on -log p, and not given the class"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """do again what this file says was done"""
     show: bool = False
@@ -84,7 +86,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
-            estimator=chosen.estimator, processes=chosen.processes, distributed=world > 1,
+            estimator=chosen.estimator, unconditional=chosen.unconditional, processes=chosen.processes, distributed=world > 1,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
@@ -93,7 +95,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
-        "estimator": chosen.estimator, "method": chosen.method, "device": chosen.device,
+        "estimator": chosen.estimator, "unconditional": chosen.unconditional, "method": chosen.method, "device": chosen.device,
     }  # fmt: skip
     _print(terminal, result)
     document = result.to_dict("evaluate", arguments)

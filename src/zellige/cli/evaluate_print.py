@@ -45,7 +45,8 @@ def describe(result: Result) -> list[str]:
     if len(result.terms) > 1:
         rows.append(("total", f"{total:.3f}", f"{total / per_sequence / result.scale:.3f}"))
     lines = columns(rows, "<>>", indent=2, gap=4)
-    lines += ["", f"  {result}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
+    label = f" {p['class']}" if "class" in p else ""
+    lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")
     if result.document is not None:
@@ -67,7 +68,7 @@ def describe(result: Result) -> list[str]:
             f"{percent(1 - result.between)} in the draws: ever more draws would narrow the interval to about ± {half}"
         )
         lines += textwrap.wrap(text, 80, initial_indent="    ", subsequent_indent="    ")
-    protocol = [str(p[key]) for key in ("packing", "separators", "time") if key in p]
+    protocol = [str(p[key]) for key in ("packing", "separators", "time", "class") if key in p]
     protocol += [f"{key} {p[key]}" for key in ("network", "bound") if key in p]
     protocol += [f"{p['weights']} weights"] if "weights" in p else []
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"

@@ -22,11 +22,15 @@ class PartialRow:
 class Panels:
     """What was drawn, and beside it what was given and the truth where there are such."""
 
-    def __init__(self, kind: "Modality", rows: list[list[int]], row: PartialRow | None):
+    def __init__(
+        self, kind: "Modality", rows: list[list[int]], row: PartialRow | None, labels: list[str] | None = None
+    ):
+        """labels: the class of each row that was drawn, where there are classes."""
         self.kind, self.drawn, self.row = kind, rows, row
-        self.rows, self.captions, self.verdicts = rows, [], []
+        self.rows, self.captions, self.verdicts = rows, labels or [], []
         if row is not None:
             names = ["filled"] if len(rows) == 1 else [f"filled {i + 1}" for i in range(len(rows))]
+            names = labels or names
             known = [] if row.truth is None else [row.truth.tolist()]
             self.rows = [row.fixed.tolist(), *rows, *known]
             self.captions = ["given", *names, *["truth"] * len(known)]
@@ -62,7 +66,7 @@ class Panels:
             write_file(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
             return [out]
         if out.suffix == ".png":
-            return self.kind.save(out, self.rows, self.fixed, self.captions)
+            return self.kind.save(out, self.rows, self.fixed, self.captions if self.row is not None else ())
         if self.kind.running:
             write_file(out, "".join(f"{line['text']}\n" for line in lines))
             return [out]

@@ -56,7 +56,7 @@ def prepare_arrays(
         raw = READERS[data.name](data, lambda where: catalogue.fetch(*where, cache, progress))
     splits = raw.splits if raw.cut else cut_splits(raw.splits, data, entry)
     classes = raw.classes if raw.cut else cut_splits(raw.classes, data, entry)
-    names = class_names(data, raw.names or entry.classes, splits, classes) if data.labels else ()
+    names = checked_classes(data, raw.names or entry.classes, splits, classes) if data.labels else ()
     if raw.kind == "image":
         splits, own, protocol = _images(splits, raw, data)
     else:
@@ -135,7 +135,7 @@ def _images(splits: dict[str, np.ndarray], raw: Raw, data: "Data") -> tuple[dict
 
 
 # ---------------------------------------------------------------------------------------------------- labels
-def class_names(
+def checked_classes(
     data: "Data", names: Sequence[str], splits: Mapping[str, Any], classes: Mapping[str, np.ndarray]
 ) -> tuple[str, ...]:
     """What the classes are called: `names`, or their numbers; InputError where a label is missing, or is none of them."""

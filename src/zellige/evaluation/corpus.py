@@ -6,6 +6,7 @@ from typing import Any
 
 from ..arguments import of_kind
 from ..errors import InputError
+from ..models.classes import class_names
 from . import workers
 
 
@@ -30,6 +31,25 @@ def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None]
     corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus
+
+
+def asked_of_classes(model: Any, corpus: Any, split: str, unconditional: bool) -> tuple[Any, str]:
+    """The rows of a split as the model is told of them, and how that is called: "given the class", "without the class", "".
+
+    Raises:
+        InputError: the model knows no classes, or others than those of the data.
+    """
+    rows, names = corpus.split(split), class_names(model)
+    if getattr(rows, "labels", None) is None:
+        return rows, "without the class" if names else ""
+    if not names:
+        raise InputError("the model was trained without classes, and the data has labels; leave out `data.labels`")
+    if names != (theirs := list(corpus.about.get("classes") or ())):
+        raise InputError(
+            f"the model knows the classes {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}, the data has "
+            f"{', '.join(theirs[:5])}{', ...' if len(theirs) > 5 else ''}; leave out `data.labels`, or use other data"
+        )
+    return (rows.unlabelled(), "without the class") if unconditional else (rows, "given the class")
 
 
 def beside_training(model: Any, corpus: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ..methods.method import Method
 from ..models.identity import identity
 from ..models.model import as_model
 from . import workers
-from .corpus import beside_training, corpus_of
+from .corpus import asked_of_classes, beside_training, corpus_of
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence
 from .result import Result, summarize
 
@@ -173,6 +173,7 @@ def evaluate(
     *,
     estimator: str = "bound",
     steps: int = 0,
+    unconditional: bool = False,
     processes: int = 1,
     distributed: bool = False,
     keep: Path | None = None,
@@ -191,6 +192,7 @@ def evaluate(
             the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
             method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
         steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3); 0: the model as it is.
+        unconditional: of a model that is told classes, do not tell it any: its bound on -log p(x), and not given the class.
         processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
         progress, reading: called with (done, total) while the texts are judged, and while the data is read.
 
@@ -204,7 +206,7 @@ def evaluate(
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
     corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading)
-    rows = corpus.split(split)
+    rows, given_class = asked_of_classes(model, corpus, split, unconditional)
     about = (
         identity(model)
         | {
@@ -224,6 +226,7 @@ def evaluate(
             "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
             "weights": about["weights"],
         }
+    protocol |= {"class": given_class} if given_class else {}
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     result = evaluate_rows(
         method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,

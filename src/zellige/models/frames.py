@@ -29,6 +29,7 @@ class Frame:
         seconds: time spent in sampling this batch so far, without what was done with the frames.
         tokenizer, mask: what makes a text of tokens; the mask's token or None.
         end: the token that ends a text, of a model that was trained on documents; else None.
+        classes: what the class of each text is called, where they were asked for; else ().
         expected_calls: how many network calls a text takes in expectation, where that is known; the mean of all texts.
     """
 
@@ -44,6 +45,7 @@ class Frame:
     mask: int | None
     end: int | None = None
     expected_calls: float | None = None
+    classes: tuple[str, ...] = ()
 
     @property
     def x(self) -> Tensor:
@@ -111,6 +113,7 @@ class Frame:
 class Drawn:
     """Finished texts and what they cost; and where they are the ends of chains, how these walked, a `Walk` a batch.
 
+    classes: the class that each was asked for, where there is one.
     Where texts that repeat themselves were drawn again: how often each was before (`tries`), and how many still do.
     """
 
@@ -123,6 +126,7 @@ class Drawn:
     expected_calls: float | None = None
     tries: list[int] = field(default_factory=list)
     repeating: int = 0
+    classes: list[str | None] = field(default_factory=list)
 
     @property
     def idle(self) -> list[int]:
@@ -167,6 +171,7 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
     calls: list[int] = []
     walks: list[Walk] = []
     tries: list[int] = []
+    classes: list[str | None] = []
     steps, seconds, expected, repeating = 0, 0.0, None, 0
     for frame in frames:
         if see:
@@ -176,8 +181,9 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
             texts += frame.text
             tokens += [row[:end] for row, end in zip(frame.x.tolist(), frame.ends)]
             calls += frame.calls.tolist()
+            classes += frame.classes or [None] * len(frame.x)
             memory = frame.state.memory
             walks += [memory] if isinstance(memory, Walk) else []
             tries += memory.tries.tolist() if isinstance(memory, Growth) and memory.tries is not None else []
             repeating += len(again(frame.state))
-    return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating)
+    return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating, classes)

@@ -126,7 +126,8 @@ def infill(
         fixed: instead of a text (L,) or (N, L) tokens, -1 where one is to be drawn: half an image, some voices, puzzles.
 
     Returns:
-        The texts; of images, music and grids an array (count, *shape), or (N, count, *shape) for N rows.
+        The texts; of images, music and grids an array (count, *shape), or (N, count, *shape) for N rows. With several `classes`
+        there are `count` of each.
     """
     model = as_model(model)
     kind = of(model.tokenizer)
@@ -138,7 +139,7 @@ def infill(
     drawn = collect(watch(model, fixed=rows, count=count * len(rows), steps=steps, seed=seed, **how))
     values = kind.values(drawn.tokens)
     many = not kind.running and fixed is not None and getattr(fixed, "ndim", np.ndim(fixed)) > 1
-    return values.reshape(len(rows), count, *kind.shape) if many else values
+    return values.reshape(len(rows), -1, *kind.shape) if many else values
 
 
 def fill_gaps(

@@ -26,6 +26,7 @@ from ..samplers.growing import again, merged
 from ..samplers.pairing import of_length
 from ..samplers.sampler import HIDDEN, start_law
 from ..show import kinds
+from .classes import class_names, text_classes
 from .frames import BATCH, Frame, collect
 from .model import as_model
 from .sampler_choice import choose_sampler, end_token
@@ -48,6 +49,7 @@ def watch(
     batch: int = BATCH,
     fixed: Any = None,
     alone: bool = False,
+    classes: Any = None,
     **options: Any,
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
@@ -65,17 +67,20 @@ def watch(
             multiple of N: so many texts of the first row, then of the second, and so on.
         alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left to
             right; see `infill`.
+        classes: of a model with classes, a name or a number; or several, and then `count` texts of each. None: it is told none.
         options: those of the named sampler: `watch(model, sampler="confidence", confidence="margin")`.
 
     Raises:
         InputError: unknown sampler, one that the method does not admit, an option that it does not take, a number out of
-            its range, a prompt that is too long or not in the vocabulary.
+            its range, a prompt that is too long or not in the vocabulary, a class that the model does not know.
     """
     check_counts(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
     if steps is not None and steps > STEPS:
         raise InputError(f"`steps` is {steps:,}; it must be at most {STEPS:,}")
     model = as_model(model)
     method, tokenizer = model.method, model.tokenizer
+    condition = None if classes is None else text_classes(model, classes, count, fixed)
+    count = count if condition is None else len(condition)
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else end_token(tokenizer, documents)
     how = choose_sampler(sampler, method, temperature, top_p, options, end, argument_names(inspect.signature(watch)))
@@ -92,7 +97,17 @@ def watch(
     inside = of_length(method, length)
     times, expected = _times(how, inside, steps), _expected(how, inside, steps, fixed)
     end = end if documents else None
-    return _watch(model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected)
+    return _watch(
+        model, how, count, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected, condition
+    )
+
+
+def watch_some(model: Any, count: int, **how: Any) -> Iterator[Frame]:
+    """`count` texts that show what a model makes: of one with classes a text of each, from the first on."""
+    names = class_names(model)
+    if not names:
+        return watch(model, count=count, **how)
+    return watch(model, count=1, classes=[i % len(names) for i in range(count)], **how)
 
 
 def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
@@ -115,9 +130,9 @@ def _times(how: Any, method: Any, steps: int | None) -> list[float]:
 
 
 def _watch(
-    model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected
+    model, how, total, steps, seed, length, batch, fixed, device, tokenizer, times, end, expected, condition
 ) -> Iterator[Frame]:
-    method = model.method
+    method, names = model.method, class_names(model)
     training = method.training
     method.eval()
     try:
@@ -126,7 +141,9 @@ def _watch(
             fixed_rows = (
                 None if fixed is None else fixed[torch.arange(first, first + B) * len(fixed) // total].to(device)
             )
-            states = _states(how, method, (B, length), steps, fixed_rows, seed, first)
+            condition_rows = None if condition is None else condition[first : first + B].to(device)
+            labels = () if condition_rows is None else tuple(names[i] for i in condition_rows.tolist())
+            states = _states(how, method, (B, length), steps, fixed_rows, seed, first, condition_rows)
             before, seconds = None, 0.0
             while True:
                 started = time.perf_counter()
@@ -139,7 +156,19 @@ def _watch(
                 t = times[min(step, len(times) - 1)]
                 mask = pairing.blank(method)
                 yield Frame(
-                    state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end, expected
+                    state,
+                    step,
+                    len(times) - 1,
+                    t,
+                    before,
+                    first,
+                    total,
+                    seconds,
+                    tokenizer,
+                    mask,
+                    end,
+                    expected,
+                    labels,
                 )
                 before = state.x
     finally:
@@ -147,7 +176,14 @@ def _watch(
 
 
 def _states(
-    how: Any, method: Any, shape: tuple[int, int], steps: int | None, fixed_rows: Tensor | None, seed: int, first: int
+    how: Any,
+    method: Any,
+    shape: tuple[int, int],
+    steps: int | None,
+    fixed_rows: Tensor | None,
+    seed: int,
+    first: int,
+    condition_rows: Tensor | None = None,
 ) -> Iterator[tuple[int, State]]:
     """The states of a batch, each with the number of its step. Texts that repeat themselves are drawn again from the beginning,
     at most `how.redraw` times, with another stream of random numbers each time; the last step is that of all of them.
@@ -158,7 +194,9 @@ def _states(
         seeds = [mix(seed, first + row, *([tried] if tried else [])) for row in rows.tolist()]
         streams = [torch.Generator().manual_seed(number) for number in seeds]
         fixed = None if fixed_rows is None else fixed_rows[rows.to(fixed_rows.device)]
-        for step, part in enumerate(run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams)):
+        condition = None if condition_rows is None else condition_rows[rows.to(condition_rows.device)]
+        drawing = run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams, condition=condition)
+        for step, part in enumerate(drawing):
             state = part if whole is None else merged(whole, rows, part)
             if step == last and tried < how.redraw and len(again(state)):
                 break
@@ -229,6 +267,7 @@ def sample(
     batch: int = BATCH,
     fixed: Any = None,
     alone: bool = False,
+    classes: Any = None,
     **options: Any,
 ) -> Any:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
@@ -244,6 +283,7 @@ def sample(
         length: tokens of a text; by default the model's own length.
         batch: texts at once; they do not depend on it.
         fixed, alone: tokens that stay, (L,) or (N, L), -1 where one is drawn; see `watch`.
+        classes: of a model that was told classes, a name or a number, or several; `count` texts of each.
         options: those of the named sampler.
 
     Returns:
@@ -255,6 +295,6 @@ def sample(
     model = as_model(model)
     frames = watch(
         model, count=count, steps=steps, sampler=sampler, prompt=prompt, seed=seed, temperature=temperature, top_p=top_p,
-        length=length, batch=batch, fixed=fixed, alone=alone, **options,
+        length=length, batch=batch, fixed=fixed, alone=alone, classes=classes, **options,
     )  # fmt: skip
     return kinds.of(model.tokenizer).values(collect(frames).tokens)

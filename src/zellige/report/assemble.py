@@ -200,10 +200,10 @@ def _affordable(method: Any, rows: int, calls: int) -> int:
 
 
 def _watch(model: Any, steps: int, seed: int) -> list[Any]:
-    from ..models.watch import watch
+    from ..models.watch import watch_some
 
     steps = admissible(model.method, steps)
-    return list(watch(model, count=_affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
+    return list(watch_some(model, _affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
 
 
 def _loss(model: Any, corpus: Any, seed: int, points: int = 16) -> tuple[np.ndarray, np.ndarray, str]:

@@ -149,7 +149,10 @@ def html_player(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> 
     )
     return fill_template(
         "player.html",
-        options="".join(f'<option value="{i}">{i + 1}</option>' for i in range(len(data["samples"]))),
+        options="".join(
+            f'<option value="{i}">{i + 1}{esc(" " + one["class"]) if "class" in one else ""}</option>'
+            for i, one in enumerate(data["samples"])
+        ),
         last=str(end),
         stills=stills or "".join(texts),
         note=esc(f"Keys: Space, Left and Right (with Shift ten steps), Home, End. {data.get('note', '')}{lost}"),
@@ -176,7 +179,8 @@ def html_samples(columns: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         text, prompt = page_text(str(row.get("text", ""))), page_text(str(row.get("prompt") or ""))
         marked = f'<span class="given">{esc(prompt)}</span>' if prompt and text.startswith(prompt) else ""
         rest = esc(text.removeprefix(prompt) if marked else text)
-        how = esc(f"seed {row.get('seed', '-')}, {row.get('calls', '-')} network calls")
+        label = f"{row['class']}, " if row.get("class") else ""
+        how = esc(f"{label}seed {row.get('seed', '-')}, {row.get('calls', '-')} network calls")
         return (
             f'<p class="line"><span class="note">{how}</span><button class="copy">copy</button></p>'
             f'<div class="text">{marked}{rest}</div>'

@@ -35,7 +35,11 @@ def validation_samples(folder: Path, model: Any, most: int = 4) -> str:
     kind = None if model is None else of(model.tokenizer)
     if kind is None or kind.running:
         return page.html_samples(columns)
-    return page.html_pictures({name: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()})
+    labels = {name: ", ".join(row["class"] for row in rows if row.get("class")) for name, rows in columns.items()}
+    named = {name: f"{name}: {labels[name]}" if labels[name] else name for name in columns}
+    return page.html_pictures(
+        {named[name]: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()}
+    )
 
 
 def stills(kind: Modality, frames: Sequence[Any]) -> str:

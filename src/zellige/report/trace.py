@@ -135,9 +135,9 @@ def piece_layout(kind: Modality) -> dict[str, Any] | None:
 def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarray | None = None) -> dict[str, Any]:
     """What the player needs of some samples, as plain data: {steps, t, total, entropy, kind, samples}.
 
-    A sample is {pieces, given, calls, reveal} with the frame of reveal for each position (null: never), or instead of
-    `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position, piece] of what changed.
-    `kind` (null for running text) says how the pieces lie; see `piece_layout`.
+    A sample is {pieces, given, calls, reveal}, and its class where one was asked for, with the frame of reveal for each position
+    (null: never), or instead of `reveal` {start, changes}: the pieces at the start (null: masked) and, per frame, [position,
+    piece] of what changed. `kind` (null for running text) says how the pieces lie; see `piece_layout`.
     """
     seen = trace(states)
     mask = getattr(method.process, "mask", None)
@@ -157,6 +157,8 @@ def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarr
             "calls": seen.calls[:, b].tolist(),
             "entropy": [None if math.isnan(v) else round(v, 2) for v in bits[b].tolist()],
         }
+        if labels := getattr(states[0], "classes", ()):
+            one["class"] = labels[b]
         if once:
             start = np.where((seen.x[0, b] != mask), 0, seen.reveal[b])
             start = np.where(np.isnan(start) & (seen.x[-1, b] != absent), len(states) - 1, start)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..arguments import checked, of_kind
 from ..core import random
-from ..core.batch import tensor
+from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness
 from ..errors import InputError, at_least, unknown
 from ..methods.method import Method
@@ -210,6 +210,8 @@ def run(
         raise InputError(f"`fixed` is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
     if isinstance(generator, Sequence) and len(generator) != shape[0]:
         raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
+    if condition is not None and (condition.shape != shape[:1] or condition.dtype not in WHOLE):
+        raise InputError(f"condition is {tensor(condition)}; it must be whole numbers of the shape {tuple(shape[:1])}")
     method = of_length(method, shape[1])
     check(sampler, method)
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)

@@ -14,7 +14,7 @@ from ..evaluation.result import Result
 from ..models.config import Train
 from ..models.frames import collect
 from ..models.model import Model
-from ..models.watch import watch
+from ..models.watch import watch_some
 from ..samplers.pairing import admissible
 from ..show import kinds
 from .ema import EMA
@@ -92,13 +92,15 @@ class Validation:
         """A few samples into samples/, as a line of JSON each and as their kind shows them; the texts, if they are texts."""
         kind, seed = kinds.of(self.model.tokenizer), self.train.seed
         steps = admissible(self.model.method, self.train.sample_steps)
-        drawn = collect(watch(self.model, count=self.train.samples, steps=steps, seed=seed))
+        drawn = collect(watch_some(self.model, self.train.samples, steps=steps, seed=seed))
         if first:
-            rows = zip(drawn.texts, drawn.tokens, drawn.calls)
-            write_samples(
-                self.folder, step,
-                ({"text": x, "tokens": y, "seed": seed, "calls": c, "prompt": None} for x, y, c in rows),
-            )  # fmt: skip
+            rows = zip(drawn.texts, drawn.tokens, drawn.calls, drawn.classes)
+            lines = (
+                {"text": x, "tokens": y, "seed": seed, "calls": c, "prompt": None}
+                | ({"class": k} if k is not None else {})
+                for x, y, c, k in rows
+            )
+            write_samples(self.folder, step, lines)
             if not kind.running:
                 kind.save(self.folder / "samples" / f"step-{step:06d}{kind.suffixes[0]}", drawn.tokens)
         return drawn.texts if kind.running else []

@@ -149,7 +149,8 @@ class _Work:
         start = setup.load_start(train.start, first.method, first.name) if train.start else None
         self.corpus = setup.read_corpus(configs[first.folder], start=start)
         tokens = self.corpus.tokenizer
-        self.configs = {name: setup.shaped(config, tokens.shape) for name, config in configs.items()}
+        classes = len(self.corpus.about.get("classes") or ())
+        self.configs = {name: setup.shaped(config, tokens.shape, classes) for name, config in configs.items()}
         self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}
         check_runs(folder, self.configs)
         for run in (folder / each.folder for each in several):
