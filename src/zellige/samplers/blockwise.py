@@ -188,10 +188,8 @@ class Blockwise(Sampler):
         memory, context, calls = state.memory, state.context, state.calls
         x, one = state.x[memory.rows], torch.ones_like(memory.rows)
         held = 0 if context is None else len(context)
-        condition = None if state.condition is None else state.condition[memory.rows]
+        more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.begin, held, window, method.block):
-            context = method.extend(context, x[:, piece], condition=condition).last(
-                window - method.block
-            )  # BD3-LM algorithm 2
+            context = method.extend(context, x[:, piece], **more).last(window - method.block)  # BD3-LM algorithm 2
             calls = calls.index_add(0, memory.rows, one)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.begin))
