@@ -107,7 +107,7 @@ def test_one_block_is_mdlm(time):
     ours.load_state_dict(theirs.state_dict())
     for of in ("loss", "bound"):
         losses = [getattr(m, of)(batch, torch.Generator().manual_seed(3)) for m in (ours, theirs)]
-        assert torch.equal(*losses)
+        close(*losses)
         for a, b in zip(*(torch.autograd.grad(v.sum(), list(m.parameters())) for v, m in zip(losses, (ours, theirs)))):
             close(a, b)
     assert ours.estimators().keys() == theirs.estimators().keys()

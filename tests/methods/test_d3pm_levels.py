@@ -101,11 +101,11 @@ def graph_of(embedding):
 
 def test_what_needs_order_says_so():
     for change, said in (
-        ({"process": "gaussian"}, "--process gaussian"),
-        ({"process": "band"}, "--process band"),
-        ({"process": "middle"}, "--process middle"),
+        ({"process": "gaussian"}, "`process` gaussian"),
+        ({"process": "band"}, "`process` band"),
+        ({"process": "middle"}, "`process` middle"),
         ({"process": "nearest", "neighbours": 1}, "`process` nearest without `embedding`"),
-        ({"process": "uniform", "head": "logistic"}, "--head logistic"),
+        ({"process": "uniform", "head": "logistic"}, "`head` logistic"),
         ({"process": "nearest", "embedding": "x.npy"}, None),
         ({"process": "uniform"}, None),
     ):

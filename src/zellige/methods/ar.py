@@ -79,7 +79,7 @@ class AR(Method):
         """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
         return self.logits(h).double().softmax(-1)
 
-    def predict(self, x_t, t, **_):
+    def predict(self, *_, **__):
         raise InputError("ar undoes no noise and predicts no clean tokens; ask `next` for the law of the next one")
 
     def terms(self, batch, generator=None):
