@@ -31,7 +31,7 @@ CONFIG = hub.FLAT | hub.CONFIGS["mdlm"]
 
 
 def tensors(model):
-    """All numbers of its network; its logits may differ by roundings, as tensors that are views of a file are aligned otherwise."""
+    """All numbers of its network; its logits may round otherwise where tensors are views of a file, by their alignment."""
     return torch.cat([p.detach().reshape(-1) for p in model.method.network.parameters()])
 
 
