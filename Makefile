@@ -19,7 +19,7 @@ export OMP_WAIT_POLICY ?= passive
 help:
 	echo "make demo       train a small model here, compare it with n-grams, watch it write: 4 to 7 minutes"
 	echo "make check      lint, and the tests that a change breaks first: 90 s on 2 cores"
-	echo "make test       every check and every test: within 12 minutes on 2 cores"
+	echo "make test       every check and every test: within 10 minutes on 2 idle cores"
 	echo "make test-long  the tests that take minutes each"
 	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
 	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
