@@ -181,7 +181,7 @@ def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
     assert name in help.USAGE
-    method = [words[0]] if name == "train" else []
+    method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
     mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
     mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
     assert main([name, *method, *mode, "--help"]) == 0

@@ -325,10 +325,11 @@ def test_lists(what, run):
     from zellige.data import DATASETS
     from zellige.models.published import CATALOGUE
     from zellige.samplers import ALIASES
+    from zellige.training.recipes import RECIPES
 
     samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
-    known = {"methods": zellige.METHODS, "samplers": samplers, "data": DATASETS, "checkpoints": ids}[what]
-    assert names == list(known)
+    known = {"methods": zellige.METHODS, "samplers": samplers, "data": DATASETS, "checkpoints": ids, "recipes": RECIPES}
+    assert names == list(known[what])
     code, out, _ = run(f"list {what} --json -")
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 

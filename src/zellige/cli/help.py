@@ -15,7 +15,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   verify     check the identities by enumeration; nothing is drawn at random
   compare    several methods, same network, data and budget: one table
   report     one self-contained report.html of a run
-  list       methods, samplers, data, checkpoints
+  list       methods, samplers, data, checkpoints, recipes
   import     a published model, from the hub or from files, into a folder
   export     a model in a published layout
 
@@ -31,6 +31,8 @@ TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train md
   --train.steps 10000    --train.batch 32   --train.rate 3e-4
   --run FOLDER           where everything goes, runs/METHOD if not given;
                          --resume continues it, --overwrite starts again
+  --recipe NAME          in place of METHOD: as a paper did; what is typed
+                         beside it comes first (zellige list recipes)
 example
   zellige train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
 
@@ -43,7 +45,7 @@ USAGE = {
     "verify": "usage: zellige verify [METHOD ...]",
     "compare": "usage: zellige compare METHOD METHOD ... --run FOLDER [options]     all of them: zellige compare --help",
     "report": "usage: zellige report RUN [--out FILE]",
-    "list": "usage: zellige list methods|samplers|data|checkpoints",
+    "list": "usage: zellige list methods|samplers|data|checkpoints|recipes",
     "import": "usage: zellige import SOURCE --out FOLDER [options]     all of them: zellige import --help",
     "export": "usage: zellige export MODEL --to LAYOUT --out FOLDER",
 }
@@ -53,6 +55,7 @@ LISTS = {
     "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
     "data": "data sets by name: size, split, licence",
     "checkpoints": "published models that load by their id",
+    "recipes": "configurations of papers, for train: the number to reach, what it costs",
 }
 TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
 
@@ -66,7 +69,7 @@ def table(what: str) -> list[dict[str, str]]:
 
 def tables() -> dict[str, list[dict[str, str]]]:
     """What `lists.json` holds, from the classes; imports torch."""
-    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints()}
+    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints(), "recipes": recipes()}
 
 
 def methods() -> list[dict[str, str]]:
@@ -132,6 +135,25 @@ def checkpoints() -> list[dict[str, str]]:
     return [published.row() for published in CATALOGUE]
 
 
+def recipes() -> list[dict[str, str]]:
+    """A row for each recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
+    from ..show.numbers import count, parameters
+    from ..training.cost import UTILISATION, training_cost
+    from ..training.recipes import RECIPES
+
+    rows = []
+    for name, recipe in RECIPES.items():
+        cost = training_cost(recipe.config, recipe.vocabulary)
+        rows.append(
+            {
+                "name": name, "arXiv": recipe.arxiv, "data": recipe.data.name,
+                "size": parameters(cost.parameters).split()[0], "reported": str(recipe.reported),
+                "FLOP": f"{cost.flops:.1e}", f"H100 h at {UTILISATION:.0%}": count(cost.hours),
+            }
+        )  # fmt: skip
+    return rows
+
+
 def write() -> None:
-    """Write `lists.json` anew, after a change of a method, a sampler or the catalogue."""
+    """Write `lists.json` anew, after a change of a method, a sampler, the catalogue or a recipe."""
     TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

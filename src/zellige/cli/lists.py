@@ -13,22 +13,22 @@ from ..show.terminal import Terminal
 from . import help, options
 from .common import write_json
 
-What = Literal["methods", "samplers", "data", "checkpoints"]
+What = Literal["methods", "samplers", "data", "checkpoints", "recipes"]
 
 
 @dataclass(frozen=True)
 class List:
     what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
-    """methods, samplers, data or checkpoints"""
+    """methods, samplers, data, checkpoints or recipes"""
     seed: int = 0
     """changes nothing"""
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list methods|samplers|data|checkpoints`; without a word: these four."""
+    """`zellige list methods|samplers|data|checkpoints|recipes`; without a word: these five."""
     if words and not words[0].startswith("-") and words[0] not in help.LISTS:
         near = nearest(words[0], help.LISTS)
-        hint = f"did you mean '{near}'?" if near else "methods, samplers, data or checkpoints"
+        hint = f"did you mean '{near}'?" if near else "methods, samplers, data, checkpoints or recipes"
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
     rows: Any = help.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]

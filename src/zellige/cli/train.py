@@ -1,4 +1,7 @@
-"""`zellige train METHOD`: its options are those of the method, the data, the network and the training, all dataclasses."""
+"""`zellige train METHOD`: its options are those of the method, the data, the network and the training, all dataclasses.
+
+A recipe (`--recipe NAME`) says the method, and is the default of every option.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,8 +21,8 @@ from . import options
 from .common import own_class, write_json
 
 
-def form(method: Any) -> Any:
-    """The options of `train METHOD`, as a dataclass."""
+def form(method: Any, recipe: str = "") -> Any:
+    """The options of `train METHOD`, as a dataclass; of a recipe the folder is called as it is."""
     from ..models.config import Train
     from ..nn import Net
 
@@ -33,7 +36,15 @@ def form(method: Any) -> Any:
             (
                 "run",
                 Annotated[str, tyro.conf.arg(help="the folder where everything goes")],
-                field(default=_folder(method)),
+                field(default=_folder(method, recipe)),
+            ),
+            (
+                "recipe",
+                Annotated[
+                    str,
+                    tyro.conf.arg(help="a paper's configuration, which fills what is not typed (zellige list recipes)"),
+                ],
+                field(default=""),
             ),
             ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
             ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
@@ -42,37 +53,58 @@ def form(method: Any) -> Any:
     )
 
 
-def _folder(method: Any) -> str:
+def _folder(method: Any, recipe: str) -> str:
     """Where a run goes if --run does not say it."""
-    return f"runs/{getattr(method, 'name', method.__name__)}"
+    return f"runs/{recipe or getattr(method, 'name', method.__name__)}"
+
+
+def _subject(words: Sequence[str]) -> tuple[str, str, list[str]]:
+    """The method that is typed, the recipe (at least one of the two), and the options."""
+    name, rest = ("", [*words]) if words[0].startswith("-") else (words[0], [*words[1:]])
+    recipe = _value(rest, "--recipe")
+    if not name and not recipe:
+        if "--recipe" in options.given(rest):
+            raise InputError("--recipe needs a name; see zellige list recipes")
+        raise InputError(f"train needs its method first, then the options; e.g. zellige train mdlm {words[0]} ...")
+    return name, recipe, rest
 
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train METHOD`: the rest is flags."""
-    name, *words = words
-    if name.startswith("-"):
-        raise InputError(f"train needs its method first, then the options; e.g. zellige train mdlm {name} ...")
+    name, recipe, words = _subject(words)
     with terminal.waiting("starting"):
-        method = own_class(name)
+        method: Any = own_class(name) if name else None
         from ..methods import find
         from ..models.config import Config, from_json
 
+        default = None
+        if recipe:
+            from ..training.recipes import find_recipe
+
+            theirs = find_recipe(recipe).for_method(recipe, method)
+            method = theirs.method
         cls: Any = find(method)
-        Options = form(cls)
+        Options = form(cls, recipe)
+        if recipe:
+            default = Options(theirs.options, theirs.data, theirs.net, theirs.train, recipe=recipe)
     words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
-    where = f"train {name}"
+    where = f"train {name or f'--recipe {recipe}'}"
+    name = name or str(method)
     flags = options.given(words)
-    default = None
     if "--resume" in flags and "--help" not in flags:
         options.check(options.flags(Options), words, where)
-        folder = _value(words, "--run") or _folder(cls)
+        folder = _value(words, "--run") or _folder(cls, recipe)
         before = _config(Path(folder), method, from_json)
         if before is not None:
             if before.method != getattr(cls, "name", name):
                 raise InputError(
                     f"'{folder}' is a run of {before.method}, not {name}; zellige train {before.method} continues it"
                 )
-            default = Options(before.options, before.data, before.net, before.train, folder, True, False)
+            if recipe and before.recipe != recipe:
+                raise InputError(
+                    f"'{folder}' is a run of {before.recipe or 'no recipe'}, not of {recipe}; leave --recipe out"
+                )
+            default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
     elif "--train.start" in flags and "--help" not in flags:
         options.check(options.flags(Options), words, where)
         from ..training import setup
@@ -80,12 +112,13 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         with terminal.waiting("starting"):
             own = getattr(cls, "name", name)
             sizes, choices = setup.load_start(_value(words, "--train.start"), cls, own).choices(own)
-        default = dataclasses.replace(Options(), options=choices or cls.Config(), net=sizes)
+        default = default or dataclasses.replace(Options(), options=choices or cls.Config())
+        default = dataclasses.replace(default, net=sizes)
     chosen: Any = options.parse(
-        Options, words, where, default=default, about=f"Train {name}; everything goes into --run FOLDER."
+        Options, words, where, default=default, about=f"Train {recipe or name}; everything goes into --run FOLDER."
     )
     if not chosen.run:
-        raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls)}")
+        raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls, recipe)}")
     if chosen.resume and chosen.overwrite:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
     with terminal.waiting("starting"):
@@ -95,12 +128,13 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     try:
         done = training.train(
             method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options, run=chosen.run,
-            resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
+            recipe=chosen.recipe, resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
         )  # fmt: skip
     finally:
         progress.close()
     _trained(terminal, summary(done), done.folder, cls)
-    arguments = dataclasses.asdict(Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run))
+    config = Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run, recipe=chosen.recipe)
+    arguments = dataclasses.asdict(config)
     v = done.validation
     write_json(
         terminal, "train", arguments, {"run": str(done.folder), "validation": None if v is None else v.value}, began,
@@ -135,7 +169,7 @@ def _value(words: Sequence[str], flag: str) -> str:
     for i, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name == flag:
-            return value if equals else words[i + 1]
+            return value if equals else "".join(words[i + 1 : i + 2])
     return ""
 
 

@@ -127,6 +127,7 @@ class Config:
         method: its name in METHODS, or the name of an own class.
         options: the method's own Config.
         network: the class of an own network, "" for the built-in one (`net` then gives its length only).
+        recipe: the recipe that filled what was not asked for otherwise; "" where there was none.
     """
 
     method: str
@@ -136,6 +137,7 @@ class Config:
     train: Train = field(default_factory=Train)
     run: str = ""
     network: str = ""
+    recipe: str = ""
 
 
 def _whole(name: str, value: Any, least: int) -> None:
@@ -171,6 +173,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.mask_proportion": 0.9,
     "options.sigma_max": None,
     "options.sigma_min": None,
+    "recipe": "",
     "train.label_dropout": 0.1,
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
@@ -191,6 +194,7 @@ def to_json(config: Config, about: Mapping[str, Any] | None = None) -> dict[str,
         "net": section(config.net),
         "train": section(config.train),
         "run": config.run,
+        "recipe": config.recipe,
     }
     return entries | ({"about": dict(about)} if about else {})
 
@@ -211,7 +215,10 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
     names = [f.name for f in dataclasses.fields(Config)]
     _known(entries, ["format", "zellige", FORMERLY, "about", *names], "", source)
     options = _options(_section(entries["method"], str, "method", source), method)
-    kinds = {"options": options, "data": Data, "net": Net, "train": Train, "run": str, "network": str, "method": str}
+    kinds = {"options": options, "data": Data, "net": Net, "train": Train} | dict.fromkeys(
+        ("run", "network", "method", "recipe"), str
+    )
+    entries = {name: LATER[name] for name in names if name in LATER} | dict(entries)
     missing = [name for name in names if name not in entries]
     if missing:
         raise InputError(f"'{source}' has no entry '{missing[0]}'; {AGAIN}")

@@ -33,9 +33,19 @@ WRITING = {
 
 
 def choose_config(
-    saved: Config | None, name, method, data, net, train, options, folder, start: "Start | None" = None
+    saved: Config | None,
+    name,
+    method,
+    data,
+    net,
+    train,
+    options,
+    folder,
+    start: "Start | None" = None,
+    recipe: str = "",
 ) -> Config:
-    """What was asked for; what was not comes from the run that is resumed, from the model it begins with, or is the default."""
+    """What was asked for; what was not comes from the run that is resumed, from the model it begins with, from its recipe, or is
+    the default."""
     own = type(net).__name__ if isinstance(net, nn.Module) else ""
     if own and not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"`net` is {of_kind(net)}; it must be a Net, or a network with 'features' and 'head'")
@@ -45,7 +55,7 @@ def choose_config(
         theirs = start.choices(name) if start else (None, None)
         net, options = net or theirs[0], theirs[1] if options is None else options
         options = method.Config() if options is None else options
-        config = Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own)
+        config = Config(name, options, data or Data(), net or Net(), train or Train(), str(folder), own, recipe)
         if config.net.grid and config.data.pack != "wrap":  # padding would be part of the picture
             raise InputError(f"`data.pack` {config.data.pack} needs positions on a line; leave out `net.grid`")
         return config

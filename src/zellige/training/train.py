@@ -33,19 +33,21 @@ from ..show.numbers import count, path
 from . import device, lock, logger, notes, run_folder, setup
 from .forecast import forecast
 from .progress import Progress, Silent
+from .recipes import RECIPES, find_recipe
 from .run import Run
 from .signals import Quit, Signals, Stopped
 
 
 @checked
 def train(
-    method: str | type[Method] = "mdlm",
+    method: str | type[Method] | None = None,
     *,
     data: Data | str | None = None,
     net: Net | nn.Module | None = None,
     train: Train | None = None,
     options: Any = None,
     run: str | os.PathLike | None = None,
+    recipe: str = "",
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -53,11 +55,12 @@ def train(
     """Train a method, or go on with a run.
 
     Args:
-        method: a name of `zellige list methods`, or an own class.
+        method: a name of `zellige list methods`, or an own class; by default the recipe's, or mdlm.
         data: which corpus; a name will do.
         net: the transformer's sizes, or an own network with `features` and `head` (and, if it is not 256, a `length`).
         options: the method's own Config.
-        run: the folder; runs/METHOD by default.
+        run: the folder; runs/METHOD by default, runs/RECIPE of a recipe.
+        recipe: a name of `zellige list recipes`: what is not given is as the paper has it.
         resume: go on with the run in that folder. What is not given is the run's own; of what is given, only steps, rate,
             clip, precision and what is written when may differ from it.
         overwrite: replace the run in that folder.
@@ -71,16 +74,23 @@ def train(
     """
     rank = from_environment("RANK") or from_environment("LOCAL_RANK")
     progress = Silent() if rank or progress is None else progress
+    data = Data(data) if isinstance(data, str) else data
+    if recipe:
+        theirs = find_recipe(recipe).for_method(recipe, method)
+        method = theirs.method
+        if not resume:  # a run that goes on has them
+            data, net, train = data or theirs.data, theirs.net if net is None else net, train or theirs.train
+            options = theirs.options if options is None else options
+    method = "mdlm" if method is None else method
     name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
-    folder = Path(run) if run is not None else Path("runs") / name
-    data = Data(data) if isinstance(data, str) else data
+    folder = Path(run) if run is not None else Path("runs") / (recipe or name)
     with contextlib.ExitStack() as stack:
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
             if (folder / "checkpoints").is_dir():
                 files.sweep(folder / "checkpoints")
-        prepared = _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank)
+        prepared = _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe)
         return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank)
 
 
@@ -102,11 +112,17 @@ class _Prepared:
     step: int
 
 
-def _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank) -> _Prepared | Run:
+def _prepare(
+    method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe
+) -> _Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
     start = setup.load_start(train.start, method, name) if saved is None and train is not None and train.start else None
-    config = setup.choose_config(saved, name, method, data, net, train, options, folder, start)
+    if saved and recipe and saved.recipe != recipe:
+        raise InputError(
+            f"'{path(folder)}' is a run of {saved.recipe or 'no recipe'}, not of {recipe}; leave `recipe` out"
+        )
+    config = setup.choose_config(saved, name, method, data, net, train, options, folder, start, recipe)
     before = about.get("data") or {}
     config = setup.shaped(config, before.get("shape"), len(before.get("classes") or ()))
     changes = setup.changed(saved, config) if saved else {}
@@ -148,6 +164,8 @@ def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], 
     """Say what will be trained, on what, for how long, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
     progress.note(notes.heading(config, method, corpus, prepared.about, prepared.devices, prepared.folder))
+    if config.recipe in RECIPES:
+        progress.note(RECIPES[config.recipe].note(config.recipe))
     for text in corpus.notes:
         progress.note(f"note: {text}")
     if note := notes.ending(config, method.block):

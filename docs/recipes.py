@@ -1,0 +1,90 @@
+"""The page docs/recipes.md: RECIPES, as the code has them, with the cost that `zellige list recipes` prints.
+
+    .venv/bin/python docs/recipes.py        writes it anew, after a recipe changed (and `cli.help.write()` before it)
+
+`tests/training/test_recipes.py` holds page and code equal.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from zellige import Data, Net, Train
+from zellige.cli import help
+from zellige.methods import METHODS
+from zellige.show.numbers import count, scaled
+from zellige.training.cost import PEAK, UTILISATION
+from zellige.training.recipe import Recipe
+from zellige.training.recipes import RECIPES
+from zellige.training.setup import typed
+
+PAGE = Path(__file__).with_name("recipes.md")
+HEAD = f"""\
+# Recipes
+
+Made from the code by `docs/recipes.py`. A recipe is the configuration of a paper: its network, its optimizer, its data, and
+the number that it reports.
+
+```sh
+zellige list recipes
+zellige train --recipe mdlm-owt --run runs/mdlm-owt
+zellige train --recipe mdlm-owt --train.batch 64 --net.layers 6
+```
+
+The recipe says the method, and fills every option that is not typed; what is typed comes first, and then it is no longer the
+paper's. `config.json` keeps the name of the recipe, and `zellige train --recipe mdlm-owt --resume` goes on. In Python it is
+`zellige.train(recipe="mdlm-owt")`, and `zellige.training.recipes.RECIPES["mdlm-owt"].config` holds all of it. None of them has
+been trained to its end here: the numbers are the papers', to be reached.
+
+The FLOPs are counted by PyTorch on the network without numbers: each row once forward and backward at every position, times
+the rows of all steps. The hours are those of one H100 at {UTILISATION:.0%} of its {PEAK / 1e12:.0f} TFLOP/s (bfloat16, dense),
+which takes a well-kept training.
+
+| recipe | reported | network | tokens | FLOP | H100 hours |
+|---|---|---|---|---|---|
+"""
+
+
+def changed(chosen: Any, usual: Any, prefix: str) -> list[str]:
+    """The options of a dataclass that are not the default, as they are typed."""
+    options = []
+    for entry in dataclasses.fields(chosen):
+        value = getattr(chosen, entry.name)
+        if value != getattr(usual, entry.name):
+            name = entry.name.replace("_", "-")
+            switch = f"--{prefix}{'' if value else 'no-'}{name}"
+            options.append(switch if isinstance(value, bool) else f"--{prefix}{name} {typed(value)}")
+    return options
+
+
+def section(name: str, recipe: Recipe) -> str:
+    config = recipe.config
+    options = [
+        *changed(config.options, METHODS[config.method].Config(), ""), *changed(config.data, Data(), "data."),
+        *changed(config.net, Net(), "net."), *changed(config.train, Train(), "train."),
+    ]  # fmt: skip
+    lines = [
+        f"\n## {name}\n",
+        f"{recipe.paper} (arXiv {recipe.arxiv}): {recipe.reported}, {recipe.reported.where}. From {recipe.source}.",
+        f"Drawn with `{recipe.sampler}` in {count(recipe.steps)} steps.\n",
+        f"    zellige train {config.method} {' '.join(options)}\n",
+    ]
+    lines += [f"- not given; ours: {', '.join(recipe.ours)}"] if recipe.ours else []
+    lines += [f"- differs: {what}" for what in recipe.differs]
+    return "\n".join(lines) + "\n"
+
+
+def page() -> str:
+    rows = []
+    for name, row in zip(RECIPES, help.table("recipes"), strict=True):
+        train, net = RECIPES[name].train, RECIPES[name].net
+        tokens = scaled(train.steps * train.batch * net.length)
+        flops, hours = list(row.values())[-2:]
+        rows.append(
+            f"| [{name}](#{name}) | {row['reported']} | {net.kind}, {row['size']} | {tokens} | {flops} | {hours} |\n"
+        )
+    return "".join([HEAD, *rows, *(section(name, recipe) for name, recipe in RECIPES.items())])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

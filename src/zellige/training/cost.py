@@ -1,0 +1,60 @@
+"""What a training of a config costs, counted on a network without numbers (PyTorch's meta device)."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..methods import METHODS
+from ..models.config import Config
+from ..nn.block import Net
+
+PEAK = 989e12  # FLOP/s of an H100 (SXM) in bfloat16, dense, as its data sheet has it
+UTILISATION = 0.4  # of that; the share that a well-kept training reaches
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training costs.
+
+    Attributes:
+        parameters: of the network.
+        flops: of every step's forward and backward pass; a multiplication and an addition are two.
+        tokens: positions that pass through the network: steps, rows of a step, and the length of a row.
+    """
+
+    parameters: int
+    flops: float
+    tokens: float
+
+    @property
+    def hours(self) -> float:
+        """Of one H100 at `UTILISATION` of its peak."""
+        return self.flops / (PEAK * UTILISATION) / 3600
+
+
+def training_cost(config: Config, vocabulary: int) -> Cost:
+    """The cost of the steps of a config: the network is asked once for each row, forward and backward, at every position.
+
+    Left out: the optimizer, validations and samples, and whatever a loss asks of the network beside its main term. The head is
+    counted at every position, as published code has it; here it is computed only where it is read.
+    """
+    parameters, row = _row(config.method, config.options, config.net, vocabulary)
+    rows = config.train.steps * config.train.batch
+    return Cost(parameters, float(row) * rows, float(config.net.length) * rows)
+
+
+@cache
+def _row(method: str, options: object, net: Net, vocabulary: int) -> tuple[int, int]:
+    """The parameters of a network, and the FLOPs of one row forward and backward."""
+    cls = METHODS[method]
+    with torch.device("meta"):
+        network = cls.build_network(net, vocabulary, options)
+        x = torch.zeros(1, net.length, dtype=torch.long)
+        time = torch.zeros(1) if cls.timed(options) else None
+        two_streams = 0 < cls.blocks(options) < net.length
+        with FlopCounterMode(display=False) as counter:
+            h = network.features(x, time, **({"clean": x} if two_streams else {}))  # pyright: ignore[reportCallIssue]
+            network.head(h).sum().backward()  # pyright: ignore[reportCallIssue]
+    return sum(p.numel() for p in network.parameters()), counter.get_total_flops()

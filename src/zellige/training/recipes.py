@@ -1,0 +1,185 @@
+"""RECIPES: the configurations of the papers by name, each with the number that it is to reach.
+
+    zellige.train(recipe="mdlm-owt")        # zellige train --recipe mdlm-owt; zellige list recipes
+
+A paper's own text comes first; what it leaves out is taken from its authors' code. What neither says is a choice of ours, and is
+named so (`Recipe.ours`); where a network or a data set cannot be the paper's, `Recipe.differs` says how.
+"""
+
+from dataclasses import replace
+
+from ..data import Data
+from ..errors import unknown
+from ..models.config import Train
+from ..nn.block import Net
+from .recipe import Recipe, Reported
+
+# ---------------------------------------------------------------------------------- what several papers share
+DIT = Net(layers=12, hidden=768, heads=12, length=1024, dropout=0.1)  # of SEDD and its successors
+SHORT = replace(DIT, length=128)
+CONSTANT = replace(DIT, constant=True)  # time-free, with the adaptive layer norms of the published checkpoints
+UNET = Net(length=3072, grid=(32, 32, 3), kind="unet", condition=512, dropout=0.1)  # of DDPM on CIFAR-10
+_BASE = Train(decay="constant", weight_decay=0.0, betas=(0.9, 0.999), ema=0.9999, validate_every=10_000, log_every=100)
+TEXT = replace(_BASE, steps=1_000_000, batch=512, rate=3e-4, warmup=2500)
+IMAGES = replace(_BASE, steps=1_500_000, batch=128, rate=2e-4, warmup=0)
+MD4 = replace(TEXT, warmup=2000, decay="cosine", weight_decay=0.03, clip=0.0)
+OWT, SENTENCES, PACKED = Data("openwebtext"), Data("lm1b", pack="document"), Data("lm1b")
+CIFAR = Data("cifar10", flip=True)
+GPT2, BERT, LEVELS, LETTERS = 50257, 30522, 256, 27
+
+HELD_OUT = "trains on 45,000 images: the other 5,000 are the validation split"
+ENDS = "the published convolution goes straight to the logits of all colours; here through 128 features of each colour"
+CLIP = "clipping: none, as in the authors' configuration of OpenWebText"
+COUNTED = "the paper counts 110M parameters; with embeddings and head this network, its authors', has more"
+GLU = "the published MLP is gated, here it is GELU, four times as wide"
+UNNAMED = "EMA 0.9999, clipping at 1, no weight decay, dropout 0.1"
+T5 = (
+    "rotary positions and adaptive layer norms, where the paper's transformer is T5's; "
+    "12 layers of 768 have more than the 70M parameters that it counts"
+)
+DECAY = "the rate stays after the warm-up; the paper's falls with the inverse square root of the step"
+
+
+def _d3pm(value: str, where: str, published: float, *differs: str, **options) -> Recipe:
+    choices = {"diffusion_steps": 1000, "last": "image", **options}
+    return Recipe(
+        "D3PM", "2107.03006", "section 6, appendix B.1; its authors' configuration (clipping, warm-up)", "d3pm", CIFAR,
+        UNET, IMAGES, LEVELS, Reported(value, "bits/dim", where), tuple(choices.items()), published=published,
+        differs=(ENDS, *differs, HELD_OUT),
+    )  # fmt: skip
+
+
+def _d3pm_text(reported: Reported, data: Data, length: int, vocabulary: int, *differs: str) -> Recipe:
+    choices = {"diffusion_steps": 1000, "auxiliary": 10.0, "auxiliary_at": "all"}
+    return Recipe(
+        "D3PM", "2107.03006", "section 5, appendix B.2; its authors' configuration", "d3pm", data, replace(DIT, length=length),
+        replace(TEXT, rate=5e-4, warmup=10_000), vocabulary, reported, tuple(choices.items()), ours=(UNNAMED,),
+        differs=(T5, DECAY, *differs),
+    )  # fmt: skip
+
+
+def _md4(source: str, data: Data, net: Net, train: Train, vocabulary: int, reported: Reported, *differs: str) -> Recipe:
+    return Recipe(
+        "MD4", "2406.04329", f"appendix {source}; its authors' configuration of OpenWebText", "md4", data, net, train, vocabulary,
+        reported, sampler="ancestral, cosine grid", published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind),
+        ours=(CLIP, "dropout 0.1", "no flips") if net.convolutional else (CLIP,), differs=differs,
+    )  # fmt: skip
+
+
+def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int, first: str = "") -> Recipe:
+    """A stage of BD3-LM: the first, one block as long as a row; or the second, after the run of the recipe `first`."""
+    train, stage = replace(TEXT, steps=850_000), "the first of two stages, with MDLM's number for the whole"
+    if first:
+        train = replace(TEXT, steps=150_000, start=f"runs/{first}", validate_every=5000)
+        stage = f"the second of two stages, after {first} (`train.start`)"
+    return Recipe(
+        "BD3-LM", "2503.09573", f"section 6, appendices C.2, C.3 and C.5; its authors' code; {stage}", "bd3lm", data, net, train,
+        vocabulary, reported, (("block", block), ("search", bool(first))), "blockwise, first_hitting inside", 5000,
+        170e6 if vocabulary == GPT2 else None, differs=(COUNTED,),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------- the table
+RECIPES: dict[str, Recipe] = {
+    "d3pm-cifar10-gauss": _d3pm(
+        "3.435", "test, table 3 (FID 7.34)", 35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,
+    ),
+    "d3pm-cifar10-absorbing": _d3pm(
+        "4.40", "test, table 3 (FID 30.97)", 36.6e6, "the published network adds 1 to the logit of the noisy level",
+        process="middle", auxiliary=1.0,
+    ),
+    "d3pm-cifar10-uniform": _d3pm(
+        "5.08", "test, table 3 (FID 51.27)", 36.6e6,
+        "the published network adds 1 to the logit of the noisy level, and reads levels as numbers; here they are embedded",
+        process="uniform", schedule="cosine", auxiliary=0.0,
+    ),
+    "d3pm-text8": _d3pm_text(
+        Reported("1.45", "bits/char", "test, table 1"), Data("text8"), 256, LETTERS,
+        "rows are cut from the text in one place; the paper crops at random",
+    ),
+    "d3pm-lm1b": _d3pm_text(
+        Reported("76.9", "PPL", "test, packed, per word, table 2"), replace(PACKED, tokenizer="bpe:8192"), 128, 8192,
+        "byte-pair encoding with 8,192 tokens, learnt here; the paper's is sentencepiece",
+    ),
+    "tauldr-cifar10": Recipe(
+        "tauLDR", "2205.14987", "section 6.2, table 1, appendix H.2", "tauldr", CIFAR, UNET,
+        replace(IMAGES, steps=2_000_000, warmup=5000), LEVELS,
+        Reported("3.59", "bits/dim", "test, table 1 (FID 3.74 with correctors)"),
+        (
+            ("process", "gaussian"), ("base", 3.0), ("growth", 100.0), ("rate_sigma", 6.0), ("target_sigma", 512.0),
+            ("min_time", 0.01), ("objective", "one-pass"), ("auxiliary", 0.001),
+        ),
+        "tau_leaping", published=35.7e6, ours=("betas 0.9 and 0.999",),
+        differs=(
+            "K logits for each level; the published head gives the mean and scale of a logistic law",
+            "residual sums are not divided by the root of 2", HELD_OUT,
+        ),
+    ),
+    "sedd-owt": Recipe(
+        "SEDD", "2310.16834", "table 1; steps as RADD has them of it; its authors' configuration", "sedd", OWT, DIT,
+        replace(TEXT, steps=400_000), GPT2, Reported("41.84", "PPL", "WikiText-2, zero-shot, table 1"),
+        (("process", "absorbing"), ("schedule", "loglinear")), "euler", 128, 170e6,
+        differs=("the authors' configuration says 1.3 million steps",),
+    ),
+    "radd-owt": Recipe(
+        "RADD", "2406.03736", "section 4, table 1, appendix J.2", "radd", OWT, replace(DIT, dropout=0.02),
+        replace(TEXT, steps=400_000, weight_decay=0.03), GPT2,
+        Reported("39.98", "PPL", "WikiText-2, zero-shot, table 1"), (("loss", "lambda-dce"), ("schedule", "loglinear")),
+        steps=1024, published=162e6, differs=("float16 in the paper, bfloat16 here",),
+    ),
+    "mdlm-owt": Recipe(
+        "MDLM", "2406.07524", "section 5.1, table 2; its authors' configuration", "mdlm", OWT, CONSTANT, TEXT, GPT2,
+        Reported("23.21", "PPL", "last 100,000 documents, table 2"), published=170e6,
+        differs=("the paper counts 262B tokens, half of those that pass the network", COUNTED),
+    ),
+    "mdlm-lm1b": Recipe(
+        "MDLM", "2406.07524", "section 5.1, table 1; its authors' configuration", "mdlm", SENTENCES,
+        replace(CONSTANT, length=128), TEXT, BERT, Reported("27.04", "PPL", "test, a sentence a row, table 1"),
+        differs=("the paper counts 33B tokens, half of those that pass the network", COUNTED),
+    ),
+    "md4-text8": _md4(
+        "J.1, table 2", Data("text8"), replace(DIT, length=256, dropout=0.05), MD4, LETTERS,
+        Reported("1.37", "bits/char", "test, table 2"), GLU,
+        "the paper says a rate of 3e-4 and a width of 784; its authors' configuration of text8 5e-4 and 12 heads of 64",
+    ),
+    "md4-owt": _md4(
+        "J.2, table 5", OWT, replace(DIT, dropout=0.02), MD4, GPT2, Reported("22.13", "PPL", "validation, table 5"), GLU,
+        "validates on the last 100,000 documents; the paper on 2% of them",
+    ),
+    "md4-cifar10": _md4(
+        "J.4", Data("cifar10"), Net(length=3072, grid=(32, 32, 3), kind="flat-unet", dropout=0.1),
+        replace(MD4, steps=2_000_000, batch=256, rate=4e-4, warmup=100, weight_decay=0.01), LEVELS,
+        Reported("2.75", "bits/dim", "test, abstract"), ENDS, HELD_OUT,
+    ),
+    "md4-imagenet64": _md4(
+        "J.4", Data("imagenet64"),
+        Net(
+            length=12288, grid=(64, 64, 3), kind="u-vit", layers=12, hidden=768, heads=12, channels=256, condition=256,
+            dropout=0.1,
+        ),
+        replace(MD4, steps=2_000_000, rate=2e-4, warmup=100), LEVELS,
+        Reported("3.40", "bits/dim", "validation, abstract"), ENDS,
+    ),
+    "udlm-lm1b": Recipe(
+        "UDLM", "2412.10193", "its authors' script; the number as Duo (2506.10892) measures it", "udlm", SENTENCES, SHORT,
+        TEXT, BERT, Reported("31.3", "PPL", "test, a sentence a row, Duo's table 1"), (("time", True),), steps=128,
+        published=139e6, differs=("the paper's own number was not looked up",),
+    ),
+    "bd3lm-owt-pretrain": _bd3lm(OWT, CONSTANT, GPT2, Reported("22.98", "PPL", "last 100,000 documents, table 4"), 1024),
+    "bd3lm-owt": _bd3lm(
+        OWT, CONSTANT, GPT2, Reported("20.73", "PPL", "last 100,000 documents, table 4"), 4, "bd3lm-owt-pretrain"
+    ),
+    "bd3lm-lm1b-pretrain": _bd3lm(
+        PACKED, replace(CONSTANT, length=128), BERT, Reported("31.78", "PPL", "test, packed, table 3"), 128
+    ),
+    "bd3lm-lm1b": _bd3lm(
+        PACKED, replace(CONSTANT, length=128), BERT, Reported("28.23", "PPL", "test, packed, table 3"), 4, "bd3lm-lm1b-pretrain"
+    ),
+}  # fmt: skip
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of a name. InputError for an unknown one, with the nearest."""
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES, "zellige list recipes")
+    return RECIPES[name]

@@ -1,0 +1,175 @@
+"""The recipes: of the published sizes, at a cost that arithmetic gives too; each trains, small; the command line fills it in."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import zellige
+from zellige import Data, Net, Train, samplers
+from zellige.cli import help, main
+from zellige.core.batch import Batch
+from zellige.errors import InputError
+from zellige.methods import METHODS, build
+from zellige.models.config import Config
+from zellige.training.cost import PEAK, UTILISATION, training_cost
+from zellige.training.recipes import RECIPES, find_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+import recipes as recipes_page  # pyright: ignore[reportMissingImports]
+
+SIZES = {"layers": 2, "hidden": 16, "heads": 2, "condition": 8, "channels": 8}
+
+
+def small(config: Config) -> Config:
+    """The config with everything but its sizes: a small network, short rows, few of them, for two steps, from scratch."""
+    net, options = config.net, config.options
+    usual = Net()
+    sizes = {name: size for name, size in SIZES.items() if getattr(net, name) != getattr(usual, name)}
+    sizes |= {"grid": (4, 4, 3), "length": 48, "blocks": 1} if net.grid else {"length": 16, "condition": 8}
+    sizes |= {"channels": 8, "condition": 8} if net.convolutional else {}
+    sizes |= {"multipliers": (1, 2), "attention": (4,)} if net.kind == "unet" else {}
+    smaller = {"diffusion_steps": 8} if getattr(options, "diffusion_steps", 0) else {}
+    smaller |= {"block": 16 if options.block == net.length else 4} if hasattr(options, "block") else {}
+    train = replace(config.train, steps=2, batch=4, warmup=0, start="")
+    return replace(config, net=replace(net, **sizes), options=replace(options, **smaller), train=train)
+
+
+# ---------------------------------------------------------------------------------- what they are
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_has_the_published_size_and_the_listed_one(name):
+    recipe = RECIPES[name]
+    config, row = recipe.config, next(row for row in help.table("recipes") if row["name"] == name)
+    with torch.device("meta"):
+        network = METHODS[config.method].build_network(config.net, recipe.vocabulary, config.options)
+    count = sum(p.numel() for p in network.parameters())
+    assert float(row["size"].removesuffix("M")) == pytest.approx(count / 1e6, rel=3e-3)
+    if recipe.published is not None:
+        assert count == pytest.approx(recipe.published, rel=0.015)
+    hours = float(row["H100 h at 40%"].replace(",", ""))
+    assert hours == pytest.approx(float(row["FLOP"]) / (PEAK * UTILISATION * 3600), abs=0.5, rel=0.02)
+
+
+def test_the_cost_is_what_arithmetic_gives():
+    """Of a transformer: 6 for each weight of a matrix and each position, and 12 L^2 D a layer for the products of attention."""
+    D, L, V = 32, 24, 50
+    net, train = Net(layers=3, hidden=D, heads=4, length=L), Train(steps=7, batch=5)
+    matrices, products, head = 3 * (4 * D * D + 2 * D * 4 * D), 3 * 12 * L * L * D, 6 * L * D * (V + 1)
+    one = training_cost(Config("mdlm", METHODS["mdlm"].Config(), net=net, train=train), V)
+    assert (one.flops, one.tokens) == (7 * 5 * (6 * L * matrices + products + head), 7 * 5 * L)
+    two = training_cost(Config("bd3lm", METHODS["bd3lm"].Config(block=4), net=net, train=train), V)  # two streams
+    assert one.flops < two.flops < 7 * 5 * (6 * 2 * L * matrices + 4 * products + head)
+
+
+def test_the_page_is_made_from_the_code():
+    assert recipes_page.page() == recipes_page.PAGE.read_text(encoding="utf-8"), (
+        "write it again: python docs/recipes.py"
+    )
+
+
+# ---------------------------------------------------------------------------------- that they train
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_trains_two_steps_small_and_its_sampler_takes_the_method(name):
+    recipe = RECIPES[name]
+    config = small(recipe.config)
+    assert {f: getattr(config.options, f) for f, _ in recipe.options if f not in ("diffusion_steps", "block")} == {
+        f: value for f, value in recipe.options if f not in ("diffusion_steps", "block")
+    }
+    V, t = 8, config.train
+    torch.manual_seed(0)
+    method = build(config.method, V, config.net, config.options, config.net.length, ordered=bool(config.net.grid))
+    samplers.check(samplers.find(recipe.sampler.partition(",")[0])(), method)
+    generator = torch.Generator().manual_seed(1)
+    batch = Batch(torch.randint(V, (t.batch, config.net.length), generator=generator))
+    optimizer = torch.optim.AdamW(method.parameters(), lr=t.rate, betas=t.betas, weight_decay=t.weight_decay)
+    before = [p.detach().clone() for p in method.network.parameters()]
+    for _ in range(t.steps):
+        optimizer.zero_grad()
+        loss = method.loss(batch, generator).mean()
+        loss.backward()
+        optimizer.step()
+        assert torch.isfinite(loss)
+    assert any(not torch.equal(a, b) for a, b in zip(before, method.network.parameters()))
+
+
+# ---------------------------------------------------------------------------------- on the command line
+@pytest.fixture
+def text(tmp_path: Path) -> list[str]:
+    """Options that make a run of a text recipe small: what is typed comes before the recipe."""
+    file = tmp_path / "text.txt"
+    file.write_text("the quick brown fox jumps over the lazy dog " * 40)
+    data = ["--data.name", "text", "--data.path", str(file), "--data.cache", str(tmp_path / "cache")]
+    net = ["--net.layers", "1", "--net.hidden", "16", "--net.heads", "2", "--net.length", "16", "--net.condition", "8"]
+    train = [
+        "--train.steps",
+        "2",
+        "--train.batch",
+        "4",
+        "--train.samples",
+        "0",
+        "--train.device",
+        "cpu",
+        "--train.no-tensorboard",
+    ]
+    return [*data, *net, *train, "--train.validate-rows", "2"]
+
+
+def test_a_run_of_a_recipe_is_the_recipe_but_for_what_is_typed_and_goes_on(text, tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert main(["train", "--recipe", "mdlm-owt", *text, "--run", run]) == 0
+    assert "recipe mdlm-owt: MDLM reports ≤ 23.21 PPL" in capsys.readouterr().err
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())
+    theirs = find_recipe("mdlm-owt").config
+    assert (saved["recipe"], saved["method"], saved["data"]["name"]) == ("mdlm-owt", "mdlm", "text")
+    assert (saved["train"]["batch"], saved["train"]["warmup"], saved["train"]["ema"]) == (4, 2500, 0.9999)
+    assert (saved["net"]["dropout"], saved["net"]["constant"]) == (theirs.net.dropout, True)
+    assert main(["train", "--recipe", "mdlm-owt", "--run", run, "--resume", "--train.steps", "3"]) == 0
+    again = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (again["recipe"], again["train"]["steps"], again["train"]["batch"]) == ("mdlm-owt", 3, 4)
+    assert main(["train", "mdlm", "--run", run, "--resume", "--train.steps", "4"]) == 0
+    assert zellige.load(run).config.recipe == "mdlm-owt"
+    capsys.readouterr()
+    assert main(["train", "--recipe", "mdlm-lm1b", "--run", run, "--resume"]) == 2
+    assert "is a run of mdlm-owt, not of mdlm-lm1b; leave --recipe out" in capsys.readouterr().err
+
+
+def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--recipe", "bd3lm-owt-pretrain", "--block", "16", *text]) == 0
+    assert main(["train", "--recipe", "bd3lm-owt", *text]) == 0
+    saved = json.loads(Path("runs/bd3lm-owt/config.json").read_text())
+    assert (saved["options"]["block"], saved["train"]["start"]) == (4, "runs/bd3lm-owt-pretrain")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--recipe mdlm-owy", "unknown recipe 'mdlm-owy'; did you mean 'mdlm-owt'? (all: zellige list recipes)"),
+        ("md4 --recipe mdlm-owt", "recipe mdlm-owt trains mdlm, not md4; leave the method out"),
+        ("--recipe", "--recipe needs a name; see zellige list recipes"),
+        ("mdlm --recipe", "--recipe needs a value; see zellige train mdlm --help"),
+        ("--recipe mdlm-owt --train.bach 3", "did you mean '--train.batch'?"),
+    ],
+)
+def test_wrong_words_are_one_line(words, message, capsys):
+    assert main(["train", *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_from_python_what_is_not_handed_over_is_the_recipes(tmp_path):
+    pixels: Any = np.random.default_rng(0).integers(0, 8, (12, 4, 4, 3))
+    theirs = find_recipe("d3pm-cifar10-absorbing").config
+    config = small(theirs)
+    made = zellige.train(
+        recipe="d3pm-cifar10-absorbing", data=Data.of(pixels, 8, kind="image", flip=True), net=config.net,
+        train=replace(config.train, samples=0, validate_rows=0, device="cpu", tensorboard=False), run=tmp_path / "run",
+    )  # fmt: skip
+    assert made.config.options == theirs.options
+    assert made.config.recipe == "d3pm-cifar10-absorbing"
+    with pytest.raises(InputError, match="trains d3pm, not mdlm"):
+        zellige.train("mdlm", recipe="d3pm-cifar10-absorbing")
