@@ -153,10 +153,15 @@ def test_the_second_stage_begins_with_the_run_of_the_first(text, tmp_path, monke
         ("md4 --recipe mdlm-owt", "recipe mdlm-owt trains mdlm, not md4; leave the method out"),
         ("--recipe", "--recipe needs a name; see zellige list recipes"),
         ("mdlm --recipe", "--recipe needs a value; see zellige train mdlm --help"),
+        (
+            "--recipe bd3lm-owt --run nowhere",
+            "no run at 'runs/bd3lm-owt-pretrain'; zellige train --recipe bd3lm-owt-pretrain makes",
+        ),
         ("--recipe mdlm-owt --train.bach 3", "did you mean '--train.batch'?"),
     ],
 )
-def test_wrong_words_are_one_line(words, message, capsys):
+def test_wrong_words_are_one_line(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert main(["train", *words.split()]) == 2
     assert message in capsys.readouterr().err
 

@@ -71,7 +71,7 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
     train, stage = replace(TEXT, steps=850_000), "the first of two stages, with MDLM's number for the whole"
     if first:
         train = replace(TEXT, steps=150_000, start=f"runs/{first}", validate_every=5000)
-        stage = f"the second of two stages, after {first} (`train.start`)"
+        stage = f"the second of two stages, after {first} or another first one (`train.start`)"
     return Recipe(
         "BD3-LM", "2503.09573", f"section 6, appendices C.2, C.3 and C.5; its authors' code; {stage}", "bd3lm", data, net, train,
         vocabulary, reported, (("block", block), ("search", bool(first))), "blockwise, first_hitting inside", 5000,
@@ -116,15 +116,15 @@ RECIPES: dict[str, Recipe] = {
         ),
     ),
     "sedd-owt": Recipe(
-        "SEDD", "2310.16834", "table 1; steps as RADD has them of it; its authors' configuration", "sedd", OWT, DIT,
-        replace(TEXT, steps=400_000), GPT2, Reported("41.84", "PPL", "WikiText-2, zero-shot, table 1"),
-        (("process", "absorbing"), ("schedule", "loglinear")), "euler", 128, 170e6,
-        differs=("the authors' configuration says 1.3 million steps",),
+        "SEDD", "2310.16834", "section 5, table 1, appendix C; its authors' configuration (dropout, betas)", "sedd", OWT, DIT,
+        replace(TEXT, steps=400_000, warmup=2000), GPT2, Reported("50.92", "PPL", "LAMBADA, zero-shot, table 1"),
+        (("process", "absorbing"), ("schedule", "loglinear")), steps=2048, published=170e6,
+        differs=("the paper has no number of steps: RADD's authors name 400,000, its own configuration 1.3 million",),
     ),
     "radd-owt": Recipe(
         "RADD", "2406.03736", "section 4, table 1, appendix J.2", "radd", OWT, replace(DIT, dropout=0.02),
         replace(TEXT, steps=400_000, weight_decay=0.03), GPT2,
-        Reported("39.98", "PPL", "WikiText-2, zero-shot, table 1"), (("loss", "lambda-dce"), ("schedule", "loglinear")),
+        Reported("51.70", "PPL", "LAMBADA, zero-shot, table 1"), (("loss", "lambda-dce"), ("schedule", "loglinear")),
         steps=1024, published=162e6, differs=("float16 in the paper, bfloat16 here",),
     ),
     "mdlm-owt": Recipe(

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from ..models.locate import locate
 from ..models.tensors import load_tensors
 from ..nn.block import Net
 from ..schema import shown
+from .recipes import RECIPES
 
 # what `resume` may change: of the numbers, and of when and where things are written
 NUMBERS = {"steps", "rate", "clip", "precision"}
@@ -172,6 +174,8 @@ class Start:
 
 def load_start(name: str, method: type[Method], of: str) -> Start:
     """The model `name`: a run, a saved folder or a hub id. method, of: the class of an own method, and its name."""
+    if (first := Path(name).name) in RECIPES and not Path(name).exists():
+        raise InputError(f"no run at '{name}'; zellige train --recipe {first} makes it, or give another `train.start`")
     folder = locate(name)
     if published.is_published(folder):
         theirs = published.read(folder, name)
