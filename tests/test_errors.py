@@ -74,6 +74,9 @@ def place(tmp_path_factory):
         assert cli.main(shlex.split(f"train mdlm --run images {images}")) == 0
         for other in ("sudoku --run grids", "jsb-chorales --data.path chorales.json --data.size 32 --run music"):
             assert cli.main(shlex.split(f"train mdlm {images.replace('digits', other)}")) == 0
+        assert cli.main(shlex.split("evaluate --train-features seen --data.name digits --epochs 1 --quiet")) == 0
+    shutil.copytree(folder / "seen", folder / "unseen")
+    (folder / "unseen" / "features.safetensors").write_bytes(b"0" * 100)
     best = (folder / "runs/a/checkpoints").resolve() / "step-000002"
     for name in ("cut", "keys", "new", "flipped", "nan"):
         shutil.copytree(best, folder / name)
@@ -135,7 +138,7 @@ def tree(folder: Path) -> dict[str, tuple[int, ...]]:
 def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
-    for extra in ("datasets", "mido", "transformers", "mauve"):  # as where they are not installed
+    for extra in ("datasets", "mido", "transformers", "mauve", "torch_fidelity"):  # as where they are not installed
         monkeypatch.setitem(sys.modules, extra, None)
     return place
 

@@ -92,7 +92,10 @@ def grammar(start: str) -> dict[str, Any]:
 def _start(words: list[str]) -> str:
     """What the options of a command line depend on."""
     modes = [
-        w for w in words if w in ("--suite", "--probe", "--generate", "--pairs", "--steps") and words[0] == "evaluate"
+        w
+        for w in words
+        if w in ("--suite", "--probe", "--generate", "--pairs", "--train-features", "--steps")
+        and words[0] == "evaluate"
     ]
     return shlex.join([*words[:2], *modes[:1]] if words[0] in ("train", "evaluate") else words[:1])
 

@@ -23,6 +23,7 @@ from .common import (
     unfinished_folder,
     write_json,
 )
+from .evaluate_features import train_features
 from .evaluate_generate import generate
 from .evaluate_pairs import pairs
 from .evaluate_probe import probe
@@ -37,6 +38,7 @@ MODES = {  # a flag of `evaluate` that makes another command of it
     "--generate": generate,
     "--pairs": pairs,
     "--probe": probe,
+    "--train-features": train_features,
     "--steps": steps,  # last: others have an option of that name
 }
 

@@ -1,6 +1,5 @@
-"""`zellige evaluate MODEL --generate`: samples, judged; along temperature and top-p, and against network calls."""
+"""`zellige evaluate MODEL --generate`: samples of text, judged; along temperature and top-p, and against network calls."""
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import field
@@ -17,11 +16,13 @@ from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
 from .common import OfRun, command_options, load, note_change, put_json
+from .evaluate_generate_draw import draw, ways_of
+from .evaluate_generate_images import generate_images
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
     from ..evaluation.judge import Judge
-    from ..evaluation.sweep import Set, Way
+    from ..evaluation.sweep import Set
 
 
 @command_options
@@ -64,9 +65,11 @@ class Generate(OfRun):
     samples: str | None = None
     """draw nothing, judge these: JSON lines with the field text, or one text a line"""
     reference: str = "test"
-    """real text to stand beside: a split of the data, a file of texts, or none"""
+    """real text to stand beside: a split of the data, a file of texts, or none; of images the split to compare with"""
     data: Data = field(default_factory=Data)
     """another data set than the run's own"""
+    features: str | None = None
+    """of images: whose features FID compares: inception, the file of its weights, or a folder of --train-features"""
     mauve: bool = False
     """MAUVE too, on the judge's features, against the real text"""
     batch: int | None = None
@@ -92,8 +95,13 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.mauve:
         sample_quality.mauve_package()
     if model is not None and not (kind := kinds.of(model.tokenizer)).running:
-        raise InputError(f"--generate judges texts, and this model makes {kind.many}; leave it out")
-    ways = _ways(chosen, model) if model is not None and not chosen.samples else []
+        if kind.name != "image":
+            raise InputError(f"--generate judges texts and images, and this model makes {kind.many}; leave it out")
+        return generate_images(chosen, flags, model, folder, terminal, began)
+    if chosen.features is not None:
+        what = "this model makes texts" if model is not None else "without a run nobody knows how they look"
+        raise InputError(f"--features compares images (FID), and {what}; leave it out")
+    ways = ways_of(chosen, model)
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
     with terminal.waiting("loading the judge"):
         judge = Judge(
@@ -108,17 +116,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("--mauve compares with real text, and there is none; give --reference FILE or --data.name")
     if chosen.mauve and number < 1000:
         terminal.note("MAUVE of fewer than a thousand texts says little")
-    with Bar(terminal, "sample", 1, "steps") as bar:
-        before, every = 0, chosen.count * sum(way.steps or 1 for way in ways)
-        for way in ways:
-            show = lambda done, _, before=before: bar.update(before + done, total=every)  # noqa: E731
-            sets.append(sweep.draw_samples(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, show))
-            before += chosen.count * (way.steps or 1)
-    if folder is not None and ways:  # before they are judged, which may take longer
-        from ..files import make, write_file
-
-        make(folder)
-        write_file(files.samples_file(folder, chosen), sweep.samples_as_lines(sets))
+    sets = sets or draw(chosen, model, ways, folder, terminal)
     points, about = _judged(chosen, judge, sets, real, terminal)
     real_points = None if about is None else {"name": name} | about
     document = files.as_document(chosen, model, judge, points, real_points, time.monotonic() - began)
@@ -173,21 +171,6 @@ def _device(chosen: Generate, model: Any) -> Any:
     if model is not None:
         return next(model.method.parameters()).device
     return "cuda" if chosen.device == "cuda" or (chosen.device == "auto" and torch.cuda.is_available()) else "cpu"
-
-
-def _ways(chosen: Generate, model: Any) -> "list[Way]":
-    """Every way to draw that was asked for; the plain one first."""
-    from ..evaluation import sweep
-
-    own = {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
-    base = sweep.Way(chosen.sampler or "", chosen.steps, chosen.temperature, chosen.top_p, own)
-    base = sweep.settled(model, base, chosen.length)
-    usual = chosen.frontier and not (chosen.temperatures or chosen.top_ps)
-    temperatures = sweep.TEMPERATURES if usual else chosen.temperatures
-    ways = [base, *sweep.along(base, temperatures, sweep.TOP_PS if usual else chosen.top_ps)]
-    if chosen.calls:
-        ways += sweep.calls(model, base, chosen.calls, chosen.samplers)
-    return sweep.different(sweep.settled(model, way, chosen.length) for way in ways)
 
 
 def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: Terminal) -> "tuple[Set | None, str]":

@@ -16,8 +16,8 @@ DRAWN = (  # choices that make the samples, and those that make of them the numb
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
     "seed",
 )  # fmt: skip
-READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve")
-NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json, .md, -frontier.svg, -calls.svg
+READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features")
+NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 
 
 def samples_file(folder: Path, chosen: Any) -> Path:
@@ -74,8 +74,8 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
     from .evaluate_generate_print import tables
 
     points, real = document["result"]["points"], document["result"]["real"]
-    judge = Path(document["protocol"]["judge"]["judge"]).name
-    stem = f"{NAME}-{judge}{_suffix(chosen, DRAWN + READ)}"
+    judge = Path(document["protocol"]["judge"]["judge"]).name if "judge" in document["protocol"] else ""
+    stem = f"{NAME}-{judge or 'images'}{_suffix(chosen, DRAWN + READ)}"
     make(folder)
     written = [folder / f"{stem}.json"]
     write_file(written[0], as_file(document))
@@ -89,7 +89,7 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
             ]
         write_file(folder / f"{stem}.md", "\n".join([*body, "```text", *lines, "```"]) + "\n")
         written.append(folder / f"{stem}.md")
-    for by in ("frontier", "calls"):
+    for by in ("frontier", "calls") if judge else ():  # the figures show perplexity
         figure = figures.sweep_figure(points, real, by, judge)
         if figure is not None:
             written.append(folder / f"{stem}-{by}.svg")
@@ -99,5 +99,6 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
     out = [f"  written   {'   '.join(map(path, written))}"]
     if drawn:
         samples = path(samples_file(folder, chosen))
-        out.append(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} --judge ...")
+        other = "--judge" if judge else "--features"
+        out.append(f"  again     zellige evaluate {path(chosen.run)} --generate --samples {samples} {other} ...")
     return out

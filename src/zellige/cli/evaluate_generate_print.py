@@ -13,7 +13,7 @@ CALLED = {
     "entropy": "unigram entropy, nats",
     "mauve": "MAUVE",
 }
-ALIGN = "<" + 9 * ">"
+ALIGN = "<" + 10 * ">"
 
 
 def describe(document: dict[str, Any]) -> list[str]:
@@ -27,7 +27,8 @@ def describe(document: dict[str, Any]) -> list[str]:
         if (expected := points[0].get("expected_calls")) is not None:
             lines.append(f"  of each {expected:.1f} network calls are expected")
         heads = ["", "samples", *([real["name"]] if real else [])]
-        rows = [
+        rows = [["images, n", *(count(p["samples"]) for p in (points[0], real))]] if _of_images(document) else []
+        rows += [
             [CALLED.get(name, name), *(shown(p, name) for p in (points[0], real) if p)]
             for name in points[0]["measures"]
         ]
@@ -40,18 +41,21 @@ def describe(document: dict[str, Any]) -> list[str]:
         wrapped = textwrap.wrap(
             text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
         )
-        lines += [*([""] if head == "judge" else []), *wrapped]
+        lines += [*([""] if head in ("judge", "features") else []), *wrapped]
     return lines
 
 
 def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """A table for each kind of curves, or one of all points where there are none: (title, rows), the header first."""
     points, real = document["result"]["points"], document["result"]["real"]
+    images = _of_images(document)
     measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
+    measures = [*points[0]["measures"]] if images else measures
     titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
     curve_sets = {title: curves_of(points, by) for by, title in titles.items()}
     groups = {title: [p for each in curve.values() for p in each] for title, curve in curve_sets.items() if curve}
-    heads = ["sampler", "steps", "calls", "temp.", "top-p", *("per sequence" if " per " in m else m for m in measures)]
+    heads = ["sampler", "steps", "calls", "temp.", "top-p", *(["n"] if images else [])]
+    heads += ["per sequence" if " per " in m else m for m in measures]
     out = []
     for title, group in (groups or {"": points}).items():
         rows = [heads]
@@ -59,19 +63,26 @@ def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             way = p["way"]
             steps, calls = ("-" if x is None else f"{x:.4g}" for x in (way["steps"], p["calls"]))
             how = [way["sampler"] or "samples", steps, calls, f"{way['temperature']:g}", f"{way['top_p']:g}"]
-            rows.append([*how, *(shown(p, m) for m in measures)])
+            rows.append([*how, *([count(p["samples"])] if images else []), *(shown(p, m) for m in measures)])
         if real:
-            rows.append([real["name"], "", "", "", "", *(shown(real, m) for m in measures)])
+            number = [count(real["samples"])] if images else []
+            rows.append([real["name"], "", "", "", "", *number, *(shown(real, m) for m in measures)])
         out.append((title, rows))
     return out
 
 
 def shown(point: dict[str, Any], name: str) -> str:
-    """A measure with its interval, `40.21 ± 1.30`; perplexities have two decimals, three below 10, the rest three."""
+    """`40.21 ± 1.30`: a perplexity or FID from 10 on has two decimals, a small KID five, all else three."""
     if name not in point["measures"]:
         return "-"
     n = measure_of(point, name)
-    return n.text(2 if name.startswith("perplexity") and n.value >= 10 else 3)
+    if name == "KID" and abs(n.value) < 1:
+        return n.text(5)
+    return n.text(2 if name.startswith(("perplexity", "FID")) and n.value >= 10 else 3)
+
+
+def _of_images(document: dict[str, Any]) -> bool:
+    return "features" in document["protocol"]
 
 
 def _has(points: list[dict[str, Any]]) -> bool:
@@ -89,6 +100,8 @@ def _drawn(point: dict[str, Any]) -> str:
 
 
 def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
+    if _of_images(document):
+        return _protocol_of_images(document)
     judge, protocol = document["protocol"]["judge"], document["protocol"]
     cut = sum(p["cut"] for p in document["result"]["points"])
     which = (
@@ -101,4 +114,21 @@ def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
         ("protocol", f"{how}; seed {document['seed']}"),
         ("± is", f"95%, {document['interval']['method']}"),
+    ]
+
+
+def _protocol_of_images(document: dict[str, Any]) -> list[tuple[str, str]]:
+    protocol, features = document["protocol"], document["protocol"]["features"]
+    which = (
+        f"{count(features['features'])} of {features['name']}, sha256 {features['sha256'][:8]}; {features['resizing']}"
+    )
+    choices = "; ".join(f"{name}: {protocol[name]}" for name in ("KID", "Inception score", "precision, recall"))
+    against = f"against {protocol['reference']}, all as {protocol['images']}"
+    return [
+        ("features", which),
+        (
+            "protocol",
+            f"{protocol['name']}: {against}; {protocol['library']}; {choices}; {protocol['draws']}; seed {document['seed']}",
+        ),
+        ("± is", f"95%, {document['interval']['method']}; FID and recall are biased in n: compare at equal n"),
     ]

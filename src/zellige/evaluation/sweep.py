@@ -6,11 +6,13 @@ sets are drawn with the same seeds, text i of every set with the same stream of 
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
+import numpy as np
 import torch
 
 from .. import samplers
@@ -223,6 +225,28 @@ def score_samples(
         "cut": judge.cut(judged) if judge.long == "cut" else 0,
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
         "measures": {name: number.to_dict() for name, number in measures.items()}, "example": texts[0],
+    }  # fmt: skip
+
+
+def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
+    """Rows of levels (N, L) as an array. InputError where one is no image of this tokenizer: samples of another model."""
+    wrong = next((row for row in rows if len(row) != math.prod(tokenizer.shape)), None)
+    if wrong is not None:
+        raise InputError(
+            f"a sample has {len(wrong):,} tokens, this model makes {tokenizer.describe()}; give its own samples"
+        )
+    images = np.asarray(rows)
+    if images.min() < 0 or images.max() >= tokenizer.size:
+        raise InputError(f"a sample has levels outside 0 to {tokenizer.size - 1:,}; give the samples of this model")
+    return images
+
+
+def image_point(one: Set, measures: dict[str, Number]) -> dict[str, Any]:
+    """A measured set of images, as JSON has it; the measures are those of `image_quality`."""
+    return {
+        "way": asdict(one.way), "samples": len(one.rows or ()), "tokens": sum(map(len, one.rows or ())),
+        "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
+        "measures": {name: number.to_dict() for name, number in measures.items()},
     }  # fmt: skip
 
 

@@ -1,0 +1,118 @@
+"""`zellige evaluate MODEL --generate` of images: FID and its kin beside real images of the same number."""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..show.numbers import byte_size
+from ..show.progress import Bar
+from ..show.record import json_record
+from ..show.terminal import Terminal
+from . import evaluate_generate_files as files
+from .common import note_change, put_json
+from .evaluate_generate_draw import draw, ways_of
+
+if TYPE_CHECKING:
+    from ..evaluation.image_features import Features
+    from ..evaluation.sweep import Set
+
+OF_TEXT = ("judge", "tokens", "first", "eos", "long", "context", "mauve")
+FEATURES = "inception"
+
+
+def generate_images(
+    chosen: Any, flags: set[str], model: Any, folder: Path | None, terminal: Terminal, began: float
+) -> int:
+    """The command, of a model that makes images; `chosen` are its options, `flags` those that were given."""
+    wrong = next((name for name in OF_TEXT if f"--{name}" in flags), None)
+    if wrong is not None:
+        raise InputError(f"--{wrong} is about texts, and this model makes images; leave it out")
+    from ..evaluation import image_quality, sweep
+    from ..evaluation.image_features import features_of
+
+    ways = ways_of(chosen, model)
+    sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
+    device = next(model.method.parameters()).device
+    with terminal.waiting("loading the features"):
+        features = features_of(chosen.features or FEATURES, device)
+    number = min((len(one.texts) for one in sets), default=chosen.count)
+    data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
+    reference, floor = _real(chosen.reference, model, data, number, terminal)
+    image_quality.check_enough(number, len(reference[1]), features.width)
+    sets = sets or draw(chosen, model, ways, folder, terminal)
+    points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
+    document = _document(chosen, model, features, points, real, reference, time.monotonic() - began)
+    from .evaluate_generate_print import describe
+
+    lines = describe(document)
+    for line in lines:
+        terminal.result(line)
+    if folder is not None:
+        for line in files.write(folder, document, lines, chosen, bool(ways)):
+            terminal.result(line)
+    put_json(terminal, document)
+    return 0
+
+
+def _real(
+    split: str, model: Any, data: Any, number: int, terminal: Terminal
+) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    """The reference, and as many real images of another split as there are samples, to stand beside: names and rows."""
+    from ..evaluation.corpus import beside_training, corpus_of
+
+    if split == "none":
+        raise InputError("FID compares with real images; give --reference train or test")
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
+        corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+    note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
+    name, other = corpus.about["name"], "train" if split != "train" else "test"
+    rows = corpus.split(split).array()
+    return (f"{name} {split}", rows), (f"{name} {other}", corpus.split(other).array(number))
+
+
+def _scored(
+    model: Any, features: "Features", sets: "list[Set]", reference: Any, floor: tuple[str, Any], seed: int, terminal: Terminal
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:  # fmt: skip
+    """Each set, and the real images that stand beside, as JSON has it."""
+    from ..evaluation import image_quality, sweep
+    from ..show import kinds
+
+    kind: Any = kinds.of(model.tokenizer)
+    beside = sweep.Set(sweep.Way(), [], floor[1].tolist())
+    with Bar(terminal, "look", 1, "images") as bar:
+        every, done = len(reference) + sum(len(one.rows or ()) for one in [*sets, beside]), 0
+        seen = []
+        for rows in (reference, *(one.rows for one in sets), floor[1]):
+            rows = sweep.checked_images(rows, model.tokenizer)
+            show = lambda n, _, done=done: bar.update(done + n, total=every)  # noqa: E731
+            seen.append(features.views(kind.pixels(rows), show))
+            done += len(rows)
+    with terminal.waiting("comparing"):
+        measured = [image_quality.measure_images(views, seen[0], seed) for views in seen[1:]]
+    points = [sweep.image_point(one, measures) for one, measures in zip([*sets, beside], measured)]
+    return points[:-1], {"name": floor[0]} | points[-1]
+
+
+def _document(
+    chosen: Any, model: Any, features: "Features", points: list[dict], real: dict, reference: tuple[str, Any], seconds: float
+) -> dict[str, Any]:  # fmt: skip
+    """The result as JSON."""
+    from ..evaluation import image_quality, sweep
+    from ..models.identity import identity
+
+    about = identity(model)
+    protocol = {
+        "name": image_quality.PROTOCOL, "features": features.about, "library": image_quality.library(),
+        "reference": f"{reference[0]}, {len(reference[1]):,} images", "images": model.tokenizer.describe(),
+        "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
+        "network": str(next(model.method.parameters()).dtype).removeprefix("torch."), "weights": about["weights"],
+        **image_quality.CHOICES, "streams": "sample i of every set has the stream of (seed, i)",
+    }  # fmt: skip
+    result = {"points": points, "real": real, "about": about | {"length": int(model.method.shape[0])}}
+    return json_record(
+        "evaluate", {"mode": files.NAME} | dataclasses.asdict(chosen), result,
+        interval={"level": 0.95, "method": image_quality.INTERVAL}, unit="FID", kind="samples", protocol=protocol,
+        seed=chosen.seed, seconds=seconds,
+    )  # fmt: skip

@@ -1,0 +1,261 @@
+"""FID and its kin: against torch-fidelity's numbers, on copies of a set, in the features of networks that are saved and read."""
+
+import json
+import math
+import shlex
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import zellige
+from zellige import Data, Net, cli
+from zellige.data.levels import Levels
+from zellige.data.prepare import prepare
+from zellige.errors import InputError
+from zellige.evaluation import image_features, image_quality
+from zellige.evaluation.image_features import features_of, trained
+from zellige.evaluation.image_quality import Views, fid, inception_score, kid, measure_images, precision_recall
+from zellige.evaluation.interval import student
+from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
+from zellige.nn.image_classifier import ImageClassifier
+
+WIDTH = 16
+
+
+@pytest.fixture(scope="module")
+def pixels() -> np.ndarray:
+    """The digits of scikit-learn, (1797, 8, 8, 3) uint8."""
+    images = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
+    return np.repeat(images[..., None], 3, -1)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return image_features.train_classifier(prepare(Data("digits", labels=True)), width=WIDTH, epochs=8)
+
+
+@pytest.fixture(scope="module")
+def features(classifier):
+    return trained(*classifier, "")
+
+
+def blurred(x: np.ndarray) -> np.ndarray:
+    padded = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    return np.rint(sum(padded[:, i : i + 8, j : j + 8] for i in range(3) for j in range(3)) / 9).astype(np.uint8)
+
+
+def noised(x: np.ndarray, sigma: float) -> np.ndarray:
+    noise = np.random.default_rng(0).normal(0, sigma, (*x.shape[:3], 1))
+    return np.rint(np.clip(x + noise, 0, 255)).astype(np.uint8)
+
+
+# ---------------------------------------------------------------------------------------------------- the formulas
+@pytest.mark.filterwarnings("ignore:std")  # of one split
+def test_the_numbers_are_those_of_torch_fidelity(monkeypatch):
+    """Recorded from the functions of torch-fidelity 0.4.0, with subsets of all rows (KID) and one split (Inception score)."""
+    draws = np.random.default_rng(0)
+    x = torch.from_numpy(draws.standard_normal((60, 6)))
+    y = torch.from_numpy(1.2 * draws.standard_normal((50, 6)) + 0.3)
+    assert fid(x, y) == pytest.approx(1.5096206551289661, rel=1e-9)
+    assert kid(x[:50], y) == pytest.approx(0.39057665583329504, rel=1e-9)
+    assert precision_recall(x, y) == pytest.approx((0.9666666388511658, 0.7200000286102295), abs=1e-6)
+    monkeypatch.setattr(image_quality, "PARTS", 1)
+    assert inception_score(x).value == pytest.approx(1.368668195823019, rel=1e-9)
+
+
+def test_the_numbers_are_those_of_the_installed_torch_fidelity():
+    """The same, where the extra is there."""
+    try:
+        from torch_fidelity import metric_fid as theirs  # pyright: ignore[reportMissingImports]
+    except (ImportError, RuntimeError):
+        pytest.skip("the extra 'fid' is not installed")
+    x, y = torch.randn(300, 6, dtype=torch.float64), torch.randn(200, 6, dtype=torch.float64).exp()
+    of = [theirs.fid_features_to_statistics(z) for z in (x, y)]
+    assert fid(x, y) == pytest.approx(theirs.fid_statistics_to_metric(*of, False)[theirs.KEY_METRIC_FID], rel=1e-9)
+
+
+def test_precision_and_recall_by_their_definition():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(30, 2, generator=g), torch.randn(40, 2, generator=g) + 1
+
+    def covered(points, centres) -> float:
+        reach = [sorted(math.dist(c, other) for other in centres.tolist())[3] for c in centres.tolist()]
+        hits = [any(math.dist(p, c) <= r for c, r in zip(centres.tolist(), reach)) for p in points.tolist()]
+        return sum(hits) / len(hits)
+
+    assert precision_recall(x.double(), y.double()) == (covered(x, y), covered(y, x))
+
+
+def test_the_library_with_our_network_on_the_images(features, pixels):
+    """Features handed over, and the network handed over, are the same number."""
+    from torchmetrics.image.fid import FrechetInceptionDistance
+
+    class Network(torch.nn.Module):
+        num_features = WIDTH
+
+        def forward(self, x):
+            return features.read(x)[0].double()
+
+    metric = FrechetInceptionDistance(feature=Network())
+    metric.update(torch.from_numpy(pixels[:600]), real=True)
+    metric.update(torch.from_numpy(pixels[600:1100]), real=False)
+    ours = fid(features.views(pixels[600:1100]).features, features.views(pixels[:600]).features)
+    assert ours == pytest.approx(float(metric.compute()), rel=1e-6)
+
+
+def test_jackknife_of_a_mean_is_students_of_the_groups():
+    x = torch.from_numpy(np.random.default_rng(1).standard_normal(50))
+    number = image_quality.jackknife(lambda rows: float(rows.mean()), x)
+    groups = x.reshape(5, 10).mean(0)
+    assert number.value == pytest.approx(float(x.mean()))
+    assert number.half == pytest.approx(student(9) * float(groups.std()) / math.sqrt(10))
+
+
+# ---------------------------------------------------------------------------------------------------- copies of a set
+def test_of_a_set_and_its_copies(features, pixels):
+    """Against itself 0; half of itself is near it, two halves are nearer than a blurred copy; more noise is further away."""
+    whole = features.views(pixels)
+    itself = measure_images(whole, whole)
+    assert itself["FID"].value == pytest.approx(0, abs=1e-9)
+    assert itself["precision"].value == itself["recall"].value == 1
+    assert itself["KID"].value <= 0  # unbiased, and the same images stand on both sides
+    half, other = features.views(pixels[:900]).features, features.views(pixels[900:]).features
+    of = lambda x: fid(features.views(x).features, whole.features)  # noqa: E731
+    distances = [fid(half, whole.features), fid(half, other), of(noised(pixels, 60)), of(noised(pixels, 120))]
+    assert distances == sorted(distances)
+    assert distances[0] > 1e-3
+    assert of(blurred(pixels)) > distances[1]
+    far = measure_images(features.views(noised(pixels, 120)), whole)
+    assert far["FID"].low > distances[1]
+    assert far["recall"].high < 1
+    assert far["KID"].low > 0
+
+
+def test_fid_is_biased_in_n_and_kid_is_not(features, pixels):
+    """Of random parts of one set: FID falls with n; KID stays about 0."""
+    views = features.views(pixels).shuffled(0)
+    parts = {n: [views.features[i : i + n] for i in range(0, 1600, 2 * n)] for n in (50, 200, 400)}
+    others = {n: [views.features[i : i + n] for i in range(n, 1600, 2 * n)] for n in parts}
+    distances = [float(np.mean([fid(x, y) for x, y in zip(parts[n], others[n])])) for n in parts]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] > 2 * distances[-1]
+    kernel = [kid(x, y) for x, y in zip(parts[50], others[50])]
+    assert abs(np.mean(kernel)) < 3 * np.std(kernel) / math.sqrt(len(kernel))
+
+
+def test_the_same_seed_the_same_numbers(features, pixels):
+    views, real = features.views(pixels[:200]), features.views(pixels[200:500])
+    state = torch.random.get_rng_state()
+    assert measure_images(views, real, 3) == measure_images(views, real, 3)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize(("samples", "real"), [(WIDTH, 200), (200, WIDTH)])
+def test_fewer_than_the_rank_needs(samples, real):
+    of = lambda n: Views(torch.zeros(n, 32), torch.zeros(n, 2))  # noqa: E731
+    with pytest.raises(InputError, match="needs more than 32"):
+        measure_images(of(samples + 8), of(real + 8))
+
+
+# ---------------------------------------------------------------------------------------------------- feature networks
+def test_features_are_written_and_read(classifier, features, pixels, tmp_path):
+    image_features.save_features(*classifier, tmp_path / "seen")
+    again = features_of(str(tmp_path / "seen"))
+    assert torch.equal(again.views(pixels[:50]).features, features.views(pixels[:50]).features)
+    assert "not Inception" in again.about["name"]
+    assert classifier[1].accuracy > 0.8
+    data = bytearray((tmp_path / "seen" / image_features.WEIGHTS).read_bytes())
+    data[-3] ^= 1
+    (tmp_path / "seen" / image_features.WEIGHTS).write_bytes(data)
+    with pytest.raises(InputError, match="has changed since it was written"):
+        features_of(str(tmp_path / "seen"))
+
+
+def test_images_of_another_size_and_colours(pixels):
+    """A colour network takes grey images; a grey one refuses colours; another size is resized."""
+    torch.manual_seed(0)
+
+    def of(colours: int):
+        config = image_features.FeatureConfig(
+            "x", "", 8, 8, colours, ["a", "b"], 4, epochs=1, seed=0, accuracy=1.0, tested=1
+        )
+        return trained(ImageClassifier(colours, 2, 4).eval(), config, "")
+
+    assert of(3).views(pixels[:5]).features.shape == (5, 4)
+    large = pixels[:5].repeat(2, 1).repeat(2, 2)
+    near, there = of(1).views(large).features, of(1).views(pixels[:5]).features
+    assert near.shape == there.shape
+    coloured = pixels[:5].copy()
+    coloured[..., 0] += 1
+    with pytest.raises(InputError, match="grey images"):
+        of(1).views(coloured)
+
+
+def test_inception_by_its_hash_alone(tmp_path, monkeypatch, pixels):
+    """Of the library what counts is how it is asked: which layers, which file; a file of another hash is never opened."""
+    asked = []
+
+    class Extractor(torch.nn.Module):
+        def __init__(self, name, layers, feature_extractor_weights_path):
+            super().__init__()
+            asked.append((name, layers, feature_extractor_weights_path))
+
+        def forward(self, x):
+            assert x.dtype == torch.uint8
+            assert x.shape[1] == 3
+            return x.flatten(1).float(), x.mean((2, 3), dtype=torch.float32)
+
+    package = SimpleNamespace(FeatureExtractorInceptionV3=Extractor, URL_INCEPTION_V3="https://nowhere.invalid/w.pth")
+    monkeypatch.setitem(sys.modules, "torch_fidelity", SimpleNamespace(feature_extractor_inceptionv3=package))
+    file = tmp_path / "weights.pth"
+    file.write_bytes(b"stand-in")
+    with pytest.raises(InputError, match="another sha256"):
+        features_of(str(file))
+    assert asked == []
+    monkeypatch.setattr(image_features, "SHA256", image_features.sha256(file))
+    features = features_of(str(file))
+    assert asked == [("inception-v3-compat", ["2048", "logits_unbiased"], str(file))]
+    assert features.views(pixels[:3]).features.shape == (3, 8 * 8 * 3)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    with pytest.raises(InputError, match="cannot be downloaded"):
+        features_of("inception")
+    (tmp_path / "checkpoints" / "w.pth").write_bytes(b"stand-in")  # as the download leaves it
+    features_of("inception")
+    assert asked[-1][-1] == str(tmp_path / "checkpoints" / "w.pth")
+
+
+# ---------------------------------------------------------------------------------------------------- the command
+def test_the_command(tmp_path, monkeypatch, capsys, classifier):
+    """The table has n and real images beside; the JSON the protocol; samples that are kept give the same numbers."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer, net = Levels(17, (8, 8), "image", "dim", ordered=True), Net(layers=1, hidden=16, heads=2, length=64)
+    cls = zellige.METHODS["mdlm"]
+    method = build(cls, 17, net, cls.Config(), 64)
+    Model(method, tokenizer, Config("mdlm", cls.Config(), Data("digits"), net)).save(tmp_path / "model")
+    image_features.save_features(*classifier, tmp_path / "seen")
+
+    def run(words: str) -> dict:
+        assert cli.main(shlex.split(f"evaluate model --generate --features seen --quiet {words}")) == 0
+        return json.loads((tmp_path / "out" / "generate-images.json").read_text())
+
+    drawn = run("--count 40 --steps 2 --out out")
+    text = capsys.readouterr().out
+    assert "images, n" in text
+    assert "not Inception" in text
+    point, real = drawn["result"]["points"][0], drawn["result"]["real"]
+    assert (point["samples"], real["samples"], real["name"]) == (40, 40, "digits train")
+    assert set(point["measures"]) == {"FID", "KID", "Inception score", "precision", "recall"}
+    assert point["measures"]["FID"]["low"] > real["measures"]["FID"]["high"]
+    assert drawn["protocol"]["features"]["sha256"] == image_features.sha256(tmp_path / "seen" / image_features.WEIGHTS)
+    assert drawn["protocol"]["reference"] == "digits test, 180 images"
+    again = run("--samples out/generate.jsonl --out out")
+    assert again["result"]["points"][0]["measures"] == point["measures"]
+    curve = run("--count 20 --calls 1 2 --samplers ancestral --out out")
+    assert len(curve["result"]["points"]) == 3
+    assert "| n | FID |" in (tmp_path / "out" / "generate-images.md").read_text()
