@@ -380,7 +380,9 @@ def test_infill_draws_nothing_behind_the_text():
     """The text is the beginning of one of the model's length; what comes after it stays masked, and costs no call."""
     m = model()
     frames = []
-    fill_gaps(m, "ab_", see=frames.append, seed=1)
+    _, drawn = fill_gaps(m, "ab_", see=frames.append, seed=1)
+    assert drawn.calls == [1]
+    assert drawn.expected_calls == pytest.approx(1)
     assert frames[0].x.shape == (1, L)
     assert frames[0].fixed[0].tolist() == [True, True, False] + [True] * (L - 3)
     assert (frames[-1].x[0, 3:] == m.method.process.mask).all()

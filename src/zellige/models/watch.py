@@ -113,7 +113,7 @@ def watch_some(model: Any, count: int, **how: Any) -> Iterator[Frame]:
 def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
     """The mean over texts of the network calls that they take in expectation; None where the sampler does not know."""
     times = how.times(method, steps).to(start_law(method))
-    free = [method.shape[0]] if fixed is None else (fixed < 0).sum(-1).tolist()
+    free = [method.shape[0]] if fixed is None else (fixed == -1).sum(-1).tolist()
     if how.grows and len(set(free)) > 1:
         return None  # what is read of one text depends on where the others' gaps begin
     each = [how.expected_calls(method, times, n) for n in free]
