@@ -130,5 +130,8 @@ def _protocol_of_images(document: dict[str, Any]) -> list[tuple[str, str]]:
             "protocol",
             f"{protocol['name']}: {against}; {protocol['library']}; {choices}; {protocol['draws']}; seed {document['seed']}",
         ),
-        ("± is", f"95%, {document['interval']['method']}; FID and recall are biased in n: compare at equal n"),
+        (
+            "± is",
+            f"95%, {document['interval']['method']}; all but KID and precision are biased in n: compare at equal n",
+        ),
     ]

@@ -8,8 +8,8 @@ By the names of the papers, with features of D numbers an image:
     precision, recall  the share of samples within the manifold of real images, and the other way round; a manifold is the balls
                        around its images that reach to their third neighbours (Kynkäänniemi et al. 2019, arXiv 1904.06991)
 
-The first three are computed by torchmetrics, which has no precision and recall; these stand here. FID and recall are biased in
-the number of samples n, so they are compared at equal n only. All hang on whose features they are.
+The first three are computed by torchmetrics, which has no precision and recall; these stand here. FID, the Inception score and
+recall are biased in the number of samples n, so they are compared at equal n only. All hang on whose features they are.
 
 Intervals, 95%, the real images held fixed: the jackknife over 10 groups of samples (the bootstrap would not do: a set with
 repetitions is a smaller set, whose FID is larger); of the Inception score Student's t over its 10 splits, of precision over
