@@ -163,9 +163,19 @@ def test_a_matrix_exponential_keeps_its_small_entries(h):
     close(Q[known], digits[known], rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("h", [0.02, 0.3])
+def test_a_matrix_exponential_reaches_the_farthest_of_many_states(h):
+    """35 jumps lead from one end of 36 states to the other, more than one sum of the series has."""
+    K = 36
+    P = CTMC_(band(K), torch.ones(K, dtype=D) / K, LinearSigma(0.0, 1.0))
+    digits = mpmath_exponential(band(K), h)
+    assert 0 < digits.min() < 1e-55
+    close(P.matrix(0.0, h), digits, rtol=1e-10, atol=0)
+
+
 def mpmath_exponential(R, h):
-    """exp(R h) in 60 digits, by its series."""
-    with mpmath.workdps(60):
+    """exp(R h) in 130 digits, by its series."""
+    with mpmath.workdps(130):
         Q = mpmath.expm(mpmath.matrix((R * h).tolist()), method="taylor")
         return torch.tensor([[float(Q[i, j]) for j in range(len(R))] for i in range(len(R))], dtype=D)
 
@@ -173,9 +183,9 @@ def mpmath_exponential(R, h):
 def test_the_eigenbasis_and_the_squaring_agree():
     P = chains()["CTMC, Gaussian target"]
     h = at(0.7, 1.9, 5.0, 80.0)
-    fast = P._exponential(h)
+    fast = P.exponential(h)
     P._eigen = None
-    close(fast, P._exponential(h), rtol=1e-9, atol=0)
+    close(fast, P.exponential(h), rtol=1e-9, atol=0)
 
 
 def test_no_matrix_for_each_position():
@@ -187,6 +197,18 @@ def test_no_matrix_for_each_position():
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         P.likelihood(x, CLEAN, t), P.push(v, CLEAN, t), P.rate_into(x, t), P.rate_from(x, t)
     assert max(e.cpu_memory_usage for e in seen.events()) < 2**25
+
+
+@pytest.mark.parametrize("matrices_held", [1, 3, 4, 20])
+def test_a_chain_may_hold_some_of_its_products(matrices_held, monkeypatch):
+    """Of ten steps every tenth, fourth, third or each: the matrices are the same, as products grouped otherwise."""
+    whole, T = ALL["Chain"], 10
+    monkeypatch.setattr(matrices, "MOST", 8 * V * V * matrices_held)
+    some = matrices.Chain(whole.steps, whole.prior)
+    assert len(some.products) <= matrices_held + 1
+    for i, j in itertools.combinations_with_replacement(range(T + 1), 2):
+        close(some.matrix(i / T, j / T), whole.matrix(i / T, j / T), rtol=1e-13, atol=0)
+        close(some.law(torch.arange(V), PRIOR), whole.law(torch.arange(V), PRIOR))
 
 
 def test_the_chain_is_its_matrices():

@@ -314,7 +314,7 @@ def test_wrong_choices_are_one_line(tmp_path):
     assert said(tr.nearest, e, 4) == "`neighbours` is 4; with 4 tokens it must be from 1 to 3"
     assert said(tr.nearest, e, 0) == "`neighbours` is 0; with 4 tokens it must be from 1 to 3"
     assert said(tr.levels, "band", 8, 10, "linear", 8) == "`width` is 8; with 8 levels it must be from 0 to 7"
-    assert said(tr.levels, "gaussian", 50_000, 10, "linear") == said(afford, 50_000, 10)
+    assert said(tr.levels, "gaussian", 50_000, 10, "linear") == said(afford, 50_000)
 
     file = tmp_path / "e.npy"
     assert said(tr.read_embedding, str(file), 4).startswith(f"no file at '{file}'; ")

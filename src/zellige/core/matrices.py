@@ -5,6 +5,7 @@ of it cost. The matrices of the papers are in `rates` and `transitions`.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ class MatrixCache:
         self.keys: Tensor | None = None  # (n,) sorted
         self.matrices: Tensor | None = None  # (n, K, K)
         self.terms: Tensor | None = None  # of `CTMC`, (21, K, K)
+        self.logs: Any = None  # of `CTMC`, its `LogTable`
 
     def __reduce__(self) -> tuple[type["MatrixCache"], tuple[()]]:
         return MatrixCache, ()
@@ -144,7 +146,7 @@ class CTMC(Dense):
             raise InputError("the prior is not stationary: prior R must be 0; give the stationary law of R")
         super().__init__(prior.double(), schedule, mask, clean)
         self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
-        self._fastest, self._eigen = size, self._symmetrised()
+        self.fastest, self._eigen = size, self._symmetrised()
 
     def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Eigenvalues, eigenvectors and square roots of the prior, if prior_i R_ij = prior_j R_ji (detailed balance)."""
@@ -179,10 +181,10 @@ class CTMC(Dense):
 
     def _of(self, keys):
         ends = keys.isinf()
-        Q = self._exponential(torch.where(ends, 0.0, keys))
+        Q = self.exponential(torch.where(ends, 0.0, keys))
         return torch.where(ends[:, None, None], self.prior, Q)
 
-    def _exponential(self, h: Tensor) -> Tensor:
+    def exponential(self, h: Tensor) -> Tensor:
         """exp(R h), (U,) -> (U, K, K)."""
         Q, todo = torch.zeros(len(h), self.K, self.K).to(self.prior), torch.ones_like(h, dtype=torch.bool)
         if self._eigen is not None:
@@ -192,12 +194,14 @@ class CTMC(Dense):
             todo = symmetric.amin((-2, -1)) < 1e9 * self.K * torch.finfo(h.dtype).eps
             Q = symmetric / root[:, None] * root
         if todo.any():
-            Q = Q.index_copy(0, todo.nonzero()[:, 0], self._uniformised(h[todo]))
+            Q = Q.index_copy(0, todo.nonzero()[:, 0], self.uniformised(h[todo]))
         return Q / Q.sum(-1, keepdim=True)
 
-    def _uniformised(self, h: Tensor) -> Tensor:
-        jumps = self._fastest * h
-        halvings = jumps.clamp_min(1.0).log2().ceil()
+    def uniformised(self, h: Tensor) -> Tensor:
+        """The same by a series and squarings."""
+        jumps = self.fastest * h
+        parts = self.K / 4 if self.K > 12 else 1.0  # so that the farthest state is fewer than 20 jumps of a part away
+        halvings = (jumps.clamp_min(1.0) * parts).log2().ceil()
         jumps = (jumps / 2**halvings)[:, None]  # 1 or fewer, so that 1/20! is where the sum may stop
         n = torch.arange(21).to(jumps)
         Q = torch.tensordot(jumps**n * (-jumps).exp(), self._terms().to(jumps), 1)
@@ -210,7 +214,7 @@ class CTMC(Dense):
         """(I + R/r)^n / n!, n = 0..20: (21, K, K); in the cache unless they are large."""
         if self.cache.terms is not None:
             return self.cache.terms
-        terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self._fastest, 1e-300)
+        terms, P = [torch.eye(self.K).to(self.R)], torch.eye(self.K).to(self.R) + self.R / max(self.fastest, 1e-300)
         for n in range(1, 21):
             terms.append(terms[-1] @ P / n)
         made = torch.stack(terms)
@@ -223,7 +227,8 @@ class Chain(Dense):
     """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
 
     They need not commute. At PRIOR every row is the prior; with start = 1 (a prior of all states) the product itself is what
-    stands at t = 1. There is no rate.
+    stands at t = 1. There is no rate. Where the products from 0 are more than a process should hold, every second (third, ..) is
+    held, and those between are made when asked.
 
     Args:
         steps: Q_1..Q_T, (T, K, K), or a sequence that makes them when asked.
@@ -244,9 +249,10 @@ class Chain(Dense):
     ):
         super().__init__(prior.double(), None, mask, clean)
         self.steps, self.T = steps, len(steps)
-        afford(self.K, self.T)
-        products = torch.empty(self.T + 1, self.K, self.K, dtype=torch.float64)
-        products[0] = torch.eye(self.K)
+        afford(self.K, -(-self.T // THIN))
+        self.every = -(-8 * self.K**2 * self.T // MOST)
+        products = torch.empty(self.T // self.every + 1, self.K, self.K, dtype=torch.float64)
+        products[0] = last = torch.eye(self.K, dtype=torch.float64)
         for i, Q in enumerate(steps, 1):
             Q = _square(Q.double(), f"Q_{i}")
             if len(Q) != self.K:
@@ -256,7 +262,9 @@ class Chain(Dense):
             if not (Q.sum(-1) - 1).abs().max() <= 1e-9:
                 row = int((Q.sum(-1) - 1).abs().argmax())
                 raise InputError(f"row {row} of Q_{i} sums to {float(Q[row].sum()):.6g}; every row must sum to 1")
-            torch.matmul(products[i - 1], Q, out=products[i])  # D3PM eq. 3
+            last = last @ Q  # D3PM eq. 3
+            if i % self.every == 0:
+                products[i // self.every] = last
         self.register_buffer("products", products, persistent=False)
 
     def _index(self, t: Tensor) -> Tensor:
@@ -275,13 +283,15 @@ class Chain(Dense):
         if j > self.T:
             Q = self.prior.expand(self.K, -1)
             return torch.eye(self.K).to(Q) if i == j else Q
-        Q = self.products[j] if i == 0 else torch.eye(self.K).to(self.prior)
-        for n in range(i, j if i else 0):
+        held = 0 if i else j // self.every
+        Q = self.products[held] if held else torch.eye(self.K).to(self.prior)
+        for n in range(i or held * self.every, j):
             Q = Q @ self.steps[n].to(Q)
         return Q
 
 
 MOST = 4 << 30  # bytes
+THIN = 16  # steps of a chain for each product that it holds, at most
 KEPT = 64 << 20  # bytes of matrices in a cache
 MANY = 1024  # of them: to look one up among more costs more than to make it
 

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core import maths, process
-from ..core.matrices import CTMC, Chain, afford
+from ..core.matrices import CTMC, THIN, Chain, afford
 from ..core.schedule import Tabulated
 from ..errors import InputError, at_least
 
@@ -233,7 +233,7 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0) -> Chain:
 
     `schedule`, "linear" or "cosine", says how much noise a step adds (`strengths`).
     """
-    afford(K, T)
+    afford(K, -(-T // THIN))
     if not 0 <= width < K:
         raise InputError(f"`width` is {width}; with {K} levels it must be from 0 to {K - 1}")
     if kind == "band":
