@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import measure
 from zellige.core import random
 from zellige.core.batch import Batch
-from zellige.core.matrices import CTMC, MatrixCache
+from zellige.core.matrices import CTMC
 from zellige.core.schedule import Exponential, LinearSigma
 from zellige.methods import TauLDR, tauldr_rates
 
@@ -94,12 +94,18 @@ class Published:
 
 def step(way: str, method: TauLDR, published: Published, x_0: Tensor) -> float:
     method.zero_grad()
-    method.process.cache = MatrixCache()  # other times at each step, so no matrix is there yet
+    forget(method.process)
     generator = torch.Generator().manual_seed(1)
     each: Any = published.loss(x_0, generator) if way == "published" else method.loss(Batch(x_0), generator)
     loss = each.mean() / x_0.shape[1]
     loss.backward()
     return float(loss.detach())
+
+
+def forget(process: Any) -> None:
+    """No matrix of these times is there yet, as at each step of a training; what serves all times is."""
+    if isinstance(process, CTMC):
+        process.cache.keys = None
 
 
 def main() -> None:

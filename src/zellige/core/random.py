@@ -75,6 +75,14 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     return _invert(p, u[..., None])[..., 0]
 
 
+def from_tables(p: Tensor, x: Tensor, generator: Randomness = None) -> Tensor:
+    """`categorical` of row x (B, L) of the table of each row, p (B, K, K), never held for each position: (B, L) long."""
+    u = uniform(x.shape, generator, p.device)
+    return torch.stack(
+        [_pick(table.cumsum(-1, dtype=torch.float64)[i], v[:, None])[:, 0] for table, i, v in zip(p, x, u)]
+    )
+
+
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
     """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` -> float64.
 
@@ -123,7 +131,11 @@ def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Rand
 
 def _invert(p: Tensor, u: Tensor) -> Tensor:
     """The inverse CDF of weights p (*, K) at u (*, n); of one law (K,) at u of any shape."""
-    cumulative = p.cumsum(-1, dtype=torch.float64)
+    return _pick(p.cumsum(-1, dtype=torch.float64), u)
+
+
+def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
+    """The same from the cumulative sums of the weights."""
     total = cumulative[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
     return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)

@@ -48,6 +48,7 @@ from ..errors import at_least
 from . import tauldr_jumps, terms
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
+from .tauldr_rows import RowTables, rows_of
 
 
 class TauLDR(Diffusion):
@@ -128,14 +129,26 @@ class TauLDR(Diffusion):
         return tauldr_jumps.both(*self.moment(logits, x_0, x_t, t))  # tauLDR proposition 2
 
     def weighted(
-        self, f: Callable[..., Tensor], batch: Batch, x: Tensor, t: Tensor, w: Tensor, auxiliary: float
+        self,
+        f: Callable[..., Tensor],
+        batch: Batch,
+        x: Tensor,
+        t: Tensor,
+        w: Tensor,
+        auxiliary: float,
+        rows: RowTables | None = None,
     ) -> Tensor:
-        """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,)."""
+        """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,).
+
+        With `rows`, f is `both`.
+        """
         share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # of one position's cross-entropy
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
 
-        def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor, share: Tensor) -> Tensor:
+        def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor, share: Tensor, row: Tensor) -> Tensor:
             cross_entropy = share * F.cross_entropy(self.process.without_mask(logits), x_0, reduction="none")
+            if rows is not None:
+                return w * rows.both(logits, x_0, x, row) + cross_entropy
             if not everywhere:
                 return w * f(*self.moment(logits, x_0, x, t)) + cross_entropy
             moves = self.process.movable(x)  # elsewhere the bound is 0
@@ -143,18 +156,26 @@ class TauLDR(Diffusion):
             return cross_entropy.to(value.dtype).index_add(0, moves.nonzero()[:, 0], value)
 
         at = batch.counted if everywhere else None
-        return terms.summed(self, each, batch, x, t, w, share, at=at)
+        return terms.summed(self, each, batch, x, t, w, share, torch.arange(len(t), device=t.device), at=at)
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
-        x_t, one, auxiliary = self.corrupt(batch, t[:, None], generator), torch.ones_like(t), self.config.auxiliary
+        one, auxiliary, one_call = torch.ones_like(t), self.config.auxiliary, self.config.objective != "two-pass"
+        rows = rows_of(self.process, self.network, t) if one_call and self.parameterization == "mean" else None
+        if rows is None:
+            x_t = self.corrupt(batch, t[:, None], generator)
+        else:
+            x_t = rows.sample(batch.tokens, batch.counted, generator)
         if self.config.objective == "generic":
-            return self.weighted(tauldr_jumps.both, batch, x_t, t, one, auxiliary)
+            return self.weighted(tauldr_jumps.both, batch, x_t, t, one, auxiliary, rows)
         jumped = tauldr_jumps.jump(self.process, x_t, t, batch.counted, generator)
         if self.config.objective == "one-pass":
             x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
-            after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
-            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary)  # 2/(1 + 1/w)
+            if rows is None:
+                after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
+            else:
+                after = rows.after(batch.tokens, x, batch.counted)
+            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
         w = tauldr_jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
         first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)  # tauLDR proposition 2, term by term
         return first + self.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)
