@@ -46,6 +46,8 @@ def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
     assert forecast(config, method, Integers(7), clock=clock(0.01)) == []
     (line,) = forecast(config, method, Integers(7), clock=clock(1.0))
     assert line.startswith("note: 1,000 steps will take about 17 minutes on this CPU (")
+    (line,) = forecast(config, method, Integers(7), clock=clock(0.07))
+    assert "will take about 1 minute on" in line
     (line,) = forecast(config, method, Integers(7), step=400, clock=clock(100.0))  # resumed: there is nothing to choose
     assert line.startswith("note: 600 steps will take about 17 hours")
 

@@ -77,7 +77,7 @@ def forecast(
 
 
 def _about(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} hours" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} minutes"
+    return f"{seconds / 3600:.0f} hours" if seconds >= 2 * 3600 else counted(max(1, round(seconds / 60)), "minute")
 
 
 def half_an_hour(

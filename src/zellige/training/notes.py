@@ -38,7 +38,9 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     t, n = config.train, config.net
     kind = "GPU" if cuda(config) else "CPU"
     where = counted(devices, kind, f"{kind}s") if kind == "GPU" or devices > 1 else kind
-    what = f"an own network ({config.network})" if config.network else f"{counted(n.layers, 'layer')}"
+    what = str(n) if n.convolutional else counted(n.layers, "layer")
+    what = f"an own network ({config.network})" if config.network else what
+    classes = counted(n.classes, "class", "classes") if n.classes else ""
     ema = "EMA" if t.ema else "no EMA"
     tokenizer, train, validation = corpus.tokenizer, corpus.train, corpus.validation
     if tokenizer.shape:
@@ -50,7 +52,7 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
         )
     wide = max(len(config.method), len(config.data.name), 3) + 2
     model = [
-        method.discrete_time, parameters(about["parameters"]), what, f"length {n.length}", precision(config), where, ema,
+        method.discrete_time, parameters(about["parameters"]), what, classes, f"length {n.length}", precision(config), where, ema,
         f"seed {t.seed}",
     ]  # fmt: skip
     lines = [
