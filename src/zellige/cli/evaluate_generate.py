@@ -15,7 +15,7 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
-from .common import OfRun, command_options, load, note_change, put_json
+from .common import OfRun, command_options, load, note_change
 from .evaluate_generate_draw import draw, ways_of
 from .evaluate_generate_images import generate_images
 from .sampler_options import SamplerOptions
@@ -120,15 +120,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     points, about = _judged(chosen, judge, sets, real, terminal)
     real_points = None if about is None else {"name": name} | about
     document = files.as_document(chosen, model, judge, points, real_points, time.monotonic() - began)
-    from .evaluate_generate_print import describe
-
-    lines = describe(document)
-    for line in lines:
-        terminal.result(line)
-    if folder is not None:
-        for line in files.write(folder, document, lines, chosen, bool(ways)):
-            terminal.result(line)
-    put_json(terminal, document)
+    files.publish(terminal, folder, document, chosen, bool(ways))
     return 0
 
 

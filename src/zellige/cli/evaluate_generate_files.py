@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..show.numbers import path
 from ..show.record import as_file, json_record
-from .common import file_suffix
+from .common import file_suffix, put_json
 
 if TYPE_CHECKING:
     from ..evaluation.judge import Judge
+    from ..show.terminal import Terminal
 
 DRAWN = (  # choices that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
@@ -65,6 +66,19 @@ def _suffix(chosen: Any, names: tuple[str, ...]) -> str:
     if "samples" in values:
         values["samples"] = Path(values["samples"]).stem
     return file_suffix(**values)
+
+
+def publish(terminal: "Terminal", folder: Path | None, document: dict[str, Any], chosen: Any, drawn: bool) -> None:
+    """Print the result, write it into the folder, if there is one, and as JSON where that was asked for."""
+    from .evaluate_generate_print import describe
+
+    lines = describe(document)
+    for line in lines:
+        terminal.result(line)
+    if folder is not None:
+        for line in write(folder, document, lines, chosen, drawn):
+            terminal.result(line)
+    put_json(terminal, document)
 
 
 def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any, drawn: bool) -> list[str]:

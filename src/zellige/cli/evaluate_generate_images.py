@@ -11,7 +11,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
-from .common import note_change, put_json
+from .common import note_change
 from .evaluate_generate_draw import draw, ways_of
 
 if TYPE_CHECKING:
@@ -44,15 +44,7 @@ def generate_images(
     sets = sets or draw(chosen, model, ways, folder, terminal)
     points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
     document = _document(chosen, model, features, points, real, reference, time.monotonic() - began)
-    from .evaluate_generate_print import describe
-
-    lines = describe(document)
-    for line in lines:
-        terminal.result(line)
-    if folder is not None:
-        for line in files.write(folder, document, lines, chosen, bool(ways)):
-            terminal.result(line)
-    put_json(terminal, document)
+    files.publish(terminal, folder, document, chosen, bool(ways))
     return 0
 
 

@@ -49,14 +49,7 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
     splits, depth = _splits(folder, data)
     names, labels = _classes(folder, splits, depth, data)
     every = [path for files in splits.values() for path in files]
-    total, done = sum(path.stat().st_size for path in every), 0
-
-    def report(count: int) -> None:  # every file is read twice: for its sum, and to be decoded
-        nonlocal done
-        done += count
-        if progress:
-            progress(min(done // 2, total), total)
-
+    report = unpack.read_twice(every, progress)
     paths = "".join(f"{split} {path.relative_to(folder)}\n" for split, files in splits.items() for path in files)
     made_by = {
         "files": unpack.digest_files(every, report),
@@ -81,7 +74,8 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
         catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'", levels, data.labels, names=names, about=about,
     )  # fmt: skip
-    if progress:
+    if progress:  # all of it, also where a cache made the second reading needless
+        total = sum(path.stat().st_size for path in every)
         progress(total, total)
     return raw
 

@@ -32,14 +32,7 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
     side, levels = int(data.name.removeprefix("imagenet")), levels_of(data, 256)
     splits = _files(data)
     every = [path for files in splits.values() for path in files]
-    total, done = sum(path.stat().st_size for path in every), 0
-
-    def report(count: int) -> None:  # every file is read twice: for its sum, and for its images
-        nonlocal done
-        done += count
-        if progress:
-            progress(min(done // 2, total), total)
-
+    report = unpack.read_twice(every, progress)
     height, width = sides(data.size, side, side)
     sums = {split: unpack.digest_files(files, report) for split, files in splits.items()}
     made_by = {"imagenet": sums, "size": [height, width], "levels": levels}

@@ -47,6 +47,19 @@ class _Counted(io.RawIOBase):
         super().close()
 
 
+def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -> Callable[[int], None]:
+    """What to call with each number of bytes read, of files that are read for their sum and then for what is in them."""
+    total, done = sum(path.stat().st_size for path in files), 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(min(done // 2, total), total)
+
+    return report
+
+
 def digest_files(files: list[Path], report: Callable[[int], None]) -> str:
     """sha256 of one file as it stands on disk, or of the list of the files' sums and names."""
     sums = []
