@@ -12,7 +12,7 @@ from typing import Any
 from zellige import Data, Net, Train
 from zellige.cli import help
 from zellige.methods import METHODS
-from zellige.show.numbers import count, scaled
+from zellige.show.numbers import scaled
 from zellige.training.cost import PEAK, UTILISATION
 from zellige.training.recipe import Recipe
 from zellige.training.recipes import RECIPES
@@ -57,6 +57,13 @@ def changed(chosen: Any, usual: Any, prefix: str) -> list[str]:
     return options
 
 
+def drawn(recipe: Recipe) -> str:
+    """The sampler of a recipe as it is typed, with what is not the default."""
+    chosen = {} if recipe.sampler == METHODS[recipe.method].sampler else {"sampler": recipe.sampler}
+    chosen |= dict(recipe.drawing) | {"steps": recipe.steps}
+    return " ".join(f"--{name.replace('_', '-')} {typed(value)}" for name, value in chosen.items())
+
+
 def section(name: str, recipe: Recipe) -> str:
     config = recipe.config
     options = [
@@ -66,7 +73,7 @@ def section(name: str, recipe: Recipe) -> str:
     lines = [
         f"\n## {name}\n",
         f"{recipe.paper} (arXiv {recipe.arxiv}): {recipe.reported}, {recipe.reported.where}. From {recipe.source}.",
-        f"Drawn with `{recipe.sampler}` in {count(recipe.steps)} steps.\n",
+        f"Drawn with `zellige sample runs/{name} {drawn(recipe)}`.\n",
         f"    zellige train {config.method} {' '.join(options)}\n",
     ]
     lines += [f"- not given; ours: {', '.join(recipe.ours)}"] if recipe.ours else []

@@ -17,6 +17,7 @@ from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
+from zellige.models.sampler_choice import choose_sampler
 from zellige.training.cost import PEAK, UTILISATION, training_cost
 from zellige.training.recipes import RECIPES, find_recipe
 
@@ -83,7 +84,7 @@ def test_a_recipe_trains_two_steps_small_and_its_sampler_takes_the_method(name):
     V, t = 8, config.train
     torch.manual_seed(0)
     method = build(config.method, V, config.net, config.options, config.net.length, ordered=bool(config.net.grid))
-    samplers.check(samplers.find(recipe.sampler.partition(",")[0])(), method)
+    samplers.check(choose_sampler(recipe.sampler, method, options=dict(recipe.drawing)), method)
     generator = torch.Generator().manual_seed(1)
     batch = Batch(torch.randint(V, (t.batch, config.net.length), generator=generator))
     optimizer = torch.optim.AdamW(method.parameters(), lr=t.rate, betas=t.betas, weight_decay=t.weight_decay)

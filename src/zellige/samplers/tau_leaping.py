@@ -47,9 +47,9 @@ class TauLeaping(Sampler):
     Args:
         grid: "uniform", "cosine" or "log-snr" (see `ancestral`).
         jumps: "auto", "one" or "sum".
-        corrector: how many corrector steps follow a step.
-        corrector_step: their size, in steps of the grid (1.5 in the paper's code for images).
-        corrector_from: the time from which on they are made; the paper has 0.1.
+        corrector: how many corrector steps follow a step; 10 in the paper's code for images, in 500 steps.
+        corrector_step: their size, in steps of the grid; 1.5 there.
+        corrector_from: the time from which on they are made; 0.1 there.
         argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
     """
 
@@ -129,8 +129,10 @@ class TauLeaping(Sampler):
             end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
             def law(pred: Prediction) -> Tensor:
-                mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
                 ends = likeliest(kernel(pred, later), greedy)
+                if bool(end.all()):
+                    return ends
+                mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
                 return torch.where(end[:, None], ends, self._law(method, pred.x_t, mean))
 
             return redraw(method, state, at, t, law, generator)

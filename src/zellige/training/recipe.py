@@ -36,7 +36,8 @@ class Recipe:
         source: where in the paper, or in its authors' code, the choices stand.
         method, options: the method's name, and its choices that are not the default.
         vocabulary: data tokens of the tokenizer, or levels of a pixel.
-        sampler, steps: what the paper draws with; samples of validations, which are only looked at, take `train.sample_steps`.
+        sampler, drawing, steps: what the paper draws with, its options that are not the default, how many steps; samples of
+            validations, which are only looked at, take `train.sample_steps`.
         reported: the number to reach.
         published: the parameters that the paper or its checkpoint has; None where neither says, or what they say does not add up.
         ours: what the source does not give, so that the value here is a choice of our own.
@@ -54,6 +55,7 @@ class Recipe:
     reported: Reported
     options: tuple[tuple[str, Any], ...] = ()
     sampler: str = "ancestral"
+    drawing: tuple[tuple[str, Any], ...] = ()
     steps: int = 1000
     published: float | None = None
     ours: tuple[str, ...] = ()

@@ -37,6 +37,9 @@ T5 = (
     "rotary positions and adaptive layer norms, where the paper's transformer is T5's; "
     "12 layers of 768 have more than the 70M parameters that it counts"
 )
+CORRECTED = (  # its authors' configuration; their 0.1 of a time that begins at 0.01
+    ("corrector", 10), ("corrector_step", 1.5), ("corrector_from", 0.0909), ("argmax", "last"),
+)  # fmt: skip
 DECAY = "the rate stays after the warm-up; the paper's falls with the inverse square root of the step"
 
 
@@ -45,7 +48,7 @@ def _d3pm(value: str, where: str, published: float, *differs: str, **options) ->
     return Recipe(
         "D3PM", "2107.03006", "section 6, appendix B.1; its authors' configuration (clipping, warm-up)", "d3pm", CIFAR,
         UNET, IMAGES, LEVELS, Reported(value, "bits/dim", where), tuple(choices.items()), published=published,
-        differs=(ENDS, *differs, HELD_OUT),
+        drawing=(("argmax", "last"),), differs=(ENDS, *differs, HELD_OUT),
     )  # fmt: skip
 
 
@@ -61,7 +64,7 @@ def _d3pm_text(reported: Reported, data: Data, length: int, vocabulary: int, *di
 def _md4(source: str, data: Data, net: Net, train: Train, vocabulary: int, reported: Reported, *differs: str) -> Recipe:
     return Recipe(
         "MD4", "2406.04329", f"appendix {source}; its authors' configuration of OpenWebText", "md4", data, net, train, vocabulary,
-        reported, sampler="ancestral, cosine grid", published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind),
+        reported, drawing=(("grid", "cosine"),), published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind),
         ours=(CLIP, "dropout 0.1", "no flips") if net.convolutional else (CLIP,), differs=differs,
     )  # fmt: skip
 
@@ -74,8 +77,8 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
         stage = f"the second of two stages, after {first} or another first one (`train.start`)"
     return Recipe(
         "BD3-LM", "2503.09573", f"section 6, appendices C.2, C.3 and C.5; its authors' code; {stage}", "bd3lm", data, net, train,
-        vocabulary, reported, (("block", block), ("search", bool(first))), "blockwise, first_hitting inside", 5000,
-        170e6 if vocabulary == GPT2 else None, differs=(COUNTED,),
+        vocabulary, reported, (("block", block), ("search", bool(first))), "blockwise",
+        (("block_sampler", "first_hitting"),), 5000, 170e6 if vocabulary == GPT2 else None, differs=(COUNTED,),
     )  # fmt: skip
 
 
@@ -109,7 +112,7 @@ RECIPES: dict[str, Recipe] = {
             ("process", "gaussian"), ("base", 3.0), ("growth", 100.0), ("rate_sigma", 6.0), ("target_sigma", 512.0),
             ("min_time", 0.01), ("objective", "one-pass"), ("auxiliary", 0.001),
         ),
-        "tau_leaping", published=35.7e6, ours=("betas 0.9 and 0.999",),
+        "tau_leaping", CORRECTED, 500, published=35.7e6, ours=("betas 0.9 and 0.999",),
         differs=(
             "K logits for each level; the published head gives the mean and scale of a logistic law",
             "residual sums are not divided by the root of 2", HELD_OUT,
