@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 from zellige import cli
+from zellige.cli.frames import frames_folder
 from zellige.data import load
 from zellige.data.levels import Levels
+from zellige.errors import InputError
 from zellige.show import kinds
 from zellige.show.terminal import Terminal
 
@@ -170,6 +172,26 @@ def test_watch_shows_what_is_there(run, monkeypatch):
     first = err.split("sample 1 of 1")[1]
     assert first.count("▀") == 32
     assert first.count("\x1b[38;2;86;108;150;48;2;86;108;150m") == 4  # four lines, all masked
+
+
+def test_frames_are_a_picture_a_step(run, place, tmp_path):
+    """The last one is what --out writes; the first is all masked; texts and folders in use are refused."""
+    code, _, err = run(f"sample images --count 4 --steps 5 --frames {tmp_path / 'f'} --out {tmp_path / 'x.png'}")
+    assert code == 0
+    assert "6 frames" in err
+    assert sorted(f.name for f in (tmp_path / "f").iterdir()) == [f"step-{i:04d}.png" for i in range(6)]
+    assert (tmp_path / "f/step-0005.png").read_bytes() == (tmp_path / "x.png").read_bytes()
+    first = read(str(tmp_path / "f/step-0000.png")).reshape(-1, 3)
+    assert {tuple(colour) for colour in first.tolist()} == {
+        (86, 108, 150),
+        (255, 255, 255),
+    }  # masked, and between images
+    assert run(f"sample images --frames {tmp_path / 'f'}")[0] == 2
+    run(f"infill grids --example 7 --steps 450 --sampler ancestral --frames {tmp_path / 'g'}")
+    steps = sorted(int(f.stem[5:]) for f in (tmp_path / "g").iterdir())
+    assert steps == [*range(0, 450, 3), 450]
+    with pytest.raises(InputError, match="makes texts"):
+        frames_folder(str(tmp_path / "t"), kinds.Text(None))
 
 
 def test_ascii_terminals_get_ascii_grids():

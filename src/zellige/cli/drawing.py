@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import InputError
-from ..show.numbers import path
+from ..show.numbers import counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
 from .common import OfRun, load, writable, write_json
+from .frames import FrameFiles, frames_folder
 from .panels import Panels, PartialRow
 from .sampler_options import SamplerOptions
 
@@ -44,6 +45,8 @@ class Drawing(OfRun):
     """texts at once"""
     watch: bool = False
     """show the tokens appear"""
+    frames: str | None = None
+    """a folder: how images (music, grids) appear, as a PNG a step with the first --batch of them"""
     out: str | None = None
     """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, or .mid for music"""
 
@@ -69,10 +72,12 @@ def draw(
     kind = kinds.of(model.tokenizer)
     if out is not None:
         kind.refuse(out.suffix)
+    frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
     how = {
         "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
         "classes": chosen.classes or None,
-        "temperature": chosen.temperature, "top_p": chosen.top_p, "batch": 1 if chosen.watch else chosen.batch,
+        "temperature": chosen.temperature, "top_p": chosen.top_p,
+        "batch": 1 if chosen.watch and frame_files is None else chosen.batch,
     }  # fmt: skip
     how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
     start = give(model, kind)
@@ -86,6 +91,8 @@ def draw(
         terminal.note(note)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
+    if frame_files is not None:
+        frames = frame_files.write(frames)
     drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
     if gaps is not None:
         pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
@@ -108,6 +115,8 @@ def draw(
     terminal.say(str(drawn))
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
+    if frame_files is not None:
+        terminal.say(f"written  {counted(len(frame_files.files), 'frame')} in {path(frame_files.folder)}")
     arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
     arguments |= dataclasses.asdict(chosen.options)
     result = {

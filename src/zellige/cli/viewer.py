@@ -34,6 +34,7 @@ def picture(
         block,
         brackets,
         whole if block is None and isinstance(frame.state.memory, Growth) else None,
+        kind.bitmap(frame.x[row].tolist(), marks),
     )
 
 

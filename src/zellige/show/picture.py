@@ -1,10 +1,14 @@
 """Tokens appearing: frames of a sample, drawn in place."""
 
+import itertools
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from .numbers import cells, count, escape
 from .progress import gauge
@@ -23,15 +27,19 @@ class Picture:
     block: Sequence[Line] | None = None  # instead of the pieces one after another: lines that stay as they are
     brackets: bool = False  # whether they stand round what is not given
     total: int | None = None  # tokens of a text that grows: these are its beginning, and what came last is to be seen
+    pixels: np.ndarray | None = None  # (H, W, 3) uint8, in place of the block where the terminal shows pixels
 
 
 class Watch:
     """Draws pictures in place, at most 12 a second and 20 lines high (a block: as high as the terminal); the last one stays.
 
-    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text.
+    Where nothing can move, the pictures are printed one after another. `indent` stands before the lines of text. An image is
+    shown in pixels where the terminal can, over blank lines.
     """
 
     RATE = 12.0
+    HIGH = 20  # lines
+    numbers = itertools.count()
 
     def __init__(self, terminal: Terminal, *, indent: str = "  ", hold: float = 0.0, clock=time.monotonic):
         self.terminal, self.indent, self.clock = terminal, indent, clock
@@ -40,6 +48,7 @@ class Watch:
         self.drawn = -math.inf
         self._context: Any = None
         self._live: Any = None
+        self._number = (os.getpid() << 8) + next(self.numbers)  # of the picture: other images on the screen stay
 
     def __enter__(self) -> "Watch":
         return self
@@ -53,7 +62,8 @@ class Watch:
             self.terminal.say("\n".join(self.lines(picture)), painted=True)
             return
         if self._live is None:
-            self._context = self.terminal.live(lambda: "\n".join(self.lines(self.picture)), keep=True, every=0)
+            draw = lambda: "\n".join(self.lines(self.picture))  # noqa: E731
+            self._context = self.terminal.live(draw, over=self._pixels, keep=True, every=0)
             self._live = self._context.__enter__()
         now = self.clock()
         if last or now - self.drawn >= 1 / self.RATE:
@@ -73,8 +83,10 @@ class Watch:
             return []
         width = min(self.terminal.width, 80)
         high = max(self.terminal.height - 1, 4) if self.terminal.motion else None
-        if picture.block is None:
-            text, most = self._wrap(picture, width - len(self.indent) - 1), min(20, high or 20) - 2
+        if picture.pixels is not None and (graphics := self.terminal.graphics):
+            text, most = [""] * graphics.rows(picture.pixels, *self._room), self._room[1]
+        elif picture.block is None:
+            text, most = self._wrap(picture, width - len(self.indent) - 1), min(self.HIGH, high or self.HIGH) - 2
         else:
             text = painted(picture.block, self.terminal.styled and self.terminal.unicode, self.terminal.hues)
             most = len(text) if high is None else high - 2
@@ -93,6 +105,20 @@ class Watch:
             dim = (lambda s: self.terminal.paint(s, "dim")) if styled else (lambda s: s)
             foot = f"{gauge(shown / total, room, not styled, dim)} {foot}"
         return [picture.head, *(self.indent + line for line in text), foot]
+
+    @property
+    def _room(self) -> tuple[int, int]:
+        """Columns and lines that there are for pixels, between head and foot."""
+        lines = min(self.HIGH, max(self.terminal.height - 1, 4)) - 2
+        return min(self.terminal.width, 80) - len(self.indent) - 1, lines
+
+    def _pixels(self) -> str:
+        """What draws the picture's pixels over its blank lines, from the end of the foot and back there; "" without any."""
+        pixels = None if self.picture is None else self.picture.pixels
+        if pixels is None or (graphics := self.terminal.graphics) is None:
+            return ""
+        rows, drawn = graphics.rows(pixels, *self._room), graphics.draw(pixels, *self._room, self._number)
+        return f"\x1b7\x1b[{rows}A\r\x1b[{len(self.indent)}C{drawn}\x1b8"
 
     def _wrap(self, picture: Picture, width: int) -> list[str]:
         """Cut into lines by cells, not words: a token that appears must not move the others."""

@@ -5,12 +5,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .numbers import escape
 from .record import dumps
 
 if TYPE_CHECKING:
+    from .graphics import Graphics
     from .style import Line
 
 _ASCII = {
@@ -54,6 +56,7 @@ class Terminal:
         self.hues = self._hues(environ) if self.colored else 0  # colours there are on stderr, and on stdout
         self.out_hues = self._hues(environ) if self.out_colored else 0
         self.unicode = _encodes(self.err)
+        self._environ = environ
         self._live: Any = None
         for stream in (self.out, self.err):  # a character that a stream cannot encode must not end the run
             if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
@@ -117,6 +120,18 @@ class Terminal:
         """`text` as stderr can encode it."""
         return text if self.unicode else ascii_text(text)
 
+    @cached_property
+    def graphics(self) -> "Graphics | None":
+        """How stderr shows pixels; None where it has no colours, does not move, or knows no way."""
+        if not self.motion or not self.hues:
+            return None
+        from .graphics import graphics_of
+
+        try:
+            return graphics_of(self._environ, self.err.fileno())
+        except (OSError, ValueError, AttributeError):
+            return graphics_of(self._environ, None)
+
     @property
     def width(self) -> int:
         """Columns of the terminal; 100 where there is none."""
@@ -145,14 +160,16 @@ class Terminal:
 
     # what moves ------------------------------------------------------------------------------------------------
     @contextmanager
-    def live(self, draw, *, keep: bool = False, every: float = 0.25) -> Iterator[Any]:
+    def live(self, draw, *, over: Callable[[], str] = str, keep: bool = False, every: float = 0.25) -> Iterator[Any]:
         """Redraw `draw() -> str` (ANSI styles allowed) in place until the block ends; only where there is motion.
 
-        `keep` leaves the last picture on the screen. `every` is the pause between automatic redraws in seconds, 0 for
-        none: the block then calls `.refresh()`.
+        `over() -> str` is written behind it as it is, and has to leave the cursor where it was. `keep` leaves the last
+        picture on the screen. `every` is the pause between automatic redraws in seconds, 0 for none: the block then calls
+        `.refresh()`.
         """
-        from rich.console import Console
+        from rich.console import Console, Group
         from rich.live import Live
+        from rich.segment import ControlType, Segment, Segments
         from rich.text import Text
 
         console = Console(
@@ -160,8 +177,14 @@ class Terminal:
             emoji=False, legacy_windows=False,
         )  # fmt: skip
 
+        def whole() -> Any:
+            text = Text.from_ansi(self.fit(draw()), no_wrap=True, overflow="crop", end="")
+            return Group(
+                text, Segments([Segment(over(), None, [(ControlType.BELL,)])])
+            )  # a control: its text is left alone
+
         live = Live(
-            get_renderable=lambda: Text.from_ansi(self.fit(draw()), no_wrap=True, overflow="crop"),
+            get_renderable=whole,
             console=console, transient=not keep, auto_refresh=every > 0, refresh_per_second=1 / (every or 1),
             redirect_stdout=False, redirect_stderr=False, vertical_overflow="crop",
         )  # fmt: skip

@@ -37,15 +37,18 @@ class Image(Modality):
 
     def block(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> list[Line]:
         """Two pixels a character; an image wider than the terminal at every second (third, ...) pixel."""
-        shown = np.array(row)
-        if marks is not None:
-            shown = np.where([mark in ("masked", "again") for mark in marks], -1, shown)
         every = math.ceil(self.shape[1] / 76)
-        pixels = self.pixels(shown)[0, ::every, ::every].tolist()
+        pixels = self.bitmap(row, marks)[::every, ::every].tolist()
         below = [*pixels[1::2], *([[None] * len(pixels[0])] if len(pixels) % 2 else [])]
         return [
             [("▀", (tuple(a), b and tuple(b))) for a, b in zip(top, bottom)] for top, bottom in zip(pixels[::2], below)
         ]
+
+    def bitmap(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> np.ndarray:
+        shown = np.array(row)
+        if marks is not None:
+            shown = np.where([mark in ("masked", "again") for mark in marks], -1, shown)
+        return self.pixels(shown)[0]
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         """The brightness of each level, 0 to 255."""

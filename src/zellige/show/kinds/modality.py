@@ -50,6 +50,10 @@ class Modality:
         """A row as lines for a terminal, `marks` says of each token what happened to it; None for running text."""
         return None
 
+    def bitmap(self, row: Sequence[int], marks: Sequence[Mark] | None = None) -> np.ndarray | None:
+        """A row as pixels for a terminal, (H, W, 3) uint8, `marks` as in `block`; None for what is no image."""
+        return None
+
     def lines(self, rows: Any, captions: Sequence[str] = (), fixed: Any = None, width: int = 80) -> list[Line]:
         """Rows beside one another as far as `width` goes, then below, each under its caption."""
         out: list[Line] = []
