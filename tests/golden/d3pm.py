@@ -18,11 +18,14 @@ def product(beta: Tensor) -> Tabulated:
     return Tabulated(torch.cat((torch.ones(1, dtype=D), (1 - beta).cumprod(0))))
 
 
-def d3pm(logits: Tensor, process: Process, kind: str, steps: int, last: str = "text") -> D3PM:
+def d3pm(logits: Tensor, process: Process, kind: str, steps: int, last: str = "text", **more) -> D3PM:
     """D3PM that says the recorded logits (B, L, K), with upstream's process."""
     K = process.K - (process.mask is not None)
     method = D3PM(
-        RecordedLogits(logits), K, logits.shape[1:2], D3PM.Config(kind, diffusion_steps=steps, last=last, neighbours=1)
+        RecordedLogits(logits),
+        K,
+        logits.shape[1:2],
+        D3PM.Config(kind, diffusion_steps=steps, last=last, neighbours=1, **more),
     )
     method.process = process
     return method

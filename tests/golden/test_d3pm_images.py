@@ -16,7 +16,7 @@ from zellige.core.matrices import Chain
 from zellige.core.prediction import kernel
 from zellige.core.process import Mixture, Process, uniform
 from zellige.core.schedule import CLEAN
-from zellige.methods import d3pm_transitions
+from zellige.methods import D3PM, d3pm_transitions
 from zellige.nn.logistic import logistic
 
 from .d3pm import D, d3pm, product
@@ -32,8 +32,6 @@ TESTED = {*BETAS, *Q, *ROWS, *LOSS, *HEAD}
 FORMS = {
     **dict.fromkeys([q for q in Q if "gaussian" in q], "its levels are 255/(K-1) apart, right for 256 of them only; ours is "
                     "eq. 8, the same at betas times ((K-1)/255)^2"),
-    **dict.fromkeys(LOSS, "it adds eps to both factors of eq. 4 and inside the logs of L_T, ours is eps = 0; its L_0 has mass on "
-                    "x_0 from which x_1 cannot come: ours adds the log of the mass on the others"),
     **dict.fromkeys(HEAD, "it adds eps to the share of a bin in its upper tail, and does not normalise; ours is eps = 0"),
 }  # fmt: skip
 
@@ -103,67 +101,58 @@ def test_kernels_of_256_levels(golden, case):
     golden.near(case, P.matrix(torch.zeros_like(t), t)[:, rows], c["q_cum_rows"])
 
 
-class Published:
-    """Its formulas in float64 at an eps of one's own; ours is eps = 0. Positions are flat, (B, L, S)."""
-
-    def __init__(self, P: Process, x_0: Tensor, x_t: Tensor, s: Tensor, t: Tensor, logits: Tensor, first: Tensor):
-        self.P, self.x_0, self.logits, self.first, self.t = P, x_0, logits, first, t
-        self.bits = x_0.shape[1] * math.log(2)
-        self.likely, self.truly = P.likelihood(x_t, s, t), P.push(P.one_hot(x_0), CLEAN, s)
-        self.modelled = P.push(logits.softmax(-1), CLEAN, s)
-
-    def posterior(self, law: Tensor, eps: float) -> Tensor:
-        """Logits of x_s: eps in both factors of eq. 4."""
-        return (self.likely + eps).log() + (law + eps).log()
-
-    def vb(self, eps: float) -> Tensor:
-        """One step's KL, and at the first step -log of the softmax: (B,) bits a dimension."""
-        p, q = (self.posterior(law, eps).log_softmax(-1) for law in (self.modelled, self.truly))
-        nll = -self.logits.log_softmax(-1).gather(-1, self.x_0[..., None])[..., 0]
-        return torch.where(self.first[:, None], nll, (q.exp() * (q - p)).sum(-1)).sum(-1) / self.bits
-
-    def prior(self, eps: float, law: Tensor) -> Tensor:
-        q = self.P.push(self.P.one_hot(self.x_0), CLEAN, torch.ones(self.x_0.shape, dtype=D))
-        return (q * ((q + eps).log() - (law + eps).log())).sum((-2, -1)) / self.bits
-
-
 @pytest.mark.parametrize("case", LOSS)
 def test_loss(golden, case):
+    """Each term and the hybrid loss, by ours at their eps; without it ours is less by the mass where x_1 cannot come from."""
     c, config = golden[case], golden.index[case]["config"]
-    n = config["T"]
+    n, S = config["T"], config["S"]
     P = pixels(golden[case.replace("loss", "Q").rpartition(".")[0]]["betas"], config)
     flat = lambda x: x.reshape(len(x), -1, *x.shape[4:])  # noqa: E731
     x_0, x_t, logits = flat(c["x_start"]).long(), flat(c["x_t"]).long(), flat(c["logits"]).to(D).requires_grad_()
-    t = (c["t"] + 1).to(D) / n
-    time, first = t[:, None].expand(x_0.shape), c["t"] == 0
-    s = torch.where(first, CLEAN, t - 1 / n)[:, None].expand(x_0.shape)
-    golden.near(case, P.push(P.one_hot(x_0), CLEAN, time), flat(c["q_probs"]))
-    theirs, later = Published(P, x_0, x_t, s, time, logits, first), ~first
-    # theirs, at its eps
-    golden.near(case, theirs.posterior(theirs.modelled, EPS)[later], flat(c["posterior_logits_from_logits"])[later])
-    golden.near(case, theirs.posterior(theirs.truly, EPS)[later], flat(c["posterior_logits_from_x0"])[later])
-    ce = F.cross_entropy(logits.transpose(1, 2), x_0, reduction="none").sum(-1) / theirs.bits
-    hybrid = lambda v: v + config["hybrid_coeff"] * ce  # noqa: E731
-    gradient = lambda v: torch.autograd.grad(hybrid(v).mean(), logits, retain_graph=True)[0]  # noqa: E731
-    golden.near(case, theirs.vb(EPS), c["vb_bpd"])
-    golden.near(case, ce, c["ce_bpd"])
-    golden.near(case, hybrid(theirs.vb(EPS)), c["hybrid_loss"])
-    golden.near(case, gradient(theirs.vb(EPS)), flat(c["grad_logits_of_mean_hybrid"]))
-    # ours: at the first step the mass that the softmax has where x_1 can come from, else eps = 0
-    method = d3pm(logits, P, kind(config), n, last="image")
-    pred, ours = method.predict(x_t, t[:, None]), method.step(Batch(x_0), x_t, t, s[:, 0]) / theirs.bits
-    mass = (logits.softmax(-1) * (theirs.likely > 0)).sum(-1).log().sum(-1) / theirs.bits
-    form = lambda eps: theirs.vb(eps) + torch.where(first, mass, 0.0)  # noqa: E731
-    golden.near(case, ours[first], (c["vb_bpd"] + mass)[first])
-    vanishes(lambda eps: form(eps) - ours)
-    vanishes(lambda eps: gradient(form(eps)) - gradient(ours))
-    vanishes(lambda eps: theirs.posterior(theirs.modelled, eps)[later].softmax(-1) - kernel(pred, s)[later])
+    t, first, bits = (c["t"] + 1).to(D) / n, c["t"] == 0, x_0.shape[1] * math.log(2)
+    s = torch.where(first, CLEAN, t - 1 / n)
+    time, later = t[:, None].expand(x_0.shape), s[:, None].expand(x_0.shape)
+    golden.near(case, P.law(x_0, time), flat(c["q_probs"]))
+    likely = P.likelihood(x_t, later, time)
+    laws = {"logits": logits.softmax(-1), "x0": P.one_hot(x_0)}
+
+    def method(eps: float) -> D3PM:
+        return d3pm(logits, P, kind(config), n, last="image", log_eps=eps)
+
+    def loss(eps: float, auxiliary: float = 0.0) -> Tensor:
+        return method(eps).step(Batch(x_0), x_t, t, s, auxiliary=auxiliary) / bits
+
+    def gradient(value: Tensor) -> Tensor:
+        return torch.autograd.grad(value.mean(), logits, retain_graph=True)[0]
+
+    # theirs, by ours at their eps
+    hybrid = loss(EPS, config["hybrid_coeff"])
+    golden.near(case, loss(EPS), c["vb_bpd"])
+    golden.near(
+        case, (hybrid - loss(EPS)) / config["hybrid_coeff"], c["ce_bpd"], atol=1e-6 if case.endswith("f32") else 1e-9
+    )
+    golden.near(case, hybrid, c["hybrid_loss"])
+    golden.near(case, gradient(hybrid), flat(c["grad_logits_of_mean_hybrid"]))
+    golden.near(case, method(EPS).prior_term(Batch(x_0)) / bits, c["prior_bpd"])
+    for name, law in laws.items():
+        posterior = lambda eps, law=law: (likely + eps).log() + (P.push(law, CLEAN, later) + eps).log()  # noqa: E731
+        golden.near(case, posterior(EPS)[~first], flat(c[f"posterior_logits_from_{name}"])[~first])
+    # ours without eps: that of the paper, but for the mass that p~ has where x_1 can come from, at the first step
+    mass = torch.where(first, (laws["logits"] * (likely > 0)).sum(-1).log().sum(-1) / bits, 0.0)
+    torch.testing.assert_close(loss(0.0)[first], (loss(EPS) + mass)[first], rtol=0, atol=1e-12)
+    golden.near(case, loss(0.0)[first], (c["vb_bpd"] + mass)[first])
+    vanishes(lambda eps: loss(eps) + mass - loss(0.0))
+    vanishes(lambda eps: gradient(loss(eps) + mass) - gradient(loss(0.0)))
+    pred = method(0.0).predict(x_t, t[:, None])
+    vanishes(
+        lambda eps: (
+            normalise((likely + eps) * (P.push(laws["logits"], CLEAN, later) + eps))[~first]
+            - kernel(pred, later)[~first]
+        )
+    )
     # L_T: sum q (log(q + eps) - log q) is at most eps for each state, and so is what eps adds to the uniform prior
-    S = config["S"]
-    prior = F.one_hot(torch.tensor(S // 2), S).to(D) if kind(config) == "middle" else torch.full((S,), 1 / S, dtype=D)
-    golden.near(case, theirs.prior(EPS, prior), c["prior_bpd"])
-    divergence = P.divergence(x_0, 1.0).sum(-1) / theirs.bits
-    vanishes(lambda eps: theirs.prior(eps, prior) - divergence, c=S / math.log(2))
+    prior = lambda eps: method(eps).prior_term(Batch(x_0)) / bits  # noqa: E731
+    vanishes(lambda eps: prior(eps) - P.divergence(x_0, 1.0).sum(-1) / bits, c=S / math.log(2))
 
 
 @pytest.mark.parametrize("case", HEAD)

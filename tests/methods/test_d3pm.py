@@ -195,6 +195,28 @@ def test_uniform_prior_term_is_the_divergence_of_the_last_law():
     close(method.terms(Batch(X_0, mask))["prior"], torch.full((len(X_0),), each, dtype=D))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("process", ["uniform", "gaussian", "middle", "absorbing"])
+def test_an_eps_in_the_logarithms_adds_what_p_has_where_x_1_cannot_come_from(process):
+    """As it falls to 0 the published terms are ours, and at the first step -log of that mass more; drawn as the bound is."""
+    T, x_0 = 3, X_0[3:4]
+    ours, theirs = (
+        d3pm(process, last="image", schedule="mutual-information", steps=T, log_eps=eps) for eps in (0.0, 1e-10)
+    )
+    assert (theirs.approximate, theirs.loss_is_bound, ours.approximate) == (True, False, False)
+    known, x_1, q = pairs(ours, torch.tensor(1 / T))
+    x_1, q = x_1[(known == x_0).all(-1)], q[(known == x_0).all(-1)]
+    time = torch.full(x_1.shape, 1 / T, dtype=D)
+    p = ours._clean(ours.network.features(x_1, 1000 * time[:, 0]), x_1).softmax(-1)
+    mass = (p * (ours.process.likelihood(x_1, CLEAN, time) > 0)).sum(-1)
+    more = -(q * mass.log().sum(-1)).sum()
+    assert (float(more) > 0.1) == (process in ("middle", "absorbing"))
+    nodes = (torch.arange(T, dtype=D) + 0.5) / T, torch.full((T,), 1 / T, dtype=D)
+    assert theirs.grid(T)[0] == 1.0  # absorbing noise, too: L_T is a term of its own
+    expected = exact.step_bound(ours, x_0, ours.grid(T)) + more
+    close(exact.expectation(theirs.bound, x_0, nodes), expected, rtol=0, atol=1e-6)
+
+
 # ---------------------------------------------------------------------------------- the hybrid loss
 @kinds
 @torch.no_grad()
@@ -339,6 +361,12 @@ def test_the_default_schedule_is_the_papers():
         ({"diffusion_steps": 0}, "`diffusion_steps` is 0; it must be 1 or more"),
         ({"auxiliary": -0.5}, "`auxiliary` is -0.5; it must be 0 or more"),
         ({"head": "logistik"}, "unknown head 'logistik'; did you mean 'logistic'?"),
+        ({"head": "residual"}, "`head` residual has no place for a mask; use `process` middle, or `head` logits"),
+        (
+            {"log_eps": 1e-6},
+            "`log_eps` is of the published image code; it needs `last` image and `prediction` leave-one-out",
+        ),
+        ({"log_eps": -1.0, "last": "image"}, "`log_eps` is -1; it must be 0 or more"),
         ({"head": "logistic"}, "`head` logistic has no place for a mask; use `process` middle, or `head` logits"),
         ({"process": "gaussian", "width": 3}, "`width` is 3; with 3 levels it must be from 0 to 2"),
         ({"process": "nearest"}, "`neighbours` is 5; with 3 tokens it must be from 1 to 2"),

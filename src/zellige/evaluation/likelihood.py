@@ -61,7 +61,10 @@ class Likelihood:
         """What the number is, as `Result` says it."""
         if self.certain:
             return "exact"
-        return "loss" if not bounded(self.method) else "estimate" if self.published else "bound"
+        if not bounded(self.method):
+            return "loss"
+        approximate = self.other is None and getattr(self.method, "approximate", False)
+        return "estimate" if self.published or approximate else "bound"
 
     @property
     def time(self) -> str:

@@ -20,7 +20,8 @@ p~(x_0 | x_t), where p~ is what its name says. At a mask the two agree. Under ot
 LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no mass on it. `docs/core.md` says what lambda weighs.
 
 L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
-p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler.
+p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
+logarithm, and so has the loss here where `log_eps` says so (`d3pm_images`); samplers have none.
 """
 
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
 from ..core.schedule import PRIOR
 from ..errors import InputError, at_least
 from ..nn.logistic import near
-from . import terms, uniform
+from . import d3pm_images, terms, uniform
 from .absorbing import Absorbing
 from .d3pm_transitions import ORDERED, TABLES, Noise
 
@@ -48,10 +49,10 @@ class D3PM(Absorbing):
         "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
         "last": ("text", "image"),
-        "head": ("logits", "logistic"),
+        "head": ("logits", "residual", "logistic"),
         "auxiliary_at": ("masks", "all"),
     }
-    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",)}
+    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",), "levels": (True,)}
     variants = (
         {},
         {"process": "uniform"},
@@ -61,6 +62,7 @@ class D3PM(Absorbing):
         {"process": "middle"},
         {"process": "gaussian"},
         {"process": "gaussian", "head": "logistic", "last": "image"},
+        {"process": "middle", "head": "residual", "last": "image"},
         {"process": "gaussian", "prediction": "mean"},
         {"process": "band"},
         {"process": "nearest", "neighbours": 1},
@@ -86,7 +88,8 @@ class D3PM(Absorbing):
         auxiliary: float = 0.01
         """lambda, the weight of the cross-entropy beside the bound; in the published scale, beside one step's KL, lambda / T"""
         head: str = "logits"
-        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
+        """the network gives K logits, to which residual adds 1 at the noisy token, as the published image code does; or, of
+        ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
         width: int = 0
         """the farthest jump of band and gaussian, in levels; 0 is a quarter of them for band, no limit for gaussian"""
         neighbours: int = 5
@@ -97,16 +100,27 @@ class D3PM(Absorbing):
         """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
         auxiliary_at: str = "masks"
         """where the cross-entropy of absorbing noise is taken: at the masks, or at all positions, as the published code does"""
+        log_eps: float = 0.0
+        """of `last` image: what is added inside every logarithm of L_vb; 1e-6 in the published image code, no bound then"""
+        levels: bool = False
+        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; else it embeds
+        them where neither noise nor head needs their order"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
         kernel = config.width, config.neighbours, config.embedding, config.mask_proportion
         noise = Noise(config.process, config.diffusion_steps, config.schedule, *kernel)
         at_least("auxiliary", config.auxiliary, 0)
-        if config.head == "logistic" and config.process.startswith("absorbing"):
-            raise InputError("`head` logistic has no place for a mask; use `process` middle, or `head` logits")
+        at_least("log_eps", config.log_eps, 0)
+        if config.log_eps and (config.last, config.prediction) != ("image", "leave-one-out"):
+            raise InputError(
+                "`log_eps` is of the published image code; it needs `last` image and `prediction` leave-one-out"
+            )
+        if config.head != "logits" and config.process.startswith("absorbing"):
+            raise InputError(f"`head` {config.head} has no place for a mask; use `process` middle, or `head` logits")
         super().__init__(network, vocabulary, shape, config, noise.on(vocabulary), True, config.diffusion_steps)
-        self.parameterization, self.loss_is_bound = config.prediction.replace("-", "_"), config.auxiliary == 0
+        self.parameterization, self.approximate = config.prediction.replace("-", "_"), config.log_eps > 0
+        self.loss_is_bound = config.auxiliary == 0 and not self.approximate
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -132,9 +146,11 @@ class D3PM(Absorbing):
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
         """Logits (*, K) of p~(x_0 | x_t) from what the head gives."""
-        return (
-            near(outputs, x_t, self.process.K) if self.config.head == "logistic" else self.process.without_mask(outputs)
-        )
+        if self.config.head == "logistic":
+            return near(outputs, x_t, self.process.K)
+        if self.config.head == "residual":
+            return outputs + self.process.one_hot(x_t).to(outputs)
+        return self.process.without_mask(outputs)
 
     def _says_mean(self, t: Tensor) -> Tensor:
         """Where p~ is read as p(x_0 | x_t), (*) bool: everywhere, or at t = 1/T alone (`last`)."""
@@ -144,7 +160,7 @@ class D3PM(Absorbing):
     # ---------------------------------------------------------------------------------- the closed forms
     def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
-        if self.process.mask is not None:
+        if self.process.mask is not None and not self.config.log_eps:
             weight, at = scale * self.reveal(t, s), None
             if auxiliary and self.config.auxiliary_at == "all":
                 at = batch.counted
@@ -157,7 +173,18 @@ class D3PM(Absorbing):
             ce = F.cross_entropy(self._clean(logits, x_t), x_0, reduction="none") if auxiliary else 0.0
             return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce  # D3PM eq. 5
 
-        return terms.summed(self, each, batch, x_t, t, s)
+        return terms.summed(self, each, batch, x_t, t, s, at=batch.counted if self.config.log_eps else None)
+
+    def grid(self, steps):
+        times = super().grid(steps)
+        return (
+            times.clamp(max=1.0) if self.config.log_eps else times
+        )  # L_T is a term of its own, also where noise absorbs
+
+    def prior_term(self, batch, generator=None):
+        if not self.config.log_eps:
+            return super().prior_term(batch, generator)
+        return (d3pm_images.prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
 
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:
@@ -165,9 +192,11 @@ class D3PM(Absorbing):
         _, t, s = terms.draw_step(self, batch, generator)
         x_t = self.corrupt(batch, t[:, None], generator)
         value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary)  # D3PM eq. 5
-        return value if self.process.start == PRIOR else value + self.prior_term(batch, generator)
+        return value if self.grid(self.steps)[0] == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):
+        if s is not None and self.config.log_eps:
+            return d3pm_images.step(self.process, self._clean(logits, x_t), x_0, x_t, t, s, self.config.log_eps)
         if s is None or self.config.process != "uniform":
             return super().cost(logits, x_0, x_t, t, s)
         others = uniform.as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))

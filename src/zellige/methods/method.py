@@ -39,6 +39,7 @@ class Method(nn.Module):
         parameterization: what the network gives: "mean", "leave_one_out", "score" or "next" (an instance may say otherwise).
         loss_is_bound: whether `loss` is a draw of `bound` (its unit is then shown in training).
         bounded: whether it has a likelihood bound; `bound` raises NoBound where it has none.
+        approximate: whether its terms are what published code computes and no bound; a result is an estimate then.
         exact: whether `bound` is -log p itself, with nothing drawn.
         adapts: how many rows `adapt` asks for at each validation of a training; 0: it is not called.
         sampler: the sampler it is drawn with unless another is asked for.
@@ -62,6 +63,7 @@ class Method(nn.Module):
     parameterization: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
+    approximate: bool = False
     exact: bool = False
     adapts: int = 0
     sampler: str = "ancestral"

@@ -44,7 +44,8 @@ def discrete_time(
 
     T is the method's own unless `steps` says otherwise.
     """
-    T, jumps = steps or method.steps, method.process.start == PRIOR
+    T = steps or method.steps
+    jumps = bool(method.grid(T)[0] == PRIOR)
     i, t, s = draw_step(method, batch, generator, T)
     value = T * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1; MD4 section 3
     last, first = i == T - 1, (i == 0) & (T > 1) & jumps

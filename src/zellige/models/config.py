@@ -170,6 +170,8 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.multipliers": (1, 2, 2, 2),
     "options.auxiliary_at": "masks",
     "options.forward_neighbours": 0,
+    "options.levels": False,
+    "options.log_eps": 0.0,
     "options.mask_proportion": 0.9,
     "options.sigma_max": None,
     "options.sigma_min": None,

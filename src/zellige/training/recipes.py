@@ -88,13 +88,11 @@ RECIPES: dict[str, Recipe] = {
         "3.435", "test, table 3 (FID 7.34)", 35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,
     ),
     "d3pm-cifar10-absorbing": _d3pm(
-        "4.40", "test, table 3 (FID 30.97)", 36.6e6, "the published network adds 1 to the logit of the noisy level",
-        process="middle", auxiliary=1.0,
+        "4.40", "test, table 3 (FID 30.97)", 36.6e6, process="middle", head="residual", auxiliary=1.0,
     ),
     "d3pm-cifar10-uniform": _d3pm(
-        "5.08", "test, table 3 (FID 51.27)", 36.6e6,
-        "the published network adds 1 to the logit of the noisy level, and reads levels as numbers; here they are embedded",
-        process="uniform", schedule="cosine", auxiliary=0.0,
+        "5.08", "test, table 3 (FID 51.27)", 36.6e6, process="uniform", schedule="cosine", head="residual", levels=True,
+        auxiliary=0.0,
     ),
     "d3pm-text8": _d3pm_text(
         Reported("1.45", "bits/char", "test, table 1"), Data("text8"), 256, LETTERS,
