@@ -4,9 +4,9 @@
     L_0    -log p~(x_0 | x_1), the softmax as it is: with an eps there is no x_0 that x_1 cannot come from
     L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ]
 
-The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while L_0 stays
-what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to compare with published
-ones, and no bounds.
+The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while L_0
+stays what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to compare with
+published ones, and no bounds.
 """
 
 import torch
