@@ -12,8 +12,8 @@ from zellige.core.prediction import kernel
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 from zellige.errors import InputError
-from zellige.methods import MDLM
-from zellige.samplers import Ancestral, TauLeaping, run
+from zellige.methods import MD4, MDLM
+from zellige.samplers import Ancestral, Euler, TauLeaping, run
 
 D = torch.float64
 METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4, "an exponent per token": genmd4}
@@ -141,8 +141,20 @@ def test_grids_run_from_where_the_process_starts_to_clean():
     assert len(Ancestral().times(method, None)) == 65
     with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Ancestral().times(method, 0)
-    with pytest.raises(InputError, match="unknown grid 'sine'; uniform, cosine or log-snr"):
+    with pytest.raises(InputError, match="unknown grid 'sine'; auto, uniform, cosine or log-snr"):
         Ancestral("sine")
+
+
+def test_md4_has_the_grid_of_its_paper():
+    """Its linear schedule on its own grid steps through the alphas of the cosine schedule on the uniform one (MD4, eq. 6)."""
+    linear, cosine = md4("linear"), md4("cosine")
+    for sampler in (Ancestral(), Euler(), TauLeaping()):
+        own, theirs = sampler.times(linear, 7), sampler.times(cosine, 7)
+        close(theirs[1:-1], torch.arange(6, 0, -1, dtype=D) / 7)
+        close(linear.process.schedule.alpha(own), cosine.process.schedule.alpha(theirs))
+    close(Ancestral("uniform").times(linear, 7), Ancestral("uniform").times(cosine, 7))
+    discrete = MD4(None, V, (L,), MD4.Config(diffusion_steps=4))
+    close(Ancestral().times(discrete, 4), Ancestral("uniform").times(discrete, 4))
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ class SamplerOptions:
     top_k: int | None = None
     """left_to_right: keep so many of the likeliest tokens"""
     grid: str | None = None
-    """ancestral, euler, tau_leaping: uniform, cosine or log-snr"""
+    """ancestral, euler, tau_leaping: uniform, cosine or log-snr; auto: MD4's cosine with its linear schedule, else uniform"""
     argmax: str | None = None
     """ancestral, tau_leaping: the likeliest state instead of a draw: last (in the step to clean tokens) or every (ancestral)"""
     per_step: int | None = None

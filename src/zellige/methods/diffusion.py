@@ -25,10 +25,12 @@ class Diffusion(Method):
     """One paper: a network read through a parameterization, on a process.
 
     Class attributes, beside those of `Method`:
+        sampling_grid: how the times of a sampler's steps lie unless it is told (`samplers.grid`); an instance may say otherwise.
         time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
         pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
     """
 
+    sampling_grid: str = "uniform"
     time_input: str = "t"
     pointwise: bool = True
 

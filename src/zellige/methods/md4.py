@@ -7,7 +7,10 @@
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
-| absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, two grids |
+| absorbing | linear, cosine, polynomial | Mean | weighted cross-entropy + reconstruction | ancestral, cosine grid |
+
+The cosine grid (eq. 6) is that of the linear schedule, and makes the steps of alpha that the cosine schedule makes on the uniform
+one, which is the grid of the others, and of T steps, whose bound is that of even ones.
 
 Where it leaks: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction term is the
 constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which is what its
@@ -51,6 +54,8 @@ class MD4(Masked):
         super().__init__(
             network, vocabulary, shape, config, _schedule(config), config.time, config.diffusion_steps, **more
         )
+        even = config.schedule != "linear" or config.diffusion_steps > 0
+        self.sampling_grid = "uniform" if even else "cosine"  # MD4 eq. 6
 
 
 def _schedule(config: MD4.Config) -> Schedule:

@@ -41,7 +41,7 @@ class Ancestral(Sampler):
     """The reverse kernel on a grid of times.
 
     Args:
-        grid: "uniform", "cosine" or "log-snr".
+        grid: "uniform", "cosine" or "log-snr"; "auto" is cosine for MD4 with its linear schedule, else uniform.
         argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens) or "every".
         choose: choose-then-ask where it is exact; False asks at every position that can move.
     """
@@ -54,7 +54,7 @@ class Ancestral(Sampler):
 
     def __init__(
         self,
-        grid: str = "uniform",
+        grid: str = "auto",
         argmax: str = "none",
         choose: bool = True,
         **guidance: Any,

@@ -28,7 +28,7 @@ class Euler(Sampler):
     """1 + (t - s) R at the point, on a grid of times.
 
     Args:
-        grid: "uniform", "cosine" or "log-snr" (see `ancestral`).
+        grid: "auto", "uniform", "cosine" or "log-snr" (see `ancestral`).
     """
 
     name: ClassVar[str] = "euler"
@@ -37,7 +37,7 @@ class Euler(Sampler):
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(self, grid: str = "uniform", **guidance: Any):
+    def __init__(self, grid: str = "auto", **guidance: Any):
         super().__init__(**guidance)
         self.grid = known(grid)
 

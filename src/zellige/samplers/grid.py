@@ -1,4 +1,7 @@
-"""Grids of times for a sampler's steps."""
+"""Grids of times for a sampler's steps.
+
+`auto` is the grid of the method (`Diffusion.sampling_grid`): cosine for MD4 with its linear schedule, uniform for the others.
+"""
 
 import math
 
@@ -10,8 +13,7 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .pairing import admissible, divisors, one_alpha, steps_of
 
-GRIDS = ("uniform", "cosine", "log-snr")
-
+GRIDS = ("auto", "uniform", "cosine", "log-snr")
 
 STEPS = 64  # where nobody says how many
 
@@ -19,13 +21,14 @@ STEPS = 64  # where nobody says how many
 def known(grid: str) -> str:
     """The name of a grid, if it is one."""
     if grid not in GRIDS:
-        raise InputError(f"unknown grid '{grid}'; uniform, cosine or log-snr")
+        raise InputError(f"unknown grid '{grid}'; auto, uniform, cosine or log-snr")
     return grid
 
 
 def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
     """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
     T = steps_of(method)
+    grid = getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
     if steps is None:
         steps = admissible(method, STEPS)
     if steps < 1:

@@ -86,7 +86,7 @@ class Remasking(Sampler):
         return absorbs(method, one=True)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """As those of `ancestral`; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
+        """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
         if self.remasking != "loop":
             return spaced(method, steps)
         if steps_of(method):

@@ -45,7 +45,7 @@ class TauLeaping(Sampler):
     """Poisson numbers of jumps, on a grid of times, with corrector steps.
 
     Args:
-        grid: "uniform", "cosine" or "log-snr" (see `ancestral`).
+        grid: "auto", "uniform", "cosine" or "log-snr" (see `ancestral`).
         jumps: "auto", "one" or "sum".
         corrector: how many corrector steps follow a step; 10 in the paper's code for images, in 500 steps.
         corrector_step: their size, in steps of the grid; 1.5 there.
@@ -61,7 +61,7 @@ class TauLeaping(Sampler):
 
     def __init__(
         self,
-        grid: str = "uniform",
+        grid: str = "auto",
         jumps: str = "auto",
         corrector: int = 0,
         corrector_step: float = 1.0,

@@ -64,7 +64,7 @@ def _d3pm_text(reported: Reported, data: Data, length: int, vocabulary: int, *di
 def _md4(source: str, data: Data, net: Net, train: Train, vocabulary: int, reported: Reported, *differs: str) -> Recipe:
     return Recipe(
         "MD4", "2406.04329", f"appendix {source}; its authors' configuration of OpenWebText", "md4", data, net, train, vocabulary,
-        reported, drawing=(("grid", "cosine"),), published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind),
+        reported, published={"u-vit": 198e6, "flat-unet": 28e6}.get(net.kind),
         ours=(CLIP, "dropout 0.1", "no flips") if net.convolutional else (CLIP,), differs=differs,
     )  # fmt: skip
 
