@@ -222,6 +222,19 @@ def test_revealed_counts_the_masks(prompted, method):
     assert np.array_equal(np.ma.filled(strip.get_images()[0].get_array(), np.nan), first, equal_nan=True)
 
 
+def test_reveal_counts_are_the_differences(prompted, method):
+    """The masks that go in each step, against L (alpha(s) - alpha(t)); both add up to all that was free."""
+    frames, mask = prompted, method.process.mask
+    (ax,) = report.reveal_counts(iter(frames), method).axes
+    left = np.stack([(f.x == mask).sum(1).numpy() for f in frames])
+    assert line(ax, "this run")[:, 1] == pytest.approx(-np.diff(left.mean(1)))
+    free = (~frames[0].fixed).sum(1).double().mean().item()
+    times = [1.0, *(0.999 * f.t for f in frames[1:-1]), 0.0]
+    assert line(ax, "expected")[:, 1] == pytest.approx(-free * np.diff(times), abs=2e-5)  # float32
+    assert line(ax, "expected")[:, 1].sum() == line(ax, "this run")[:, 1].sum() == pytest.approx(free)
+    assert not [one for one in report.reveal_counts(frames).axes[0].get_lines() if "expected" in str(one.get_label())]
+
+
 def test_learnt_shows_the_earliest_and_the_latest():
     values = {"exponent": torch.tensor([0.5, 3.0, 1.0, 2.0, 0.1]), "half": torch.tensor([0.2, 0.8, 0.5, 0.7, 0.0])}
     assert figures.extremes(values["exponent"], 2) == ([1, 3], [0, 4])
@@ -376,10 +389,10 @@ def test_the_page_stands_alone(written):
     ids = [a["id"] for _, a in found.elements if "id" in a]
     assert len(ids) == len(set(ids))
     svgs = [a for tag, a in found.elements if tag == "svg"]
-    assert len(svgs) == 5  # curves, schedule, order of reveal, loss against t, terms
+    assert len(svgs) == 6  # curves, schedule, order of reveal, counts, loss against t, terms
     assert all(set(a["aria-labelledby"].split()) <= set(ids) for a in svgs)
     folded = sum(tag == "summary" for tag, _ in found.elements)
-    assert folded == 5  # the numbers of all figures but the terms, which stand in a table; config.json
+    assert folded == 6  # the numbers of all figures but the terms, which stand in a table; config.json
     for section in ("watch", "curves", "schedule", "samples", "evaluation", "configuration"):
         assert "section" in [t for t, a in found.elements if a.get("id") == section], section
 

@@ -21,7 +21,7 @@ def picture(
     length = min(whole, frame.reached[row])
     tokens = frame.x[row].tolist()[:length]
     number = frame.first + row + 1
-    label = f"{frame.classes[row]}   " if frame.classes else ""
+    label = f"class {frame.classes[row]}   " if frame.classes else ""
     of = f"sample {count(number)} of {count(frame.count)}   {label}"
     calls = int(frame.calls[row])
     revealed = int((~frame.masked & ~frame.fixed)[:, :length].sum())

@@ -11,10 +11,10 @@ bound. What is not there (no checkpoint yet, texts that were moved) is a sentenc
 """
 
 from .assemble import write
-from .figures import curves, learnt, loss_against_t, metrics, revealed, schedule, terms
+from .figures import curves, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule, terms
 from .trace import Trace, entropies, fewer, integrand, pieces, record, trace
 
 __all__ = [
-    "Trace", "curves", "entropies", "fewer", "integrand", "learnt", "loss_against_t", "metrics", "pieces", "record", "revealed",
-    "schedule", "terms", "trace", "write",
+    "Trace", "curves", "entropies", "fewer", "integrand", "learnt", "loss_against_t", "metrics", "pieces", "record",
+    "reveal_counts", "revealed", "schedule", "terms", "trace", "write",
 ]  # fmt: skip

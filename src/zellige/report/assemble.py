@@ -1,6 +1,5 @@
 """What stands on the page of a run: its files say what happened, its model is asked for samples and its integrand."""
 
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -18,11 +17,12 @@ from ..samplers.pairing import admissible
 from ..schema import read_json
 from ..show.kinds import of
 from ..show.numbers import count as counted
-from ..show.numbers import duration, escape, parameters
+from ..show.numbers import escape
 from ..show.numbers import path as shown_path
 from . import page
-from .figures import curves, extremes, learnt, loss_against_t, metrics, revealed, schedule, terms
+from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
 from .samples import infilled, stills, validation_samples
+from .sections import configuration_part, evaluation_part, run_facts
 from .trace import entropies, fewer, integrand, record
 
 LIMIT = 2_000_000  # bytes of a page; above it samples are dropped, last first
@@ -72,13 +72,13 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
         "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.html_note("no metrics.csv yet"),
         "schedule": "".join(asked),
         "samples": validation_samples(folder, model) + filled,
-        "evaluation": "".join(map(_evaluation, *zip(*evaluations.items())))
+        "evaluation": "".join(map(evaluation_part, *zip(*evaluations.items())))
         if evaluations
         else page.html_note("not evaluated yet; type") + here,
-        "configuration": _configuration(config, model),
+        "configuration": configuration_part(config, model),
     }
     title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"
-    facts = _facts(log, unit, config, model, evaluations)
+    facts = run_facts(log, unit, config, model, evaluations)
     drawn, fixed = (watched["samples"], watched.pop("stills", "")) if watched else ([], "")
     for shown_samples in range(len(drawn), -1, -1):  # drop samples, last first, until the page is small enough
         part = page.html_note(problem)
@@ -117,8 +117,12 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
     if getattr(method.process, "schedule", None) is None:
         alpha, curve = page.html_note("this noise is a list of matrices: it has no α(t)"), None
     else:
-        alpha, curve = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE), method
+        alpha = page.html_figure(schedule(method), "schedule-alpha", "Schedule", _SCHEDULE)
+        curve = method if method.block <= 1 else None  # block after block the share that stands is not alpha
     figures = [alpha, page.html_figure(revealed(frames, curve), "schedule-revealed", "Order of reveal", _REVEALED)]
+    if getattr(method.process, "mask", None) is not None:
+        drawn = reveal_counts(frames, curve)
+        figures.append(page.html_figure(drawn, "schedule-counts", "Tokens revealed in each step", _COUNTS))
     if values := {name: value.cpu() for name, value in method.learned_quantities().items()}:
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
@@ -156,6 +160,10 @@ _SCHEDULE = "Left: the share of tokens that are still clean at t. Right: the wei
 _REVEALED = (
     "Above: the share of tokens revealed after each step, mean over the watched samples and their range, beside "
     "α(t). Below: for each sample and position, the step in which it was revealed."
+)
+_COUNTS = (
+    "The mean over the watched samples, beside what the schedule expects: from t to s a masked token is revealed with "
+    "probability (α(s) − α(t)) / (1 − α(t)), so L (α(s) − α(t)) of L; in the band the mean lies with 95%."
 )
 _LOSS = "Where the bound comes from: the integrand of its diffusion term at each t; the area under it is that term."
 
@@ -228,72 +236,3 @@ def _ngrams(model: Any, corpus: Any) -> dict[str, float]:
     grams = NGrams(corpus.train.array(), validation, corpus.tokenizer.size, order=4)
     bits = math.log(2) * corpus.validation.characters
     return {f"{m}-gram": float(grams.nats(validation, order=m).sum() / bits) for m in range(1, 5)}
-
-
-# ---------------------------------------------------------------------------------------------------- sections
-def _facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping[Path, Result]) -> list[str]:
-    facts = []
-    result = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
-    measured = np.isfinite(log["validation"])
-    if result:
-        part = f", a partial result: {page.esc(result.partial)}" if result.partial else ""
-        facts.append(f"<b>{page.esc(str(result))}</b> test{part}")
-    elif measured.any():
-        best = np.flatnonzero(measured)[log["validation"][measured].argmin()]
-        values = (float(log[c][best]) for c in ("validation", "validation_low", "validation_high"))
-        value, low, high = values
-        method = getattr(model, "method", None)
-        kind = "bound" if method is None else "exact" if method.exact else "bound" if method.bounded else "loss"
-        shown = page.esc(str(Result(value, low, high, unit or "nats/token", kind)))
-        facts.append(f"<b>{shown}</b> validation, step {counted(log['step'][best])}")
-    if model is not None:
-        facts.append(parameters(sum(p.numel() for p in model.method.parameters())))
-    if len(log["step"]):
-        done, wanted = int(log["step"][-1]), (config.get("train") or {}).get("steps")
-        facts.append(
-            f"{counted(done)} steps" if wanted in (None, done) else f"{counted(done)} of {counted(wanted)} steps"
-        )
-        if np.isfinite(log["seconds"]).any():
-            facts.append(duration(float(np.nanmax(log["seconds"]))))
-    return facts
-
-
-def _evaluation(path: Path, result: Result) -> str:
-    loss = result.kind == "loss"  # no nats, and no perplexity
-    rows = [(name, f"{value:,.3f}") for name, value in result.terms.items()]
-    rows.append(("total", f"{sum(result.terms.values()):,.3f}"))
-    perplexity = "" if loss else f"perplexity {result.perplexity_text}"
-    drawn = ", exact for each" if result.kind == "exact" else f" x {result.draws} draws"
-    part = [f"a partial result: {result.partial}"] if result.partial else []
-    facts = (str(result), *([perplexity] if perplexity else []), f"{counted(result.sequences)} sequences{drawn}", *part)
-    bar = ""
-    if len(result.terms) > 1:
-        text = "The whole bar is the total."
-        bar = page.html_figure(terms(result.terms), f"{path.stem}-terms", "Terms of the bound", text)
-    return (
-        f"<h3>{page.esc(path.stem.removeprefix('evaluate-'))}</h3>{page.html_line(facts)}"
-        + bar
-        + f'<div class="pair"><div>{page.html_table(rows, ("term", "a sequence" if loss else "nats/sequence"))}</div>'
-        + f"<div>{page.html_table(page.flat(result.protocol), ('protocol', ''), numbers=False)}</div></div>"
-        + page.html_code(f"zellige evaluate --from {shown_path(path)}")
-    )
-
-
-def _configuration(config: Mapping[str, Any], model: Any) -> str:
-    """The command, what is known of the run and its machine, and config.json."""
-    about = {**(config.get("about") or {}), **(getattr(model, "about", None) or {})}
-    command, seed = about.pop("command", None), (config.get("train") or {}).get("seed")
-    groups = {name: value for name, value in about.items() if isinstance(value, Mapping)}
-    alone = {name: value for name, value in about.items() if name not in groups and value not in (None, "", [])}
-    groups["run"] = alone | ({} if seed is None else {"seed": seed})
-    tables = [
-        f"<div><h3>{page.esc(name)}</h3>{page.html_table(page.flat(group), numbers=False)}</div>"
-        for name, group in groups.items()
-        if group
-    ]
-    settings = {name: value for name, value in config.items() if name != "about"}
-    return (
-        (page.html_code(str(command)) if command else "")
-        + f'<div class="flow">{"".join(tables)}</div>'
-        + page.html_folded("config.json", page.html_code(json.dumps(settings, indent=2, ensure_ascii=False)))
-    )

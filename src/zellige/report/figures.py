@@ -134,13 +134,9 @@ def _revealed(seen: "Trace", method: Any = None) -> Figure:
     top.plot(steps, share.mean(1), color=COLOURS["blue"], lw=2, label=f"this run, mean of {share.shape[1]}")
     if share.shape[1] > 1:
         top.fill_between(steps, share.min(1), share.max(1), color=COLOURS["sky"], alpha=0.35, lw=0)
-    if method is not None and seen.t is not None:
-        curve = method if hasattr(method, "log_snr") else method.process.schedule
-        with torch.no_grad():
-            alpha = curve.alpha(torch.tensor(seen.t).to(next(curve.parameters(), torch.empty(())))).mean(-1).cpu()
-        expected = np.where(steps == steps[-1], 1.0, alpha)  # the last step ends at CLEAN, where alpha is 1
-        expected[0] = 0.0  # the first starts at PRIOR
-        top.plot(steps, expected, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, α(t) = 1 − (1 − α)")
+    expected = _expected(seen, method)
+    if expected is not None:
+        top.plot(steps, expected, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, α(t)")
     top.set(xlabel="step", ylabel="share of tokens revealed", ylim=(-0.02, 1.02), xlim=(0, steps[-1]))
     top.legend(loc="upper left")
     image = strip.imshow(seen.reveal, aspect="auto", cmap="viridis", interpolation="none", vmin=0, vmax=steps[-1],
@@ -150,6 +146,52 @@ def _revealed(seen: "Trace", method: Any = None) -> Figure:
     strip.set_yticklabels([str(i + 1) for i in range(len(seen.reveal))])
     fig.colorbar(image, ax=strip, label="step of reveal", pad=0.02)
     return fig
+
+
+@styled
+def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
+    """How many tokens are revealed in each step: the mean of the samples, beside what the schedule expects of a mask.
+
+    From t to s that is L (alpha(s) - alpha(t)) of L free positions, each by itself, so that a count is binomial; the band
+    is where the mean of so many samples lies with 95%. Arguments as in `revealed`.
+    """
+    seen = trace(states)
+    steps, free = np.arange(1, len(seen.x)), (~seen.fixed).sum(1)
+    counts = np.stack([(seen.reveal == k).sum(1) for k in steps])  # (steps, B)
+    fig = Figure(figsize=(6.4, 2.6), layout="constrained")
+    ax = fig.subplots()
+    ax.plot(
+        steps,
+        counts.mean(1),
+        color=COLOURS["blue"],
+        lw=1.4,
+        drawstyle="steps-mid",
+        label=f"this run, mean of {len(free)}",
+    )
+    expected = _expected(seen, method)
+    if expected is not None:
+        p = np.diff(expected)
+        mean, half = p * free.mean(), 1.96 * np.sqrt(p * (1 - p) * free.sum()) / len(free)
+        ax.fill_between(
+            steps, np.maximum(mean - half, 0), mean + half, color=COLOURS["ink"], alpha=0.12, lw=0, step="mid"
+        )
+        ax.plot(steps, mean, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, L (α(s) − α(t)), 95%")
+    ax.set(xlabel="step", ylabel="tokens revealed in a step", xlim=(0.5, steps[-1] + 0.5))
+    ax.set_ylim(bottom=0)
+    ax.legend(loc="best")
+    return fig
+
+
+def _expected(seen: Trace, method: Any) -> np.ndarray | None:
+    """(frames,) the share expected to stand after each step, alpha at its time, by a Method's schedule or a Schedule."""
+    if method is None or seen.t is None:
+        return None
+    curve = method if hasattr(method, "log_snr") else method.process.schedule
+    with torch.no_grad():
+        alpha = curve.alpha(torch.tensor(seen.t).to(next(curve.parameters(), torch.empty(())))).mean(-1).double().cpu()
+    expected = alpha.numpy().copy()
+    expected[0], expected[-1] = 0.0, 1.0  # the first step starts at PRIOR, the last one ends at CLEAN
+    return expected
 
 
 @styled

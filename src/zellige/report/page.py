@@ -150,7 +150,7 @@ def html_player(data: Mapping[str, Any], dropped: int = 0, stills: str = "") -> 
     return fill_template(
         "player.html",
         options="".join(
-            f'<option value="{i}">{i + 1}{esc(" " + one["class"]) if "class" in one else ""}</option>'
+            f'<option value="{i}">{i + 1}{esc(", class " + one["class"]) if "class" in one else ""}</option>'
             for i, one in enumerate(data["samples"])
         ),
         last=str(end),

@@ -36,7 +36,7 @@ def validation_samples(folder: Path, model: Any, most: int = 4) -> str:
     if kind is None or kind.running:
         return page.html_samples(columns)
     labels = {name: ", ".join(row["class"] for row in rows if row.get("class")) for name, rows in columns.items()}
-    named = {name: f"{name}: {labels[name]}" if labels[name] else name for name in columns}
+    named = {name: f"{name}, classes {labels[name]}" if labels[name] else name for name in columns}
     return page.html_pictures(
         {named[name]: kind.png([row["tokens"] for row in rows]) for name, rows in columns.items()}
     )
