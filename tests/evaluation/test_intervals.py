@@ -202,16 +202,41 @@ def test_times_from_t_min_are_the_published_estimate(name, any_freedom):
     m, x = method(name), exact.states(V, L)
     u, weight = exact.quadrature()
     for t_min in (1e-3, 0.2):
-        r = evaluate_rows(m, Rows(x), draws=1024, seed=2, t_min=t_min, ends=False, batch=4096)
+        r = evaluate_rows(m, Rows(x), draws=1024, seed=2, t_min=t_min, ends="none", batch=4096)
         with torch.no_grad():
             truth = float((weight @ exact.expected(m, x, t_min + (1 - t_min) * u, None)).mean()) / L
         assert abs(r.value - truth) <= r.draws_half < 0.25
         assert r.kind == "estimate"
         assert str(r).startswith("≈ ")
         assert r.protocol["time"] == f"t in [{t_min:g}, 1] (stratified), without the ends of time"
-    r = evaluate_rows(m, Rows(x), draws=64, ends=False)
+    r = evaluate_rows(m, Rows(x), draws=64, ends="none")
     assert set(r.terms) == {"diffusion"}
     assert evaluate_rows(m, Rows(x), draws=64).terms["diffusion"] == r.terms["diffusion"]
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("d3pm", {"process": "uniform", "diffusion_steps": 8, "last": "image"}),
+        ("md4", {"diffusion_steps": 8}),
+        ("genmd4", {}),
+    ],
+)
+def test_the_ends_as_published_are_another_number_and_said_so(name, choices):
+    """By little, since little happens there; of D3PM they are those of the image code, which its own `log_eps` gives too."""
+    cls = zellige.METHODS[name]
+    m = build(cls, V, Net(layers=1, hidden=8, heads=1, length=L), cls.Config(**choices)).double().eval()
+    ours, theirs = (evaluate_rows(m, Rows(exact.states(V, L)), draws=256, ends=ends) for ends in ("model", "published"))
+    assert (ours.kind, theirs.kind, theirs.protocol["ends"]) == ("bound", "estimate", "published")
+    assert "the ends as published" in theirs.protocol["time"]
+    assert theirs.value == pytest.approx(ours.value, abs=0.05)
+    assert theirs.value != ours.value
+    assert "ends-published" in theirs.file_name
+    if name == "d3pm":
+        image = build(cls, V, Net(layers=1, hidden=8, heads=1, length=L), cls.Config(**choices, log_eps=1e-6))
+        image.double().load_state_dict(m.state_dict())
+        again = evaluate_rows(image.eval(), Rows(exact.states(V, L)), draws=256)
+        assert (again.value, again.kind) == (theirs.value, "estimate")
 
 
 @pytest.mark.parametrize(
@@ -227,6 +252,18 @@ def test_times_from_t_min_are_the_published_estimate(name, any_freedom):
             {"steps": 4},
             "`steps` is for the bound of a model in continuous time, and d3pm has 1000 steps of its own; leave it out",
         ),
+        (
+            "mdlm",
+            {"ends": "published"},
+            "`ends` published is for those of the code of MD4, GenMD4 and D3PM, and that of mdlm leaves them out; "
+            "use model or none",
+        ),
+        (
+            "ar",
+            {"ends": "published"},
+            "`ends` published is for those of the code of MD4, GenMD4 and D3PM, and ar has no time; use model or none",
+        ),
+        ("mdlm", {"ends": "paper"}, "unknown ends 'paper'; all of them: model, none, published"),
         ("mdlm", {"processes": 0}, "`processes` is 0; it must be 1 or more"),
     ],
 )

@@ -116,6 +116,18 @@ class RecordedUniforms:
         return draw
 
 
+class RecordedNoise(RecordedUniforms):
+    """A source of the draws that give recorded times t (B,) and noise: tokens are lost where `lost` (B, L)."""
+
+    def __init__(self, t: Tensor, *lost: Tensor):
+        super().__init__(*(torch.where(where, 0.0, 1 - 1e-9) for where in lost))
+        self.t = t
+
+    def stratified(self, n, device):
+        assert n == len(self.t)
+        return 1 - self.t.double()
+
+
 class RecordedLogits(nn.Module):
     """A network that gives recorded logits whatever it sees: features are the logits, the head is the identity."""
 

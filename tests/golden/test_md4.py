@@ -14,10 +14,11 @@ from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
+from zellige.evaluation.likelihood import Likelihood
 from zellige.methods import MD4
 from zellige.samplers import Ancestral
 
-from .recorded import JAX, RecordedLogits, RecordedUniforms, rounded
+from .recorded import JAX, RecordedLogits, RecordedNoise, RecordedUniforms, rounded
 
 SCHEDULES = JAX.cases(r"md4\.schedule\..*")
 FORWARD = JAX.cases(r"md4\.forward_sample\..*")
@@ -33,14 +34,9 @@ EXCLUDED = {
     "md4.timestep_embedding.f32": "a part of MD4's own transformer, which is not ours: the time embedding of DiT is used, "
     "and MD4's unit (1000 t) is what its network is told",
 }
-TERMS = (
-    "the diffusion term is equal; its reconstruction is that of a uniform guess, eps log V a position, and its latent term 0, "
-    "ours are the model's own: eps times the cross-entropy of all masks"
-)
-STEPS = f"{TERMS}; ours reveals eps / (1 - alpha) more in the last of T steps, to CLEAN"
+STEPS = "ours reveals eps / (1 - alpha) more in the last of T steps, to CLEAN; from t = 1 to 0 they are equal"
 FORMS = {
-    **{case: STEPS if ".T" in case else TERMS for case in LOSS},
-    **dict.fromkeys(CALL, TERMS),
+    **dict.fromkeys([case for case in LOSS if ".T" in case], STEPS),
     **dict.fromkeys(DECODE, "what is masked at t = 0 is filled by an argmax: our last step at temperature 0"),
 }
 DIFFERS = dict.fromkeys(
@@ -142,9 +138,12 @@ def test_diffusion_loss(golden, case):
     (gradient,) = torch.autograd.grad(loss.mean(), logits)
     golden.near(case, gradient, c["grad_logits_of_mean"])
 
-    # difference: their reconstruction term is what a uniform guess would cost; ours is the model's own -log mu(x_0)
-    constant = L * EPS * math.log(V)
-    golden.near(case, torch.tensor(constant, dtype=torch.float64), c["recon_loss"])
+    # their terms, as `ends` published draws them, and how far the model's own are
+    steps = 0 if config["cont_time"] else config["timesteps"]
+    terms = as_published(method, x, z, t, steps)
+    golden.near(case, terms["diffusion"], c["loss_diff"])
+    golden.near(case, terms["reconstruction"], c["recon_loss"].double().expand(B))
+    golden.near(case, terms["prior"], c["latent_loss"].double().expand(B))
     masks, clean = torch.full_like(x, method.process.mask), torch.full((B,), CLEAN)
     blind = md4(torch.zeros(B, L, V, dtype=torch.float64), config["schedule"])
     for model in (blind, method):  # the network says the same whatever it sees: E = P(masked at t = 0) = eps a position
@@ -152,26 +151,26 @@ def test_diffusion_loss(golden, case):
         own = EPS * -posterior(model.predict(masks, 0.0)).gather(-1, x[..., None]).log().sum((-1, -2))
         precision = torch.float64 if model is blind else logits.dtype  # of L log-softmaxes and their sum
         rounded(expected, own, 2 * L, precision)
-        if model is blind:
-            rounded(expected, torch.full_like(expected, constant), 2 * L)
-    # difference: their latent term is 0; ours is the jump from the prior, alpha(1) = eps times the cross-entropy of all masks
-    assert float(c["latent_loss"]) == 0.0
-    counted = Batch(x, torch.ones_like(x, dtype=torch.bool))  # with a mask, so that the network is asked row by row
-    prior = method.terms(counted, torch.Generator().manual_seed(0))["prior"]
-    rounded(prior, EPS * method.cross_entropy(Batch(x), masks, 1.0), 2 * L, logits.dtype)
+        if model is blind:  # what a uniform guess costs
+            rounded(expected, terms["reconstruction"], 2 * L)
+
+
+def as_published(method: MD4, x: Tensor, z: Tensor, t: Tensor, steps: int = 0) -> dict[str, Tensor]:
+    """The terms that `evaluate(ends="published")` asks for, at recorded times t (B,) and noise z (B, L)."""
+    ask = Likelihood(method, ends="published", steps=steps)
+    assert ask.kind == "estimate"
+    return ask(Batch(x), RecordedNoise(t, z == method.process.mask))
 
 
 @pytest.mark.parametrize("case", CALL)
 def test_totals_in_bits_per_token(golden, case):
-    c, config, total = golden[case], golden.index[case]["config"], golden.index[case]["scalars"]
-    method = md4(c["logits"], config["schedule"])
-    loss = method.diffusion(Batch(c["x"].long()), c["zt"].long(), c["t"].double())
-    bits = loss.mean() / (c["x"].shape[1] * math.log(2))
-    golden.near(case, bits, total["loss_diff"])
-    recon = EPS * math.log2(V)  # a constant upstream, see test_diffusion_loss
-    golden.near(case, recon, total["loss_recon"])
-    assert total["loss_prior"] == 0.0
-    golden.near(case, bits + recon, total["loss"])
+    c, config, total = (golden[case], golden.index[case]["config"], golden.index[case]["scalars"])
+    method, x = md4(c["logits"], config["schedule"]), c["x"].long()
+    terms = as_published(method, x, c["zt"].long(), c["t"])
+    bits = {name: value.mean() / (x.shape[1] * math.log(2)) for name, value in terms.items()}
+    for ours, theirs in (("diffusion", "loss_diff"), ("reconstruction", "loss_recon"), ("prior", "loss_prior")):
+        golden.near(case, bits[ours], total[theirs])
+    golden.near(case, torch.stack([*bits.values()]).sum(), total["loss"])
     if config["antithetic"]:  # one uniform for all rows, as `random.stratified`
         B, t = len(c["t"]), c["t"].double()
         golden.near(case, random.stratified(B, RecordedUniforms(t[:1] % (1 / B))).sort().values, t.sort().values)

@@ -46,6 +46,8 @@ MODES = {  # a flag of `evaluate` that makes another command of it
 @command_options
 class Evaluate(OfData):
     estimator: Estimator = "bound"
+    ends: str = "model"
+    """terms at the ends of time: model, its own; none; or published, as the code of MD4, GenMD4 and D3PM's images has them"""
     unconditional: bool = False
     """of a model with classes, tell it none: a bound on -log p, and not given the class"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
@@ -88,8 +90,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
-            estimator=chosen.estimator, unconditional=chosen.unconditional, processes=chosen.processes, distributed=world > 1,
-            keep=unfinished_folder(chosen.run, model.config.data.cache),
+            estimator=chosen.estimator, ends=chosen.ends, unconditional=chosen.unconditional, processes=chosen.processes,
+            distributed=world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
     if rank:  # of several, the first one speaks
@@ -97,7 +99,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
-        "estimator": chosen.estimator, "unconditional": chosen.unconditional, "method": chosen.method, "device": chosen.device,
+        "estimator": chosen.estimator, "ends": chosen.ends, "unconditional": chosen.unconditional, "method": chosen.method,
+        "device": chosen.device,
     }  # fmt: skip
     _print(terminal, result)
     document = result.to_dict("evaluate", arguments)

@@ -42,7 +42,7 @@ def evaluate_rows(
     device: torch.device | str | None = None,
     estimator: str = "bound",
     t_min: float = 0.0,
-    ends: bool = True,
+    ends: str = "model",
     steps: int = 0,
     processes: int = 1,
     distributed: bool = False,
@@ -96,6 +96,7 @@ def evaluate_rows(
         "seed": seed,
         "device": device.type,
     } | (protocol or {})
+    full_protocol |= {} if ends == "model" else {"ends": ends}
     training = method.training
     method.eval()
     try:
@@ -172,6 +173,7 @@ def evaluate(
     batch: int = GROUP,
     *,
     estimator: str = "bound",
+    ends: str = "model",
     steps: int = 0,
     unconditional: bool = False,
     processes: int = 1,
@@ -191,6 +193,8 @@ def evaluate(
         estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
             the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
             method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
+        ends: the terms at both ends of time: "model", its own; "none", or "published", as the code of MD4, GenMD4 and D3PM's
+            images has them: no bound then.
         steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3); 0: the model as it is.
         unconditional: of a model that is told classes, do not tell it any: its bound on -log p(x), and not given the class.
         processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
@@ -219,8 +223,8 @@ def evaluate(
         | beside_training(model, corpus)
     )
     separator = corpus.about.get("separator", "")
-    ends = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
-    protocol = {"packing": _packing(method, corpus.about, rows), "separators": ends, "weights": about["weights"]}
+    between = f"{separator}, no BOS" if "after each document" in separator else "no BOS/EOS"
+    protocol = {"packing": _packing(method, corpus.about, rows), "separators": between, "weights": about["weights"]}
     if tokenizer.shape:
         protocol = {
             "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
@@ -230,8 +234,8 @@ def evaluate(
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     result = evaluate_rows(
         method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,
-        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=protocol, steps=steps, processes=processes,
-        distributed=distributed, keep=keep,
+        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=protocol, ends=ends, steps=steps,
+        processes=processes, distributed=distributed, keep=keep,
     )  # fmt: skip
     return replace(result, about=about)
 

@@ -24,6 +24,7 @@ from ..methods.terms import discrete_time, per_position, reconstruction
 from ..nn.attention import documents
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
+ENDS = ("model", "none", "published")
 Draw = Callable[[Batch, Randomness], dict[str, Tensor]]
 
 
@@ -34,14 +35,15 @@ class Likelihood:
     Attributes:
         method, estimator: "bound", or the name of another likelihood that the method admits.
         t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
-        ends: whether the bound's terms at both ends of time are in it; without them it is what most papers print, and no bound.
+        ends: the bound's terms at both ends of time: the model's own ("model"); left out ("none"), as most papers do; or those of
+            the paper's code where it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
         steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
     """
 
     method: Method
     estimator: str = "bound"
     t_min: float = 0.0
-    ends: bool = True
+    ends: str = "model"
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -53,8 +55,18 @@ class Likelihood:
             why = _no_steps(m, self.other is not None)
             if why:
                 raise InputError(f"`steps` is for the bound of a model in continuous time, and {why}; leave it out")
+        if self.ends not in ENDS:
+            raise unknown("ends", self.ends, ENDS, ", ".join(ENDS))
+        self.published = self.ends == "published"
+        if self.published:
+            why = self._none_published()
+            if why:
+                raise InputError(
+                    f"`ends` published is for those of the code of MD4, GenMD4 and D3PM, and {why}; use model or none"
+                )
+            return
         as_defined = self.other is not None or self.certain or getattr(m, "steps", 0) or self.steps
-        self.published = not as_defined and (self.t_min > 0 or not self.ends)
+        self.published = not as_defined and (self.t_min > 0 or self.ends == "none")
 
     @property
     def kind(self) -> str:
@@ -66,6 +78,16 @@ class Likelihood:
         approximate = self.other is None and getattr(self.method, "approximate", False)
         return "estimate" if self.published or approximate else "bound"
 
+    def _none_published(self) -> str | None:
+        """Why there are no terms as published."""
+        if self.other is not None:
+            return "this is another estimator"
+        if not isinstance(self.method, Diffusion):
+            return f"{self.method.name} has no time"
+        if type(self.method).published is Diffusion.published:
+            return f"that of {self.method.name} leaves them out"
+        return "its times are its own: leave `t_min` out" if self.t_min else None
+
     @property
     def time(self) -> str:
         """Over which times, for the protocol."""
@@ -74,12 +96,13 @@ class Likelihood:
         if self.certain:
             return "one token at a time, left to right"
         steps = self.steps or getattr(self.method, "steps", 0)
-        if steps:
-            return f"{steps} steps (stratified)"
+        if steps or self.ends == "published":
+            whole = f"{steps} steps" if steps else "whole of t in [0, 1]"
+            return f"{whole} (stratified)" + (", the ends as published" if self.ends == "published" else "")
         if not self.published:
             return "whole of t in [0, 1] (stratified)"
         low = f"t in [{self.t_min:g}, 1]" if self.t_min else "t in [0, 1]"
-        return f"{low} (stratified), {'with' if self.ends else 'without'} the ends of time"
+        return f"{low} (stratified), {'without' if self.ends == 'none' else 'with'} the ends of time"
 
     @property
     def strata(self) -> str | None:
@@ -103,6 +126,8 @@ class Likelihood:
             return {self.estimator: self.other(batch, generator)}
         if not isinstance(m, Diffusion):
             return m.terms(batch, generator)
+        if self.ends == "published":
+            return m.published(batch, generator, self.steps)
         if self.steps and self._by_counts:
             return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
@@ -116,7 +141,7 @@ class Likelihood:
         else:
             t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
             terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
-        if self.ends:
+        if self.ends == "model":
             terms["reconstruction"] = reconstruction(m, batch, generator)
             terms["prior"] = m.prior_term(batch, generator)
         return terms

@@ -46,7 +46,11 @@ class Protocol:
         metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"}
     )
     t_min: float = field(metadata={"means": "times are drawn from [t_min, 1]"})
-    ends: bool = field(metadata={"means": "the bound's terms at both ends of time (prior, reconstruction) are in it"})
+    ends: Literal["model", "none", "published"] = field(
+        metadata={
+            "means": "the bound's terms at both ends of time: the model's own, none, or those of the paper's code"
+        }
+    )
     average: Literal["corpus", "per sequence"] = field(
         metadata={"means": "which of the two perplexities the paper prints; both are given"}
     )
@@ -90,13 +94,13 @@ PROTOCOLS: dict[str, Protocol] = {
     "zellige": Protocol(
         "zellige",
         split="test", detokenize=True, lines=False, pack="wrap", eos=True, begin="none", end=False,
-        t_min=0.0, ends=True, average="corpus", draws=4,
+        t_min=0.0, ends="model", average="corpus", draws=4,
         about="a bound with all its terms, of running text, every token counted once",
     ),
     "mdlm": Protocol(
         "mdlm",
         split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="counted", end=True,
-        t_min=1e-3, ends=False, average="corpus", draws=4,
+        t_min=1e-3, ends="none", average="corpus", draws=4,
         about="MDLM (arXiv 2406.07524), table 3; rows are BOS, length - 2 tokens, EOS; the diffusion term alone. "
         "The code packs a thousand documents at a time and drops the tail of each thousand; here all are one stream",
         sources=_MDLM,
@@ -104,7 +108,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "sedd": Protocol(
         "sedd",
         split="validation", detokenize=True, lines=True, pack="wrap", eos=True, begin="none", end=False,
-        t_min=1e-3, ends=False, average="corpus", draws=4,
+        t_min=1e-3, ends="none", average="corpus", draws=4,
         about="SEDD (arXiv 2310.16834), table 1; the diffusion term alone. Its repository has no script for this table: the rows "
         "are those of its data loader, the times those of its loss; RADD's script (arXiv 2406.03736), with the same loader, "
         "gives exp of the mean loss over the length, of 1024 draws a row. It averages exp over sequences in its generative "
@@ -116,7 +120,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "bd3lm": Protocol(
         "bd3lm",
         split="validation", detokenize=True, lines=True, pack="wrap", eos=False, begin="given", end=True,
-        t_min=1e-3, ends=False, average="corpus", draws=4,
+        t_min=1e-3, ends="none", average="corpus", draws=4,
         about="BD3-LM (arXiv 2503.09573), table 5, which also holds MDLM, SEDD and AR judged so: no end-of-text between "
         "documents, and the token that begins a row neither noised nor counted",
         sources=_MDLM | {

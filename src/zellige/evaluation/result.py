@@ -91,11 +91,13 @@ class Result:
         """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
 
         SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
-        one of other draws; `-unconditional` one of a model with classes that was told none.
+        one of other draws; `-ends-none` and `-ends-published` one of other terms at the ends of time; `-unconditional` one of a
+        model with classes that was told none.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
         parts += [estimator if estimator not in ("bound", "divergence") else None]
+        parts += [f"ends-{self.protocol['ends']}" if self.protocol.get("ends", "model") != "model" else None]
         parts += ["unconditional" if self.protocol.get("class") == "without the class" else None]
         parts += [f"limit-{self.sequences}" if self.partial else None]
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]

@@ -24,7 +24,8 @@ p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the samp
 logarithm, and so has the loss here where `log_eps` says so (`d3pm_images`); samplers have none.
 """
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -185,6 +186,13 @@ class D3PM(Absorbing):
         if not self.config.log_eps:
             return super().prior_term(batch, generator)
         return (d3pm_images.prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
+
+    def published(self, batch, generator=None, steps=0):
+        if self.parameterization == "mean":
+            raise InputError("the published bound of d3pm reads its network by eq. 4, and this one says p(x_0 | x_t)")
+        other = copy.copy(self)
+        other.config = replace(self.config, last="image", log_eps=self.config.log_eps or 1e-6)  # that of the image code
+        return other.terms(batch, generator)
 
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:

@@ -151,6 +151,13 @@ class Diffusion(Method):
         """
         return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
 
+    def published(self, batch: Batch, generator: Randomness = None, steps: int = 0) -> dict[str, Tensor]:
+        """One draw of each term as the paper's own code prints it, of `steps` steps unless 0: (B,) nats, and no bound.
+
+        Only where that code has terms at the ends of time that are not the model's; where it has none, they are left out.
+        """
+        raise NotImplementedError
+
     def grid(self, steps: int) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
 

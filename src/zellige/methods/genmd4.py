@@ -18,8 +18,9 @@ is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays
 
 Where it leaks: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones. The published
 reconstruction does not ask the network: it is the cost of a guess in proportion to 1 - alpha; here it is the model's own. The
-published bound has no jump from the prior, and its integral over [t_1, 1] lacks the factor 1 - t_1. The loss has the value of
-the bound and the gradient of the surrogate; the published one is the surrogate's value, which may be negative.
+published bound has no jump from the prior, and its integral over [t_1, 1] lacks the factor 1 - t_1 (theirs: `published`). The
+loss has the value of the bound and the gradient of the surrogate; the published one has the surrogate's value, which may be
+negative.
 """
 
 import math
@@ -116,6 +117,20 @@ class GenMD4(Absorbing):
             z, other = self.corrupt(batch, 0.0, generator), self.corrupt(batch, 0.0, generator)
             total = total + self.rloo(batch, z, other, torch.zeros_like(t), torch.full_like(t, CLEAN))
         return total
+
+    def published(self, batch, generator=None, steps=0):
+        if steps:
+            raise InputError("the published bound of genmd4 is that of continuous time; leave `steps` out")
+        t, begin = self.draw_times(batch, generator), self.config.begin
+        diffusion = self.diffusion(batch, self.corrupt(batch, t[:, None], generator), t) / (1 - begin)
+        value = torch.zeros_like(diffusion)
+        if begin:
+            lost = self.schedule.w[: self.vocabulary].double() * math.log(begin) + math.log1p(
+                -self.config.eps
+            )  # log(1 - alpha)
+            guess = lost.exp() * (lost.logsumexp(-1) - lost)
+            value = (guess[batch.tokens] * batch.counted).sum(-1)
+        return {"diffusion": diffusion, "reconstruction": value, "prior": torch.zeros_like(diffusion)}
 
     def learned_quantities(self):
         w = self.schedule.w[: self.vocabulary].detach().double()

@@ -14,15 +14,19 @@ one, which is the grid of the others, and of T steps, whose bound is that of eve
 
 Where it leaks: alpha(0) = 1 - eps, so a few tokens are still masked at t = 0. The published reconstruction term is the
 constant L eps log V, as if they were then guessed uniformly; here it is the model's own -log mu(x_0), which is what its
-sampler does with them. The published latent term is 0; here it is the jump from the prior, alpha(1) = eps.
+sampler does with them. The published latent term is 0; here it is the jump from the prior, alpha(1) = eps. Theirs: `published`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import torch
 
 from ..core.schedule import Cosine, Linear, Polynomial, Schedule
 from ..errors import InputError
 from .masked import Masked
+from .terms import per_position
 
 
 class MD4(Masked):
@@ -56,6 +60,17 @@ class MD4(Masked):
         )
         even = config.schedule != "linear" or config.diffusion_steps > 0
         self.sampling_grid = "uniform" if even else "cosine"  # MD4 eq. 6
+
+    def published(self, batch, generator=None, steps=0):
+        T, t = steps or self.steps, self.draw_times(batch, generator)
+        t = (t * T).ceil() / T if T else t  # from t = 1 to t = 0, without a jump at either end
+        x_t = self.corrupt(batch, per_position(t), generator)
+        diffusion = T * self.step(batch, x_t, t, t - 1 / T) if T else self.diffusion(batch, x_t, t)
+        return {
+            "diffusion": diffusion,  # MD4 eq. 5; section 3, L_T
+            "reconstruction": self.config.eps * math.log(self.vocabulary) * batch.counted.sum(-1).double(),
+            "prior": torch.zeros_like(diffusion),
+        }
 
 
 def _schedule(config: MD4.Config) -> Schedule:

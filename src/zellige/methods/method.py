@@ -59,7 +59,7 @@ class Method(nn.Module):
     name: ClassVar[str]
     Config: ClassVar[type]
     choices: ClassVar[Mapping[str, Collection[str]]] = {}
-    of_levels: ClassVar[Mapping[str, Collection[str]]] = {}
+    of_levels: ClassVar[Mapping[str, Collection[Any]]] = {}
     parameterization: str = "mean"
     loss_is_bound: bool = True
     bounded: bool = True
