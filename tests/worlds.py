@@ -137,9 +137,9 @@ def all_processes() -> dict[str, Process]:
     return {**processes(), "chain": chain(), "Chain": own}
 
 
-def table(states: int, length: int, time: bool = False, seed: int = 0) -> Table:
+def table(states: int, length: int, time: bool = False, seed: int = 0, outputs: int | None = None) -> Table:
     """An enumerable network in float64; a time in [0, 1] or sigma."""
-    network = Table(states, length, time=time).double()
+    network = Table(states, length, time=time, outputs=outputs).double()
     with torch.no_grad():
         network.logits.copy_(3 * numbers(*network.logits.shape, seed=seed) - 1.5)
     return network

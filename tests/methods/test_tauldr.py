@@ -1,5 +1,6 @@
 """tauLDR: what `verify` does not see. Its draws after a jump, given positions, memory, defaults, what is refused."""
 
+import dataclasses
 import math
 import re
 
@@ -13,6 +14,7 @@ from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods import TauLDR, build, tauldr_jumps
 from zellige.nn import Net, chunks
+from zellige.samplers import Ancestral, TauLeaping
 
 D = torch.float64
 SIZES = Net(layers=1, hidden=16, heads=2, length=6)
@@ -24,7 +26,59 @@ each_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 
 def small(process, length=L, **more) -> TauLDR:
     config = TauLDR.Config(process, **more)
-    return TauLDR(table(TauLDR.states(V, config), length, time=True), V, (length,), config)
+    states, outputs = TauLDR.states(V, config), TauLDR.outputs(V, config)
+    return TauLDR(table(states, length, time=True, outputs=outputs), V, (length,), config)
+
+
+# ---------------------------------------------------------------------------------- the logistic head
+@pytest.mark.parametrize("process", ["uniform", "gaussian", "birth-death"])
+@pytest.mark.parametrize("prediction", TauLDR.choices["prediction"])
+def test_a_logistic_head_is_the_logits_that_it_stands_for(process, prediction):
+    """On images of 2 x 2 places and 3 levels: losses, gradients, bound, and the law of samples, all 81 images enumerated."""
+    of = {"prediction": prediction, "auxiliary": 0.3}
+    method, other = small(process, 4, head="logistic", **of), small(process, 4, **of)
+    assert method.outputs(V, method.config) == 2
+
+    class Logits(torch.nn.Module):
+        def features(self, x, time=None, **kwargs):
+            return method._clean(method.network.features(x, time), x)
+
+        def head(self, h):
+            return h
+
+    other.network = Logits()
+    parameters, batch = list(method.parameters()), Batch(torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1]]).repeat(10, 1))
+    for objective in (*OBJECTIVES, "bound"):
+        values = []
+        for m in (method, other):
+            m.config = dataclasses.replace(m.config, objective=objective)
+            f = m.bound if objective == "bound" else m.loss
+            values.append(f(batch, torch.Generator().manual_seed(3)))
+        close(*values)
+        close(*(torch.autograd.grad(v.sum(), parameters)[0] for v in values))
+    method.ordered = other.ordered = True
+    with torch.no_grad():
+        for sampler in (Ancestral(), TauLeaping(argmax="last")):
+            a, b = (exact.sample_law(sampler, m, 2) for m in (method, other))
+            close(a, b)
+        times, X = method.grid(2), exact.states(V, 4)
+        log_p = exact.log_likelihood(method, times)
+        close(exact.sample_law(Ancestral(), method, 2), log_p.exp())
+        assert (exact.step_bound(method, X, times) > -log_p).all()
+
+
+def test_a_logistic_law_far_from_x_t_costs_no_more_than_it_is():
+    """At the smallest time of the paper: of 64 levels every bound is finite, and moderate where x_t is near."""
+    config = TauLDR.Config("gaussian", head="logistic", base=3.0, growth=100.0, min_time=0.01)
+    K, method = 64, TauLDR(None, 64, (1,), config)
+    x_t, t = torch.arange(K).repeat(K), torch.zeros(K * K, dtype=D)
+    x_0, outputs = torch.arange(K).repeat_interleave(K), torch.tensor([[0.01, -1.0]]).expand(K * K, 2)
+    near = (x_0 - x_t).abs() < 6
+    for dtype in (torch.float32, D):
+        value = method.cost(outputs[near].to(dtype), x_0[near], x_t[near], t[near])
+        assert value.isfinite().all()
+        assert float(value.max()) < 1e4
+    assert float(-method.read(outputs.double(), x_t, t).mu.amin().log()) < 700
 
 
 # ---------------------------------------------------------------------------------- one jump of the noise

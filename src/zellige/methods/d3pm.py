@@ -128,10 +128,6 @@ class D3PM(Absorbing):
         return vocabulary + config.process.startswith("absorbing")
 
     @classmethod
-    def outputs(cls, vocabulary, config):
-        return 2 if config.head == "logistic" else cls.states(vocabulary, config)
-
-    @classmethod
     def needs_order(cls, config):
         places = config.process != "nearest" or config.embedding
         return super().needs_order(config) if places else "`process` nearest without `embedding`"

@@ -44,11 +44,16 @@ from torch import Tensor
 from ..core import random
 from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
-from ..errors import at_least
+from ..errors import InputError, at_least
+from ..nn.logistic import near
 from . import tauldr_jumps, terms
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of
+
+LEAST = (
+    1e-300  # of a logistic law is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
+)
 
 
 class TauLDR(Diffusion):
@@ -59,14 +64,16 @@ class TauLDR(Diffusion):
         "process": ("uniform", "gaussian", "birth-death", "absorbing"),
         "objective": ("two-pass", "one-pass", "generic"),
         "prediction": ("mean", "leave-one-out"),
+        "head": ("logits", "logistic"),
         "auxiliary_at": ("masks", "all"),
     }
-    of_levels: ClassVar = {"process": ORDERED}
+    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",)}
     loss_is_bound = False
     variants = (
         {},
         {"prediction": "leave-one-out"},
         {"process": "gaussian"},
+        {"process": "gaussian", "head": "logistic"},
         {"process": "birth-death"},
         {"process": "absorbing"},
     )
@@ -94,6 +101,8 @@ class TauLDR(Diffusion):
         """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
+        head: str = "logits"
+        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
         auxiliary_at: str = "masks"
         """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code does"""
 
@@ -102,6 +111,8 @@ class TauLDR(Diffusion):
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)
         at_least("auxiliary", config.auxiliary, 0)
+        if config.head == "logistic" and config.process == "absorbing":
+            raise InputError("`head` logistic has no place for a mask; use `process` gaussian, or `head` logits")
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
         self.parameterization = config.prediction.replace("-", "_")
@@ -111,12 +122,15 @@ class TauLDR(Diffusion):
         return vocabulary + (config.process == "absorbing")
 
     def read(self, logits, x_t, t):
+        logits, dtype = self._clean(logits, x_t), self.process.prior.dtype
         if self.parameterization == "mean":
-            return subs(self.process, logits, x_t, t)
-        logits = self.process.without_mask(logits).to(
-            self.process.prior.dtype
-        )  # float64, so that no state is impossible
-        return LeaveOneOut(self.process, logits.softmax(-1), x_t, t)
+            return subs(self.process, logits.to(dtype) if self.config.head == "logistic" else logits, x_t, t)
+        return LeaveOneOut(self.process, logits.to(dtype).softmax(-1), x_t, t)  # float64: no state is impossible
+
+    def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
+        """Logits (*, K) of clean tokens from what the head gives."""
+        logistic = self.config.head == "logistic"
+        return near(outputs, x_t, self.process.K, LEAST) if logistic else self.process.without_mask(outputs)
 
     # ---------------------------------------------------------------------------------- the bound, and its two parts
     def moment(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,9 +160,10 @@ class TauLDR(Diffusion):
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
 
         def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor, share: Tensor, row: Tensor) -> Tensor:
-            cross_entropy = share * F.cross_entropy(self.process.without_mask(logits), x_0, reduction="none")
+            clean = self._clean(logits, x)
+            cross_entropy = share * F.cross_entropy(clean, x_0, reduction="none")
             if rows is not None:
-                return w * rows.both(logits, x_0, x, row) + cross_entropy
+                return w * rows.both(clean, x_0, x, row) + cross_entropy
             if not everywhere:
                 return w * f(*self.moment(logits, x_0, x, t)) + cross_entropy
             moves = self.process.movable(x)  # elsewhere the bound is 0
