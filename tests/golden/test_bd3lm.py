@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zellige import Method, guide
-from zellige.core import bound
+from zellige.core import bound, maths
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, posterior, truth
 from zellige.core.random import spread
@@ -48,7 +48,6 @@ TESTED = {
     "bd3lm__weights", "bd3lm__nll_bs1", "bd3lm__ar", "bd3lm__noise_schedules", "bd3lm__q_xt", "bd3lm__clip_search_grid",
     "bd3lm__nucleus", *MASKS, *UNTIMED, *TIMED, *WHOLE, *CACHES, *TIMES, *HITTING, *ANCESTRAL,
 }  # fmt: skip
-DROPS = "drops the token that crosses the threshold; ours keeps it"
 FORMS = {
     "bd3lm__noise_schedules": "its weight of cosine divides by 1 - alpha + eps, ours by 1 - alpha; square and square "
     "root end at 1e-3; a logarithmic schedule is none of ours",
@@ -60,8 +59,6 @@ DIFFERS = {
     **dict.fromkeys(TIMES, "times of a batch spread row by row; ours evenly over the blocks of each row too"),
     "bd3lm__ar": "a text begins with a token of the data, which is not counted; ours with a token of its own",
     "bd3lm__q_xt": "clipped, it redraws blocks whose share of masks is not in the interval; ours draws once",
-    "bd3lm__nucleus": DROPS,
-    **dict.fromkeys(TORCH.cases("bd3lm__semi_ar_fh_.*_nucleus"), DROPS),
     **dict.fromkeys(TORCH.cases("bd3lm__semi_ar_ddpm_.*_few_steps"),
                     "divides by zero where t reaches 0; our last step ends with clean tokens"),
 }  # fmt: skip
@@ -271,21 +268,13 @@ def test_caches(golden, weights, case):
         cache = method.extend(cache, c["x0"][:, here])
 
 
-def dropping(p: Tensor, most: float) -> Tensor:
-    """Their nucleus: the likeliest tokens while their sum is at most that, and always the first."""
-    ordered, place = p.sort(-1, descending=True)
-    kept = ordered.cumsum(-1) <= most
-    kept[..., 0] = True
-    kept = torch.zeros_like(kept).scatter(-1, place, kept)
-    return torch.where(kept, p, 0.0) / torch.where(kept, p, 0.0).sum(-1, keepdim=True)
-
-
 def test_nucleus(golden):
+    """Theirs drops the token that crosses the threshold: `drop`. Ours keeps it unless it is said."""
     case = "bd3lm__nucleus"
     c = golden[case]
     for most in (float(key.removeprefix("nucleus_")) for key in c if key.startswith("nucleus_")):
         theirs, ours = c[f"nucleus_{most}"], guide.top_p(c["p"], most)
-        golden.near(case, dropping(c["p"], most) if most < 1 else c["p"], theirs)
+        golden.near(case, maths.normalise(guide.top_p(c["p"], most, drop=True)) if most < 1 else c["p"], theirs)
         assert not ((theirs > 0) & (ours == 0)).any()
         more = (ours > 0).sum(-1) - (theirs > 0).sum(-1)  # one more, unless the first alone crosses it
         assert ((more == 1) | ((theirs > 0).sum(-1) == 1) | (most == 1.0)).all()
@@ -320,8 +309,7 @@ def test_first_hitting_replayed(golden, weights, case):
     c, scalars = golden[case], golden.scalars(case)
     memory, before = torch.ones(1).double(), -1
     for i, x, method, pred, after in _steps(golden, weights, case):
-        law = posterior(pred).double()
-        law = law if scalars["nucleus_p"] == 1.0 else dropping(law, scalars["nucleus_p"])
+        law = posterior(guide.guided(pred, nucleus=scalars["nucleus_p"], drop=True)).double()
         masked = x == MASK
         golden.near(
             CACHES[0], law[masked], c["probs"][i][masked]

@@ -12,13 +12,11 @@ from zellige.core.prediction import posterior
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MDLM
 from zellige.samplers import Remasking, State
+from zellige.samplers.guide import guided
 from zellige.samplers.remasking import reveal
 
 from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
 
-NUCLEUS = (
-    "upstream's nucleus drops the token that crosses the threshold; ours keeps it (with their set the step is ours)"
-)
 ENDS = "upstream steps from t = 1 (alpha = 0 there) to t = 1e-5 and fills in by an argmax; our grid runs from PRIOR to CLEAN"
 KINDS = {name: name.split("_")[3] for name in TORCH.cases("remdm__step_(cap|rescale|conf|loop_inside).*")}
 LOOP = TORCH.cases("remdm__step_loop_(before|after)")
@@ -28,11 +26,10 @@ ELSEWHERE = {"remdm__step_mdlm", "remdm__step_mdlm_nucleus"}  # of these the tes
 TESTED = {"remdm__step_forward_backward", *KINDS, *LOOP, *FLOW, *TRAJECTORIES, *ELSEWHERE}
 EXCLUDED: dict[str, str] = {}
 FORMS = dict.fromkeys(
-    ["remdm__step_mdlm", *LOOP], "its law is not divided by the share of masks: ours times 1 - alpha_t"
+    ["remdm__step_mdlm", "remdm__step_mdlm_nucleus", *LOOP],
+    "its law is not divided by the share of masks: ours times 1 - alpha_t",
 )
 DIFFERS = {
-    "remdm__step_mdlm_nucleus": NUCLEUS,
-    **dict.fromkeys(FLOW, NUCLEUS),
     **dict.fromkeys(TRAJECTORIES, ENDS),
 }
 
@@ -149,18 +146,14 @@ def test_forward_backward(golden, method):
 
 @pytest.mark.parametrize("case", FLOW)
 def test_discrete_flow_matching(golden, method, case):
-    """sigma = b_t (t - s)/(1 - t), b_t = 10 t^(1/4) (1 - t)^(1/4); and the set of tokens their nucleus keeps."""
+    """sigma = b_t (t - s)/(1 - t), b_t = 10 t^(1/4) (1 - t)^(1/4); their nucleus drops the token that crosses."""
     c, scalars = golden[case], golden.scalars(case)
     a, b = alphas(scalars)
-    t, masked = scalars["t"], c["x"] == MASK
+    t = scalars["t"]
     sigma = 10 * (t * (1 - t)) ** 0.25 * (b - a) / (1 - t) if t < 1 else torch.zeros(1, dtype=torch.float64)
-    p = law_of(method, c["x"], t)
-    kept = torch.where((c["probs"] > 0) & (torch.arange(K) < MASK), p, 0.0)
-    ordered = p[masked].sort(-1, descending=True).values
-    crossing = (ordered.cumsum(-1) <= scalars["nucleus_p"]).sum(-1).clamp_min(1)
-    assert torch.equal((kept[masked] > 0).sum(-1), crossing)  # without the one that crosses
+    p = posterior(guided(method.predict(c["x"], t), nucleus=scalars["nucleus_p"], drop=True)).double()
     sigma = sigma.expand(c["x"].shape)
-    ours = stepped(kept / kept.sum(-1, keepdim=True), c["x"], a, b, sigma, sigma)
+    ours = stepped(p, c["x"], a, b, sigma, sigma)
     golden.near(case, ours, c["probs"])
     assert torch.equal(race(ours, c["u"]), c["x_next"])
 

@@ -121,7 +121,7 @@ def test_guidance_of_guidance():
     twice, once = Guided(Guided(method, 0.5), 0.5), Guided(method, 0.25)
     close(posterior(twice.predict(X, 0.5)), posterior(once.predict(X, 0.5)))
     shorter = once.of_length(1)
-    assert (shorter.shape, shorter.window, shorter.temperature) == ((1,), 2, 0.25)
+    assert (shorter.shape, shorter.window, shorter.how[0]) == ((1,), 2, 0.25)
     assert method.shape == once.shape == (2,)
 
 

@@ -22,7 +22,9 @@ class SamplerOptions:
     redraw: int | None = None
     """blockwise, left_to_right: draw a text that --entropy would end again instead, at most so often (9 in BD3-LM's code)"""
     top_k: int | None = None
-    """left_to_right: keep so many of the likeliest tokens"""
+    """all but metropolis: keep so many of the likeliest tokens, before top-p"""
+    drop_crossing: bool | None = None
+    """with --top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does"""
     grid: str | None = None
     """ancestral, euler, tau_leaping: uniform, cosine or log-snr; auto: MD4's cosine with its linear schedule, else uniform"""
     argmax: str | None = None

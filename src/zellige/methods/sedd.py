@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..core.process import absorbing, uniform
-from ..core.schedule import SCHEDULES
+from ..core.schedule import named
 from ..errors import InputError
 from .score import Scored
 
@@ -55,10 +55,14 @@ class SEDD(Scored):
         """sigma(t): loglinear or geometric"""
         scale_by_sigma: bool | None = None
         """divide the network's scores by (e^sigma - 1) V; absorbing only, where it is the default"""
+        sigma_min: float | None = None
+        """geometric: sigma at t = 0, 1e-4 unless said"""
+        sigma_max: float | None = None
+        """geometric: sigma at t = 1, 20 unless said"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        absorbs, schedule = config.process == "absorbing", SCHEDULES[config.schedule]()
+        absorbs, schedule = config.process == "absorbing", named(config.schedule, config.sigma_min, config.sigma_max)
         if config.scale_by_sigma and not absorbs:
             raise InputError(
                 "`scale_by_sigma` needs `process` absorbing; the scores of uniform noise have no such scale"

@@ -42,7 +42,7 @@ def choose_sampler(
     if inside is not None and sampler not in (None, "blockwise"):
         raise InputError(f"`block_sampler` goes with `sampler` blockwise, not {sampler}; leave one of them out")
     name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
-    own = samplers.options(samplers.find(name))
+    own = samplers.takes(samplers.find(name))
     if "end" in own:
         options.setdefault("end", end)
     if name == "blockwise":
@@ -60,8 +60,8 @@ def _make(name: str, temperature: float, top_p: float, options: dict[str, Any], 
     cls = samplers.find(name)
     own = samplers.options(cls)
     for option in options:
-        if option not in own:
-            if not any(option in samplers.options(other) for other in samplers.SAMPLERS.values()):
+        if option not in samplers.takes(cls):
+            if not any(option in samplers.takes(other) for other in samplers.SAMPLERS.values()):
                 raise _misnamed(option, beside)
             takes = f"its options: {', '.join(f'`{each}`' for each in own)}" if own else "it has no options of its own"
             raise InputError(f"sampler '{name}' takes no `{option}`; {takes}")
@@ -71,7 +71,7 @@ def _make(name: str, temperature: float, top_p: float, options: dict[str, Any], 
 def _misnamed(name: str, beside: Collection[str]) -> TypeError:
     """The error for an argument that neither the caller nor a sampler has."""
     every = [*beside]
-    every += [option for cls in samplers.SAMPLERS.values() for option in samplers.options(cls)]
+    every += [option for cls in samplers.SAMPLERS.values() for option in samplers.takes(cls)]
     near = meant(name, every)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
     return TypeError(f"no argument is called '{name}'; {hint}")

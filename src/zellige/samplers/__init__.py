@@ -35,9 +35,14 @@ SAMPLERS |= {
 }
 
 
+def takes(sampler: type[Sampler]) -> list[str]:
+    """The arguments of its `__init__` that are options."""
+    return [name for name in inspect.signature(sampler).parameters if name != "choose"]
+
+
 def options(sampler: type[Sampler]) -> list[str]:
-    """The options that belong to this sampler: the arguments of its `__init__` but those that all have."""
-    return [name for name in inspect.signature(sampler).parameters if name not in ("temperature", "top_p", "choose")]
+    """The options that belong to this sampler: all but those that every one has."""
+    return [name for name in takes(sampler) if name not in takes(Sampler)]
 
 
 __all__ = [
@@ -65,4 +70,5 @@ __all__ = [
     "of_length",
     "options",
     "run",
+    "takes",
 ]

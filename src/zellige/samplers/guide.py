@@ -31,19 +31,27 @@ class Guided:
         temperature: 0 keeps the likeliest token alone.
         top_p: the smallest set of tokens whose mass reaches it.
         top_k: so many tokens are left; None: all.
+        drop_crossing: top_p drops the token that crosses the threshold, as the code of BD3-LM and ReMDM does.
     """
 
     bounded = False
 
     @checked
-    def __init__(self, method: Any, temperature: float = 1.0, top_p: float = 1.0, top_k: int | None = None):
+    def __init__(
+        self,
+        method: Any,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int | None = None,
+        drop_crossing: bool = False,
+    ):
         if not temperature >= 0:
             raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
         if not 0 < top_p <= 1:
             raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
         if top_k is not None and top_k < 1:
             raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
-        self.method, self.temperature, self.top_p, self.top_k = method, temperature, top_p, top_k
+        self.method, self.how = method, (temperature, top_p, top_k, drop_crossing)
 
     def __getattr__(self, name: str) -> Any:
         if name == "method" or name.startswith("__"):  # a copy asks before anything is there
@@ -52,15 +60,15 @@ class Guided:
 
     def predict(self, x_t: Tensor, t: Tensor | float, **more: Any) -> Prediction:
         """The method's prediction, guided; see `Diffusion.predict`."""
-        return guided(self.method.predict(x_t, t, **more), self.temperature, self.top_p, self.top_k)
+        return guided(self.method.predict(x_t, t, **more), *self.how)
 
     def next(self, h: Tensor) -> Tensor:
         """The law of the next token, guided: (*, V), not normalised; see `AR.next`."""
-        return guided_law(self.method.next(h), self.temperature, self.top_p, self.top_k)
+        return guided_law(self.method.next(h), *self.how)
 
     def of_length(self, length: int) -> "Guided":
         """The same for texts of `length` tokens."""
-        return Guided(of_length(self.method, length), self.temperature, self.top_p, self.top_k)
+        return Guided(of_length(self.method, length), *self.how)
 
     def terms(self, batch: Any, generator: Any = None) -> Any:
         """Raises NoBound: the bound is one of the method inside, whose law is another."""
@@ -80,16 +88,17 @@ def temperature(p: Tensor, value: float) -> Tensor:
     return (p / top) ** (1 / value)
 
 
-def top_p(p: Tensor, value: float) -> Tensor:
+def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """The smallest set of tokens whose mass reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
-    The token that crosses the threshold stays, and so do ties with it.
+    The token that crosses the threshold stays, and so do ties with it. With `drop` it goes, unless it is the first: the largest
+    set whose mass is at most value.
     """
     if value >= 1.0:
         return p
     ordered = p.sort(-1, descending=True).values
-    before = ordered.cumsum(-1, dtype=torch.float64) - ordered
-    size = (before < value * p.sum(-1, keepdim=True)).sum(-1, keepdim=True).clamp_min(1)
+    reached, most = ordered.cumsum(-1, dtype=torch.float64), value * p.sum(-1, keepdim=True)
+    size = (reached <= most if drop else reached - ordered < most).sum(-1, keepdim=True).clamp_min(1)
     return torch.where(p >= ordered.gather(-1, size - 1), p, 0.0)
 
 
@@ -100,9 +109,9 @@ def top_k(p: Tensor, value: int | None) -> Tensor:
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
-def guided_law(p: Tensor, heat: float, nucleus: float, most: int | None) -> Tensor:
+def guided_law(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
     """A law p at temperature `heat`, then cut to top-k `most`, then to top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
-    return top_p(top_k(temperature(p, heat), most), nucleus)
+    return top_p(top_k(temperature(p, heat), most), nucleus, drop)
 
 
 # ---------------------------------------------------------------------------------- a prediction, changed
@@ -113,14 +122,16 @@ class GuidedMean(Mean):
     own: Prediction | None = None
 
 
-def guided(pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int | None = None) -> Prediction:
+def guided(
+    pred: Prediction, heat: float = 1.0, nucleus: float = 1.0, most: int | None = None, drop: bool = False
+) -> Prediction:
     """The prediction with temperature `heat`, top-k `most` and top-p `nucleus` applied to its clean posterior.
 
-    Itself where nothing changes.
+    Itself where nothing changes. `drop`: see `top_p`.
     """
     if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
-    p = guided_law(posterior(pred), heat, nucleus, most)
+    p = guided_law(posterior(pred), heat, nucleus, most, drop)
     return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, own=pred)
 
 

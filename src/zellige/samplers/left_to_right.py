@@ -15,10 +15,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import random
-from ..errors import InputError
 from ..methods.method import Method
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
-from .guide import Guided
 from .sampler import Sampler, State, check
 
 
@@ -26,7 +24,6 @@ class LeftToRight(Sampler):
     """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text.
 
     Args:
-        top_k: only the so many likeliest tokens are drawn (see `guide`).
         window: how many tokens the network sees at most; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
@@ -42,7 +39,6 @@ class LeftToRight(Sampler):
 
     def __init__(
         self,
-        top_k: int | None = None,
         window: int | None = None,
         end: int | None = None,
         entropy: float | None = None,
@@ -50,20 +46,13 @@ class LeftToRight(Sampler):
         **guidance: Any,
     ):
         super().__init__(**guidance)
-        if top_k is not None and top_k < 1:
-            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
-        self.top_k, self.window = top_k, window
+        self.window = window
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
         self.redraw = check_redraw(redraw, entropy)
 
     @classmethod
     def refuse(cls, method):
         return None if method.parameterization == "next" else "needs a network that says the next token"
-
-    def guided(self, method):
-        return (
-            super().guided(method) if self.top_k is None else Guided(method, self.temperature, self.top_p, self.top_k)
-        )
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` says."""

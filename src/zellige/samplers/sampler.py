@@ -53,7 +53,8 @@ class Sampler(Protocol):
     """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options.
 
     Args:
-        temperature, top_p: of the clean posterior, or of the law of the next token; `guided` wraps the method in them.
+        temperature, top_p, top_k, drop_crossing: of the clean posterior, or of the law of the next token; `guided` wraps the
+            method in them (see `Guided`).
     """
 
     name: ClassVar[str]
@@ -66,6 +67,8 @@ class Sampler(Protocol):
     redraw: int = 0  # how often a text that repeats itself is drawn again; by who draws texts (`watch`), not in `run`
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int | None = None
+    drop_crossing: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Check the arguments of its constructor, where `**guidance` stands for those of `Sampler`."""
@@ -74,8 +77,17 @@ class Sampler(Protocol):
             cls.__init__.__signature__ = _spelled_out(cls.__init__)  # pyright: ignore[reportAttributeAccessIssue]
         checked(cls)
 
-    def __init__(self, *, temperature: float = 1.0, top_p: float = 1.0):
-        self.temperature, self.top_p = temperature, top_p
+    def __init__(
+        self,
+        *,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        top_k: int | None = None,
+        drop_crossing: bool = False,
+    ):
+        if top_k is not None and top_k < 1:
+            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
+        self.temperature, self.top_p, self.top_k, self.drop_crossing = temperature, top_p, top_k, drop_crossing
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
@@ -83,9 +95,9 @@ class Sampler(Protocol):
         return None
 
     def guided(self, method: Any) -> Any:
-        """The method as this sampler draws from it: with its temperature and top-p. `run` hands it to `step`."""
-        changes = self.temperature != 1.0 or self.top_p < 1.0
-        return Guided(method, self.temperature, self.top_p) if changes else method
+        """The method as this sampler draws from it: with its temperature, top-p and top-k. `run` hands it to `step`."""
+        changes = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
+        return Guided(method, self.temperature, self.top_p, self.top_k, self.drop_crossing) if changes else method
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""

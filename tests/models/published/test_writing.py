@@ -78,6 +78,7 @@ def test_checksums(tmp_path, monkeypatch):
         ("radd", "radd", {"loss": "t-dse"}),
         ("mdlm", "mdlm", {"time": True}),
         ("sedd", "sedd", {"process": "uniform", "schedule": "geometric"}),
+        ("sedd", "sedd", {"process": "uniform", "schedule": "geometric", "sigma_min": 1e-3, "sigma_max": 15.0}),
         ("sedd", "sedd", {}),
         ("sedd", "sedd-noeos", {}),
         ("bd3lm", "bd3lm", {"block": 4, "clip": (0.25, 0.75)}),

@@ -8,7 +8,9 @@ from typing import Any
 from ...errors import InputError
 from ...nn.block import Net
 from . import names
-from .layout import Choices, Description, Layout, Shapes, field_of
+from .layout import Choices, Description, Layout, Shapes, field_of, number_or
+
+GEOMETRIC = {"sigma_min": 1e-4, "sigma_max": 20.0}  # the ends of `core.schedule.Geometric`
 
 
 def sizes(shapes: Shapes, choices: Choices) -> Net:
@@ -45,17 +47,19 @@ def bare(layout: Layout, shapes: Shapes, choices: Choices) -> Description:
 
 
 def noise(config: Mapping[str, Any], known: tuple[str, ...]) -> str:
-    """The schedule's name; its numbers must be those that ours has."""
+    """The schedule's name."""
     name = str(field_of(config, "noise", "type", default="loglinear")).replace("log-linear", "loglinear")
     if name not in known:
         raise InputError(f"its noise is '{name}', and only {' and '.join(known)} is known here; choose with `schedule`")
-    ends = {"geometric": (1e-4, 20.0)}.get(name)
-    theirs = tuple(field_of(config, "noise", end, default=None) for end in ("sigma_min", "sigma_max"))
-    if ends and None not in theirs and any(abs(a - b) > 1e-9 for a, b in zip(theirs, ends)):
-        raise InputError(
-            f"its geometric noise runs from {theirs[0]:g} to {theirs[1]:g}; only {ends[0]:g} to {ends[1]:g} is known here"
-        )
     return name
+
+
+def ends_of_sigma(config: Mapping[str, Any]) -> dict[str, float]:
+    """`sigma_min` and `sigma_max` of geometric noise, where they are not ours."""
+    if noise(config, ("loglinear", "geometric")) != "geometric":
+        return {}
+    ends = {end: value for end in GEOMETRIC if (value := field_of(config, "noise", end, default=None)) is not None}
+    return {end: number for end in ends if (number := number_or(ends, end, 0.0)) != GEOMETRIC[end]}
 
 
 def ddit_layout(name: str, method: str, about: str, prefix: str, knows: Any, read: Any, write: Any) -> Layout:

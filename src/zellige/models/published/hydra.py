@@ -5,7 +5,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...nn.block import Net
-from .ddit import ddit_layout, noise
+from .ddit import GEOMETRIC, ddit_layout, ends_of_sigma, noise
 from .layout import Description, Shapes, count_in, field_of, number_or
 
 
@@ -31,7 +31,7 @@ def _read_sedd(config: Mapping[str, Any], shapes: Shapes) -> Description:
     options = {
         "process": process, "schedule": noise(config, ("loglinear", "geometric")),
         "scale_by_sigma": scaled if process == "absorbing" else None,
-    }  # fmt: skip
+    } | ends_of_sigma(config)  # fmt: skip
     return Description(
         _net(config, shapes), count_in(config, "tokens") + (process == "absorbing"), options, data=_data(config)
     )
@@ -44,7 +44,8 @@ def _write_sedd(description: Description) -> dict[str, Any]:
     return {
         "tokens": description.rows - absorbs,
         "graph": {"type": "absorb" if absorbs else "uniform"},
-        "noise": {"type": description.options.get("schedule", "loglinear"), "sigma_min": 1e-4, "sigma_max": 20},
+        "noise": {"type": description.options.get("schedule", "loglinear")}
+        | {end: ours if (own := description.options.get(end)) is None else own for end, ours in GEOMETRIC.items()},
         "model": _sizes(description) | {"scale_by_sigma": absorbs if scaled is None else scaled},
     }
 
