@@ -39,9 +39,9 @@ def compare(seconds: dict[str, list[float]], slow: str, fast: str) -> dict[str, 
     return {"times": statistics.median(ratios), "low": low, "high": high}
 
 
-def peak(script: str, variant: str, threads: int) -> dict[str, float]:
-    """What the script prints about the memory of one variant, measured in a process of its own."""
-    command = [sys.executable, script, "--peak", variant, "--threads", str(threads)]
+def peak(script: str, variant: str, threads: int, *more: str) -> dict[str, float]:
+    """What the script prints about the memory of one variant, measured in a process of its own; `more` options of it."""
+    command = [sys.executable, script, "--peak", variant, "--threads", str(threads), *more]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

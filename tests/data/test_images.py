@@ -5,6 +5,7 @@ import io
 import shutil
 import sys
 import tarfile
+import tracemalloc
 import types
 
 import numpy as np
@@ -90,6 +91,17 @@ def test_the_cache_is_whole_verified_and_made_again(folder, cache):
     name, pixels = next(iter(every.items()))
     save(root / name, 255 - pixels)
     assert prepare(choice).about["sha256"] != first.about["sha256"]
+
+
+def test_images_are_never_all_in_memory(tmp_path, cache, monkeypatch):
+    """Decoded block by block; then read from the cache."""
+    monkeypatch.setattr("zellige.data.image_files.TOGETHER", 4)
+    pixels = [save(tmp_path / f"{i}.png", np.full((128, 128, 3), i, np.uint8)) for i in range(100)]
+    for _ in range(2):
+        tracemalloc.start()
+        prepare(Data("images", path=str(tmp_path)))
+        assert tracemalloc.get_traced_memory()[1] < 0.6 * sum(image.nbytes for image in pixels)
+        tracemalloc.stop()
 
 
 def test_a_broken_image_leaves_nothing_behind(folder, cache):

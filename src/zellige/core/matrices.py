@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from . import maths
 from .process import Process
 from .schedule import CLEAN, Schedule, on_grid
 
@@ -106,6 +107,12 @@ class Dense(Process):
     def law(self, x_0, t):
         Q, where = self._matrices(CLEAN, t)
         return Q[where, x_0]
+
+    def divergence(self, x_0, t):
+        Q, where = self._matrices(CLEAN, t)
+        if Q[..., 0].numel() >= x_0.numel():
+            return super().divergence(x_0, t)
+        return maths.kl(Q, self.prior)[where, x_0]  # of each state once
 
 
 class CTMC(Dense):
@@ -227,8 +234,8 @@ class Chain(Dense):
     """Discrete time i/T with any matrices Q_1..Q_T (D3PM, arXiv 2107.03006): Q_{s,t} is their product from s to t.
 
     They need not commute. At PRIOR every row is the prior; with start = 1 (a prior of all states) the product itself is what
-    stands at t = 1. There is no rate. Where the products from 0 are more than a process should hold, every second (third, ..) is
-    held, and those between are made when asked.
+    stands at t = 1. There is no rate. Where the products from 0 are large (64 MiB) every third is held, or fewer, and those
+    between are made when asked.
 
     Args:
         steps: Q_1..Q_T, (T, K, K), or a sequence that makes them when asked.
@@ -250,7 +257,8 @@ class Chain(Dense):
         super().__init__(prior.double(), None, mask, clean)
         self.steps, self.T = steps, len(steps)
         afford(self.K, -(-self.T // THIN))
-        self.every = -(-8 * self.K**2 * self.T // MOST)
+        size = 8 * self.K**2 * self.T
+        self.every = max(-(-size // MOST), 3 if size > KEPT else 1)
         products = torch.empty(self.T // self.every + 1, self.K, self.K, dtype=torch.float64)
         products[0] = last = torch.eye(self.K, dtype=torch.float64)
         for i, Q in enumerate(steps, 1):
@@ -284,10 +292,11 @@ class Chain(Dense):
             Q = self.prior.expand(self.K, -1)
             return torch.eye(self.K).to(Q) if i == j else Q
         held = 0 if i else j // self.every
-        Q = self.products[held] if held else torch.eye(self.K).to(self.prior)
+        Q = self.products[held] if held else None
         for n in range(i or held * self.every, j):
-            Q = Q @ self.steps[n].to(Q)
-        return Q
+            step = self.steps[n].to(self.prior)
+            Q = step if Q is None else Q @ step
+        return self.products[0] if Q is None else Q
 
 
 MOST = 4 << 30  # bytes

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,7 +91,8 @@ def prepare_arrays(
         if name not in ready and other in ready:
             ready[name] = ready[other]
     about = {"name": data.name, "what": entry.what, "licence": entry.licence} | raw.about
-    about.setdefault("sha256", hashlib.sha256(b"".join(r.tobytes() for r in raw.splits.values())).hexdigest())
+    if "sha256" not in about:
+        about["sha256"] = _digest(raw.splits.values())
     about |= {
         "splits": {name: count_rows(rows) for name, rows in ready.items()},
         "tokenizer": describe_tokenizer(own),
@@ -106,6 +107,14 @@ def prepare_arrays(
     }
     about |= {"classes": [*names]} if names else {}
     return Corpus(own, ready, about)
+
+
+def _digest(arrays: Iterable[np.ndarray]) -> str:
+    """The sha256 of their bytes, one after another."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def refuse(data: "Data", option: str, of: str) -> None:

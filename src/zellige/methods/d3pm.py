@@ -38,6 +38,7 @@ from ..errors import InputError, at_least
 from ..nn.logistic import near
 from . import d3pm_images, terms, uniform
 from .absorbing import Absorbing
+from .d3pm_rows import RowTables, rows_of
 from .d3pm_transitions import ORDERED, TABLES, Noise
 
 
@@ -155,7 +156,7 @@ class D3PM(Absorbing):
         return first & (self.config.last == "image") | (self.parameterization == "mean")
 
     # ---------------------------------------------------------------------------------- the closed forms
-    def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0):
+    def step(self, batch, x_t, t, s, scale=1, auxiliary=0.0, rows=None):
         """The bound of the step from t to s, `scale` times, and `auxiliary` times the cross-entropy: (B,) nats."""
         if self.process.mask is not None and not self.config.log_eps:
             weight, at = scale * self.reveal(t, s), None
@@ -166,11 +167,20 @@ class D3PM(Absorbing):
                 weight = weight + auxiliary
             return self.cross_entropy(batch, x_t, t[:, None], weight, at=at)  # D3PM eq. 5, at masks
 
-        def each(logits, x_0, x_t, t, s):
+        rows = rows or self._rows(t, s)
+
+        def each(logits, x_0, x_t, t, s, row):
+            if rows is not None:
+                return rows.step(self._clean(logits, x_t), x_0, x_t, row, scale, auxiliary)
             ce = F.cross_entropy(self._clean(logits, x_t), x_0, reduction="none") if auxiliary else 0.0
             return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce  # D3PM eq. 5
 
-        return terms.summed(self, each, batch, x_t, t, s, at=batch.counted if self.config.log_eps else None)
+        at = batch.counted if self.config.log_eps else None
+        return terms.summed(self, each, batch, x_t, t, s, torch.arange(len(t), device=t.device), at=at)
+
+    def _rows(self, t: Tensor, s: Tensor) -> RowTables | None:
+        """The tables of each row's step, where they pay."""
+        return None if self.config.log_eps else rows_of(self.process, self.network, t, s, self._says_mean(t))
 
     def grid(self, steps):
         times = super().grid(steps)
@@ -194,8 +204,12 @@ class D3PM(Absorbing):
         if self.config.auxiliary == 0:
             return self.bound(batch, generator)
         _, t, s = terms.draw_step(self, batch, generator)
-        x_t = self.corrupt(batch, t[:, None], generator)
-        value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary)  # D3PM eq. 5
+        rows = self._rows(t, s)
+        if rows is None:
+            x_t = self.corrupt(batch, t[:, None], generator)
+        else:
+            x_t = rows.sample(batch.tokens, batch.counted, generator)
+        value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary, rows)  # D3PM eq. 5
         return value if self.grid(self.steps)[0] == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):

@@ -8,6 +8,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 FLOOR = 1e-6  # of D3PM's law is uniform, so that it excludes no level; the published code adds it inside its logs
 
@@ -17,9 +18,8 @@ def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:
 
     sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^{a - b}) for the bin from a to b; all are as wide, so the last factor goes.
     """
-    inverse = torch.exp(2 - log_scale.clamp_min(-7))[..., None]
-    centre = torch.linspace(-1, 1, K, dtype=mean.dtype, device=mean.device) - mean[..., None]
-    half = 1 / (K - 1)
+    inverse = _inverse(log_scale)[..., None]
+    centre, half = _centre(mean, K), 1 / (K - 1)
     return F.logsigmoid(inverse * (centre + half)) + F.logsigmoid(inverse * (half - centre))
 
 
@@ -29,5 +29,44 @@ def near(outputs: Tensor, x: Tensor, K: int, floor: float = FLOOR) -> Tensor:
     `floor` of the law is uniform.
     """
     shift, log_scale = outputs.unbind(-1)
-    logits = logistic(torch.tanh(2 * x.to(shift) / (K - 1) - 1 + shift), log_scale, K).log_softmax(-1)
+    mean = torch.tanh(2 * x.to(shift) / (K - 1) - 1 + shift)
+    if floor >= FLOOR:
+        return _Floored.apply(mean, _inverse(log_scale), K, floor)  # pyright: ignore[reportReturnType]
+    logits = logistic(mean, log_scale, K).log_softmax(-1)
     return torch.logaddexp(logits, torch.full_like(logits, math.log(floor / K)))
+
+
+def _inverse(log_scale: Tensor) -> Tensor:
+    return torch.exp(2 - log_scale.clamp_min(-7))
+
+
+def _centre(mean: Tensor, K: int) -> Tensor:
+    """How far each level is from the mean: (*) -> (*, K)."""
+    return torch.linspace(-1, 1, K, dtype=mean.dtype, device=mean.device) - mean[..., None]
+
+
+class _Floored(torch.autograd.Function):
+    """log(law + floor/K) of the mean and 1/scale; the law without logarithms, as what is far below the floor does not count.
+
+    With a, b the two sigmoids of a bin, log a b has the slope b - a by the centre and 2 - a - b by the half width, in scales.
+    """
+
+    @staticmethod
+    def forward(ctx, mean, inverse, K, floor):
+        centre, inverse = _centre(mean, K), inverse[..., None]
+        a, b = (torch.sigmoid(inverse * (side * centre + 1 / (K - 1))) for side in (1, -1))
+        law = a * b
+        law.div_(law.sum(-1, keepdim=True))
+        ctx.save_for_backward(centre, inverse, a, b, law)
+        ctx.least = floor / K
+        return (law + ctx.least).log_()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, by_logits):
+        centre, inverse, a, b, law = ctx.saved_tensors
+        slope = (by_logits / (law + ctx.least)).mul_(law)
+        slope.sub_(law * slope.sum(-1, keepdim=True))  # by the log of a b; its sum is 0
+        by_centre = slope * (b - a)
+        by_inverse = (by_centre * centre).sum(-1) - (slope * (a + b)).sum(-1) / (law.shape[-1] - 1)
+        return -by_centre.sum(-1) * inverse[..., 0], by_inverse, None, None

@@ -1,0 +1,112 @@
+"""D3PM's step on a chain of many states, from tables that the positions of a row share.
+
+The same KL as `core/bound.discrete`, where a row has one time and so one matrix Q_{0,s} and one Q_{s,t}. What a position needs
+are rows of these and two products with Q_{0,s}, one forward and one back. At state y of x_s, a = q(x_t | x_s = y):
+
+    q* ~ a Q_{0,s}[x_0]        w = p~ Q_{0,s},  p ~ a w                                                 (D3PM eq. 4)
+    KL = sum_y q* log(q*/p) + p - q*          d KL / d w = (p - q*)/w,  d KL / d p~ = (d KL / d w) Q_{0,s}'
+
+p~ divided by q(x_t | x_0) where it is a mean. The sums that make laws of p and q* are over y: neither needs Q_{0,t}. Each term
+of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
+
+p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the first
+tenth) the rest is float64; from there float32: sums of K terms without signs, each right to 1e-7. Nothing is computed twice.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..core import random
+from ..core.matrices import Chain
+from ..core.process import Process
+from ..core.random import Randomness
+from ..core.schedule import CLEAN
+
+FLAT = 1e-12  # an entry of Q_{0,s} from which float32 has room: no ratio leaves 1e-12 to 1e12
+MANY = 64  # states, from which the tables pay
+
+
+class RowTables:
+    """A batch of rows with a step each, from t to s, (B,), on a chain.
+
+    Attributes:
+        mean: whether p~ of each row is p(x_0 | x_t), (B,) bool.
+        before: Q_{0,s} of each row, (B, K, K).
+        jump: Q_{s,t}, (B, K, K).
+    """
+
+    def __init__(self, process: Chain, t: Tensor, s: Tensor, mean: Tensor):
+        self.before, self.jump = process.matrix(CLEAN, s), process.matrix(s, t)
+        self.mean, self.flat = mean.tolist(), (self.before.amin((-2, -1)) > FLAT).tolist()
+
+    def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
+        """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
+        return torch.where(counted, random.from_tables(self.before @ self.jump, x_0, generator), x_0)
+
+    def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
+        """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,) float64.
+
+        From the logits (N, K) of p~.
+        """
+        return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)  # pyright: ignore[reportReturnType]
+
+    def tables(self, b: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Q_{0,s} of row b, Q_{s,t} as (x_t, x_s), and of a mean 1/Q_{0,t} as (x_t, x_0), 0 where that is none."""
+        dtype = torch.float32 if self.flat[b] else torch.float64
+        Q, into = self.before[b].to(dtype), self.jump[b].to(dtype).mT.contiguous()
+        if not self.mean[b]:
+            return Q, into, None
+        likely = (self.before[b] @ self.jump[b]).mT
+        return Q, into, torch.where(likely > 0, 1 / likely, 0.0).to(dtype)
+
+
+def moments(
+    Q: Tensor, into: Tensor, inverse: Tensor | None, mu: Tensor, x_0: Tensor, x_t: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The KL (n,) at positions of one row and its gradient (n, K) by the logits, mu (n, K) their softmax."""
+    likely, tiny = into[x_t], torch.finfo(Q.dtype).tiny
+    mu = mu.to(Q.dtype)
+    weight = mu if inverse is None else inverse[x_t].mul_(mu)
+    target = _normalised(Q[x_0].mul_(likely))
+    w = weight @ Q
+    p = _normalised(likely.mul_(w))  # D3PM eq. 4
+    less = target - p
+    excess = (less / p.clamp_min_(tiny)).clamp_min_(-1 + torch.finfo(Q.dtype).eps)  # of target = 0, where the term is p
+    value = excess.log1p_().mul_(target).sub_(less).sum(-1)
+    return value, (less.div_(w.clamp_min_(tiny)).neg_() @ Q.mT).mul_(weight)  # the sum of mu times the slope is 0
+
+
+def _normalised(weights: Tensor) -> Tensor:
+    return weights.div_(weights.sum(-1, keepdim=True))
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, rows, x_0, x_t, row, scale, auxiliary):
+        log_mu, values, gradient = logits.log_softmax(-1), [], torch.empty_like(logits)
+        mu, first = log_mu.exp(), 0
+        for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
+            part = slice(first, first + n)
+            first += n
+            Q, into, inverse = rows.tables(b)
+            value, slope = moments(Q, into, inverse, mu[part], x_0[part], x_t[part])
+            gradient[part] = slope.mul_(scale)
+            values.append(scale * value.double())
+        beside = log_mu.gather(-1, x_0[:, None])
+        gradient.add_(mu, alpha=auxiliary).scatter_add_(-1, x_0[:, None], torch.full_like(beside, -auxiliary))
+        ctx.save_for_backward(gradient)
+        return torch.cat(values) - auxiliary * beside[:, 0]  # D3PM eq. 5
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, by_value):
+        return ctx.saved_tensors[0] * by_value[:, None].to(ctx.saved_tensors[0]), None, None, None, None, None, None
+
+
+def rows_of(process: Process, network: nn.Module, t: Tensor, s: Tensor, mean: Tensor) -> RowTables | None:
+    """The tables of rows for steps from t to s (B,), or None: of a network in float64, of few states, without matrices."""
+    if not isinstance(process, Chain) or process.K < MANY or process.prior.dtype != torch.float64:
+        return None
+    dtypes = {p.dtype for p in network.parameters()}
+    return None if not dtypes or torch.float64 in dtypes else RowTables(process, t, s, mean)
