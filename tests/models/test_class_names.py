@@ -9,8 +9,10 @@ import torch
 
 import zellige
 from zellige.cli import main
+from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError
+from zellige.evaluation.choices import Record, score_choices
 from zellige.models.classes import class_names, find_classes
 
 NET = zellige.Net(layers=1, hidden=16, heads=2, condition=8)
@@ -134,7 +136,7 @@ def test_frames_and_the_page_show_the_class(run, model):
     lines = sorted((run.folder / "samples").glob("*.jsonl"))[-1].read_text().splitlines()
     assert [json.loads(line)["class"] for line in lines] == ANIMALS
     page = zellige.report.write(run.folder).read_text()
-    assert 'value="1">2 dog</option>' in page
+    assert 'value="1">2, class dog</option>' in page
     assert "cat, dog, fox" in page
 
 
@@ -183,7 +185,7 @@ def test_trained_from_the_command_line(tmp_path, capsys):
     assert "ask for none, or train one with" in capsys.readouterr().err
 
 
-def test_topics_as_classes(tmp_path):
+def test_topics_as_classes(tmp_path, capsys):
     """AG News' form: a class a text, told to a network of words, a document a row; causal ones and blocks too."""
     rng = np.random.default_rng(0)
     lines = [f'"{k + 1}","{"abcd"[k] * rng.integers(2, 5)}","{"abcd"[k]}"' for k in rng.integers(0, 4, 400)]
@@ -202,3 +204,26 @@ def test_topics_as_classes(tmp_path):
         assert last.count("d") > 0.7 * sum(map(last.count, "abcd")), method
         given, without = zellige.evaluate(model, limit=40), zellige.evaluate(model, limit=40, unconditional=True)
         assert given.value < without.value
+        record = Record("", ("aaa", "ddd"), label="World")
+        scored, other, none = (score_choices(model, [record], draws=4, **how).bounds.nats
+                               for how in ({}, {"label": "3"}, {"unconditional": True}))  # fmt: skip
+        assert scored[0] < none[0] < other[0], method
+        assert other[1] < none[1] < scored[1], method
+        if method == "ar":  # exact: by the bound of the rows themselves, told the class
+            rows = Batch(torch.tensor([model.tokenizer.encode("aaa")] * 2), condition=torch.tensor([0, -1]))
+            assert model.method.bound(rows).tolist() == pytest.approx([float(scored[0]), float(none[0])], rel=1e-5)
+    file = tmp_path / "pairs.jsonl"
+    lines = [{"continuation": "aaa", "class": "World"}, {"continuation": "ddd"}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for words, what in (
+        ([], "given the class, of lines that have one"),
+        (["--class", "Sports"], "given the class Sports"),
+        (["--unconditional"], "without the class"),
+    ):
+        saved = tmp_path / "out.json"
+        pairs = ["evaluate", str(tmp_path / "ar"), "--pairs", str(file), *words]
+        assert main([*pairs, "--json", str(saved)]) == 0
+        assert f" {what}   perplexity" in capsys.readouterr().out
+        assert json.loads(saved.read_text())["protocol"]["class"] == what
+    assert main([*pairs, "--class", "Sports"]) == 2
+    assert "leave one of the two out" in capsys.readouterr().err

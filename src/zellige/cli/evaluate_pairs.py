@@ -5,7 +5,9 @@ import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from ..errors import InputError
 from ..show.numbers import counted, pm
@@ -21,13 +23,17 @@ if TYPE_CHECKING:
 @command_options
 class Pairs(OfRun):
     pairs: str = ""
-    """a .jsonl with the fields context and continuation, or context, choices and answer"""
+    """a .jsonl with the fields context and continuation, or context, choices and answer; and class, if the model has classes"""
     draws: int = 32
     """draws of each pair"""
     batch: int = 64
     """rows in one call of the network; the numbers do not depend on it"""
     prefix: bool = False
     """the token that ends documents stands before each context"""
+    classes: Annotated[str | None, tyro.conf.arg(name="class")] = None
+    """of a model with classes: that of all pairs, by name or number; the field class of each if not given, else none"""
+    unconditional: bool = False
+    """of a model with classes, tell it none"""
 
 
 def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -36,6 +42,8 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")
+    if chosen.unconditional and chosen.classes is not None:
+        raise InputError("--unconditional tells no class, and --class tells one; leave one of the two out")
     with terminal.waiting("loading"):
         from ..evaluation import choices
 
@@ -44,7 +52,8 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with Bar(terminal, "pairs", 1, "rows") as bar:
         judged = choices.score_choices(
-            model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, source=chosen.pairs,
+            model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, label=chosen.classes,
+            unconditional=chosen.unconditional, source=chosen.pairs,
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
     for line in describe(judged):
@@ -52,7 +61,8 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
     document = judged.to_dict(dataclasses.asdict(chosen))
     if folder is not None:
         draws = chosen.draws if chosen.draws != Pairs.draws else None
-        suffix = file_suffix(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None)
+        classes = {"class": chosen.classes, "unconditional": chosen.unconditional}
+        suffix = file_suffix(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None, **classes)
         write_result(terminal, folder / f"pairs-{Path(chosen.pairs).stem}{suffix}.json", document)
     write_json(terminal, "evaluate", None, document, began)
     return 0
@@ -65,7 +75,7 @@ def describe(judged: "ChoiceScores") -> list[str]:
         of_model(about),
         f"{Path(about['data']).name}: {counted(about['pairs'], 'pair')}, {counted(round(result.units), 'token')} to be said",
         "",
-        f"  {result}   perplexity {result.perplexity_text}",
+        f"  {result}{' ' + p['class'] if 'class' in p else ''}   perplexity {result.perplexity_text}",
     ]
     if result.kind == "exact":
         lines.append("    exact for each pair: the interval is that of other pairs of the same kind")
@@ -84,5 +94,7 @@ def describe(judged: "ChoiceScores") -> list[str]:
     if judged.note:
         lines += textwrap.wrap(judged.note, 80, initial_indent="  note      ", subsequent_indent=" " * 12)
     protocol = f"{p['name']}: {p['estimator']}; {counted(result.draws, 'draw')} a pair ({p['strata']}), network {p['network']}, "
-    protocol += f"{p['weights']} weights, seed {p['seed']}"
+    protocol += f"{p['weights']} weights, "
+    protocol += f"{p['class']}, " if "class" in p else ""
+    protocol += f"seed {p['seed']}"
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

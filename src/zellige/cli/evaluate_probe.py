@@ -106,5 +106,6 @@ def describe(result: "Result") -> list[str]:
     rows = [("difference, on the same texts", "points (95%)")]
     rows += [(name, pm(100 * value, 100 * half, 1)) for name, value, half in result.gains]
     lines += columns(rows, "<>", indent=2, gap=3)
-    protocol = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"], f"seed {p['seed']}"])
+    protocol = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"]])
+    protocol += (f", {p['class']}" if "class" in p else "") + f", seed {p['seed']}"
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]

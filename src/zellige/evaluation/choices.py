@@ -5,6 +5,7 @@
 
 A line with choices counts by its right one in the mean, and in two accuracies, those that lm-evaluation-harness calls `acc` and
 `acc_norm`: the choice of the least nats, and of the least nats per character.
+A model with classes is told the `class` of a line, where it has one, by name or number.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
+from ..models.classes import class_names, find_classes
 from ..models.identity import identity
 from ..models.model import as_model
 from ..schema import parse, read_text, shown
@@ -28,11 +30,12 @@ PROTOCOL = "zellige-pairs-1"
 
 @dataclass(frozen=True)
 class Record:
-    """A line of a file of pairs: a context, the texts that may follow, and which of them is right."""
+    """A line of a file of pairs: a context, the texts that may follow, which of them is right, and its class."""
 
     context: str
     choices: tuple[str, ...]
     answer: int = 0
+    label: str | int | None = None
 
 
 def read_pairs(path: str | Path) -> list[Record]:
@@ -67,12 +70,12 @@ def _record(line: str, where: str) -> Record:
     if not choices or not all(choices):
         raise InputError(f"{where} has nothing to judge; a continuation is a text of one character or more")
     if "choices" not in entry:
-        return Record(context, tuple(choices))
+        return Record(context, tuple(choices), label=entry.get("class"))
     answer = entry.get("answer")
     answer = choices.index(answer) if answer in choices else answer
     if type(answer) is not int or not 0 <= answer < len(choices):
         raise InputError(f"{where} has no right answer; give answer, a number from 0 to {len(choices) - 1} or a choice")
-    return Record(context, tuple(choices), answer)
+    return Record(context, tuple(choices), answer, entry.get("class"))
 
 
 @dataclass(frozen=True)
@@ -123,17 +126,22 @@ def score_choices(
     batch: int = BATCH,
     *,
     prefix: bool = False,
+    label: Any = None,
+    unconditional: bool = False,
     source: str = "pairs",
     progress: Callable[[int, int], None] | None = None,
 ) -> ChoiceScores:
     """Bound the nats of every choice of every record; arguments as in `conditional.bound`.
 
+    label: the class, a name or a number, that a model with classes is told of every record; that of each record if not given.
+    unconditional: tell it none.
     source: what to call the records in the protocol.
     """
     model, records = as_model(model), list(records)
+    classes, given_class = _classes(model, records, label, unconditional)
     bounds = conditional.bound(
         model, [(r.context, choice) for r in records for choice in r.choices], draws, seed, batch,
-        prefix=prefix, progress=progress,
+        prefix=prefix, classes=classes, progress=progress,
     )  # fmt: skip
     starts = torch.tensor([0, *(len(r.choices) for r in records)]).cumsum(0)
     right = starts[:-1] + torch.tensor([r.answer for r in records])
@@ -152,7 +160,7 @@ def score_choices(
         "bound": "float64",
         "weights": identity(model)["weights"],
         "seed": seed,
-    }
+    } | ({"class": given_class} if given_class else {})
     about = identity(model) | {
         "data": source,
         "pairs": len(records),
@@ -161,6 +169,18 @@ def score_choices(
     counts = [_counts(r, bounds.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]
     shares = [Proportion(sum(c[i] for c in counts), len(counts)) for i in (0, 1)] if counts else [None, None]
     return ChoiceScores(result, result.draws_half, records, bounds, *shares)
+
+
+def _classes(model: Any, records: Sequence[Record], label: Any, unconditional: bool) -> tuple[torch.Tensor | None, str]:
+    """The class (choices of all records,) that the model is told with each choice, -1 for none, and how that is called."""
+    labels = [None if unconditional else record.label if label is None else label for record in records]
+    if all(one is None for one in labels):
+        return None, "without the class" if class_names(model) else ""
+    numbers = [-1 if one is None else int(find_classes(model, one)) for one in labels]
+    each = torch.tensor([n for n, record in zip(numbers, records) for _ in record.choices])
+    if label is not None:
+        return each, f"given the class {class_names(model)[numbers[0]]}"
+    return each, "given the class, of lines that have one" if -1 in numbers else "given the class"
 
 
 def _counts(record: Record, nats: torch.Tensor) -> tuple[bool, bool]:

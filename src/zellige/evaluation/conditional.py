@@ -149,6 +149,7 @@ def bound_tokens(
     seed: int = 0,
     batch: int = BATCH,
     progress: Callable[[int, int], None] | None = None,
+    classes: Tensor | None = None,
 ) -> Conditional:
     """As `bound`, of pairs that are tokens.
 
@@ -185,7 +186,8 @@ def bound_tokens(
             tokens = torch.tensor([t for _, _, t, _ in part])
             context_size = torch.tensor([g for _, _, _, g in part])
             mask = torch.arange(tokens.shape[1]) >= context_size[:, None]
-            here = Batch(tokens, None if bool(mask.all()) else mask).to(device)
+            condition = None if classes is None else classes[number]
+            here = Batch(tokens, None if bool(mask.all()) else mask, condition=condition).to(device)
             drawn = method.terms(here, None if exact else _Rows(numbers))
             value = torch.stack(list(drawn.values())).sum(0).double().cpu()
             table.index_put_((number, torch.tensor([n[1] for n in numbers])), value / places, accumulate=True)
@@ -206,6 +208,7 @@ def bound(
     batch: int = BATCH,
     *,
     prefix: bool = False,
+    classes: Tensor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Conditional:
     """-log p(continuation | context) of each pair (context, continuation) of texts, bounded or exact, in nats.
@@ -216,6 +219,7 @@ def bound(
         seed: with the pair's own tokens it decides its random numbers.
         batch: rows (pairs x draws) in one call of the network; the numbers do not depend on it.
         prefix: the token that ends documents stands before each context.
+        classes: (P,) the class that a model with classes is told of each pair, -1 for none; None: of no pair.
         progress: called with (rows done, rows in all).
 
     Raises:
@@ -226,7 +230,7 @@ def bound(
     if not kind.running:
         raise InputError(f"pairs are texts, and this model makes {kind.many}; use a model of text")
     tokens = [tokenize_pair(model.tokenizer, *pair, prefix) for pair in pairs]
-    bounds = bound_tokens(model.method, tokens, draws, seed, batch, progress)
+    bounds = bound_tokens(model.method, tokens, draws, seed, batch, progress, classes)
     note = approximate(model)
     return bounds if note is None else Conditional(bounds.table, bounds.tokens, bounds.kind, bounds.draws, note)
 

@@ -29,6 +29,7 @@ from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
+from ..models.classes import class_names
 from ..models.embed import embed_tokens, tokens_at_once
 from ..models.identity import identity
 from ..models.model import as_model
@@ -195,7 +196,7 @@ def probe(
         "fine-tuning": f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
         "weights": identity(model)["weights"],
         "seed": seed,
-    }
+    } | ({"class": "without the class"} if class_names(model) else {})  # a topic that was told would be no question
     about = identity(model) | {
         "data": data.name,
         "trained on": model.config.data.name,
