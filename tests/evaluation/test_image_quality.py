@@ -24,6 +24,7 @@ from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
 from zellige.nn.image_classifier import ImageClassifier
+from zellige.report.sweep import sweep_figure
 
 WIDTH = 16
 
@@ -258,4 +259,12 @@ def test_the_command(tmp_path, monkeypatch, capsys, classifier):
     assert again["result"]["points"][0]["measures"] == point["measures"]
     curve = run("--count 20 --calls 1 2 --samplers ancestral --out out")
     assert len(curve["result"]["points"]) == 3
+    assert (tmp_path / "out" / "generate-images-calls.svg").is_file()
+    figure = sweep_figure(curve["result"]["points"], curve["result"]["real"], "calls", "features")
+    assert figure is not None
+    for ax, name in zip(figure.axes, ("FID", "KID")):
+        drawn = ax.get_lines()[0].get_ydata()
+        points = sorted(curve["result"]["points"], key=lambda p: p["calls"])
+        assert list(drawn) == [p["measures"][name]["value"] for p in points]
+        assert ax.get_ylabel().startswith(name)
     assert "| n | FID |" in (tmp_path / "out" / "generate-images.md").read_text()

@@ -9,11 +9,13 @@ import torch
 
 import zellige
 from zellige.cli import main
+from zellige.cli.evaluate_generate_images import real_images
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError
 from zellige.evaluation.choices import Record, score_choices
 from zellige.models.classes import class_names, find_classes
+from zellige.show.terminal import Terminal
 
 NET = zellige.Net(layers=1, hidden=16, heads=2, condition=8)
 FEW = {"batch": 4, "validate_rows": 4, "samples": 3, "sample_steps": 4, "tensorboard": False}
@@ -122,6 +124,19 @@ def test_infill_of_a_class(model):
         zellige.infill(model, fixed=np.stack([fixed.ravel()] * 2), classes=["dog", "cat"], steps=4)
 
 
+def test_real_images_are_of_the_classes_that_were_asked_for(model):
+    """What FID compares with, and what stands beside; its images are about as bright as their class's number."""
+    terminal = Terminal(quiet=True)
+    (name, rows), (_, floor) = real_images("test", model, None, 10, [2, 2], terminal)
+    assert name == "array test of these classes"
+    assert rows.mean(1).min() > 1.5
+    assert floor.mean(1).min() > 1.5
+    assert len(floor) == 10
+    every = [real_images("test", model, None, 10, classes, terminal) for classes in ([], [0, 1, 2])]
+    assert [reference[0] for reference, _ in every] == ["array test"] * 2
+    assert np.array_equal(every[0][0][1], every[1][0][1])
+
+
 def test_saved_and_loaded(model, tmp_path):
     folder = model.save(tmp_path / "saved")
     back = zellige.load(folder)
@@ -225,5 +240,20 @@ def test_topics_as_classes(tmp_path, capsys):
         assert main([*pairs, "--json", str(saved)]) == 0
         assert f" {what}   perplexity" in capsys.readouterr().out
         assert json.loads(saved.read_text())["protocol"]["class"] == what
+    judged = ["evaluate", str(tmp_path / "mdlm"), "--generate", "--judge", str(tmp_path / "ar"), "--reference", "none"]
+    judged += ["--count", "8", "--steps", "4", "--out", str(tmp_path / "out")]
+    for words, what in (
+        ([], "without the class"),
+        (["--class", "World"], "given the class, World"),
+        (["--class", "Sports", "0"], "given the class, Sports, World in turn"),
+        (["--class", "all"], "given the class, all in turn"),
+    ):
+        assert main([*judged, *words]) == 0
+        assert what in " ".join(capsys.readouterr().out.split())
+        assert json.loads((tmp_path / "out" / "generate-ar.json").read_text())["protocol"]["class"] == what
+    drawn = [json.loads(line) for line in (tmp_path / "out" / "generate.jsonl").read_text().splitlines()]
+    assert [line["class"] for line in drawn] == ["World", "Sports", "Business", "Sci/Tech"] * 2
+    assert main([*judged, "--class", "Worldd"]) == 2
+    assert "did you mean 'World'" in capsys.readouterr().err
     assert main([*pairs, "--class", "Sports"]) == 2
     assert "leave one of the two out" in capsys.readouterr().err

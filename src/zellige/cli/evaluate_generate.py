@@ -16,6 +16,7 @@ from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
 from .common import OfRun, command_options, load, note_change
+from .evaluate_generate_classes import classes_of
 from .evaluate_generate_draw import draw, ways_of
 from .evaluate_generate_images import generate_images
 from .sampler_options import SamplerOptions
@@ -52,6 +53,8 @@ class Generate(OfRun):
     """keep the likeliest tokens that hold this share"""
     length: int | None = None
     """tokens of a sample; the model's length if not given"""
+    classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
+    """of a model with classes: what its samples are told, one after another, by name or number, or all; none if not given"""
     frontier: bool = False
     """perplexity against entropy, over the usual temperatures and top-p"""
     temperatures: tuple[float, ...] = ()
@@ -102,6 +105,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         what = "this model makes texts" if model is not None else "without a run nobody knows how they look"
         raise InputError(f"--features compares images (FID), and {what}; leave it out")
     ways = ways_of(chosen, model)
+    classes_of(chosen, model)  # an unknown one is the first thing said
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
     with terminal.waiting("loading the judge"):
         judge = Judge(
@@ -130,9 +134,9 @@ def _check(chosen: Generate) -> None:
         raise InputError("--generate needs a run, or --samples FILE; e.g. zellige evaluate runs/demo --generate")
     if chosen.count < 2:
         raise InputError(f"--count is {chosen.count}; it must be 2 or more: an interval needs two")
-    drawing = [f for f in ("frontier", "temperatures", "top_ps", "calls", "samplers") if getattr(chosen, f)]
+    drawing = [f for f in ("frontier", "temperatures", "top_ps", "calls", "samplers", "classes") if getattr(chosen, f)]
     if chosen.samples and drawing:
-        flag = f"--{drawing[0].replace('_', '-')}"
+        flag = f"--{drawing[0].replace('classes', 'class').replace('_', '-')}"
         raise InputError(f"{flag} says how samples are drawn, and --samples gives them; leave one of the two out")
     if chosen.samplers and not chosen.calls:
         raise InputError("--samplers goes with --calls; e.g. --calls 8 16 32 64, or --sampler for a single one")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
+from .evaluate_generate_classes import classes_of
 
 if TYPE_CHECKING:
     from ..evaluation.sweep import Set, Way
@@ -34,11 +35,14 @@ def draw(chosen: Any, model: Any, ways: "list[Way]", folder: Path | None, termin
     from ..evaluation import sweep
 
     sets: list[Set] = []
+    classes = classes_of(chosen, model)
     with Bar(terminal, "sample", 1, "steps") as bar:
         before, every = 0, chosen.count * sum(way.steps or 1 for way in ways)
         for way in ways:
             show = lambda done, _, before=before: bar.update(before + done, total=every)  # noqa: E731
-            sets.append(sweep.draw_samples(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, show))
+            sets.append(
+                sweep.draw_samples(model, way, chosen.count, chosen.seed, chosen.length, chosen.batch, show, classes)
+            )
             before += chosen.count * (way.steps or 1)
     if folder is not None and ways:  # before they are judged, which may take longer
         from ..files import make, write_file

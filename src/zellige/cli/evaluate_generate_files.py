@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..show.numbers import path
 from ..show.record import as_file, json_record
 from .common import file_suffix, put_json
+from .evaluate_generate_classes import told_classes
 
 if TYPE_CHECKING:
     from ..evaluation.judge import Judge
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 DRAWN = (  # choices that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
-    "seed",
+    "classes", "seed",
 )  # fmt: skip
 READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features")
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
@@ -44,6 +45,7 @@ def as_document(
         "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
         "measured on": whose, "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip
+    protocol |= told_classes(chosen, model)
     interval = sample_quality.INTERVAL + (f"; {sample_quality.INTERVAL_MAUVE}" if chosen.mauve else "")
     about: dict[str, Any] = {}
     if model is not None:
@@ -103,8 +105,8 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
             ]
         write_file(folder / f"{stem}.md", "\n".join([*body, "```text", *lines, "```"]) + "\n")
         written.append(folder / f"{stem}.md")
-    for by in ("frontier", "calls") if judge else ():  # the figures show perplexity
-        figure = figures.sweep_figure(points, real, by, judge)
+    for by in ("frontier", "calls"):
+        figure = figures.sweep_figure(points, real, by, judge or document["protocol"]["features"]["name"])
         if figure is not None:
             written.append(folder / f"{stem}-{by}.svg")
             drawn_as = io.StringIO()

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..show.numbers import byte_size
 from ..show.progress import Bar
@@ -12,6 +14,7 @@ from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from .common import note_change
+from .evaluate_generate_classes import classes_of, told_classes
 from .evaluate_generate_draw import draw, ways_of
 
 if TYPE_CHECKING:
@@ -32,14 +35,14 @@ def generate_images(
     from ..evaluation import image_quality, sweep
     from ..evaluation.image_features import features_of
 
-    ways = ways_of(chosen, model)
+    ways, classes = ways_of(chosen, model), classes_of(chosen, model)
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
     device = next(model.method.parameters()).device
     with terminal.waiting("loading the features"):
         features = features_of(chosen.features or FEATURES, device)
     number = min((len(one.texts) for one in sets), default=chosen.count)
     data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
-    reference, floor = _real(chosen.reference, model, data, number, terminal)
+    reference, floor = real_images(chosen.reference, model, data, number, classes, terminal)
     image_quality.check_enough(number, len(reference[1]), features.width)
     sets = sets or draw(chosen, model, ways, folder, terminal)
     points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
@@ -48,11 +51,16 @@ def generate_images(
     return 0
 
 
-def _real(
-    split: str, model: Any, data: Any, number: int, terminal: Terminal
+def real_images(
+    split: str, model: Any, data: Any, number: int, classes: list[int], terminal: Terminal
 ) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    """The reference, and as many real images of another split as there are samples, to stand beside: names and rows."""
-    from ..evaluation.corpus import beside_training, corpus_of
+    """The reference, and as many real images of another split as there are samples, to stand beside: names and rows.
+
+    Where the samples are told classes, both are images of these.
+    """
+    from ..data.rows import evenly_spaced
+    from ..evaluation.corpus import asked_of_classes, beside_training, corpus_of
+    from ..models.classes import class_names
 
     if split == "none":
         raise InputError("FID compares with real images; give --reference train or test")
@@ -60,8 +68,19 @@ def _real(
         corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
     name, other = corpus.about["name"], "train" if split != "train" else "test"
-    rows = corpus.split(split).array()
-    return (f"{name} {split}", rows), (f"{name} {other}", corpus.split(other).array(number))
+
+    def of_classes(part: str, most: int | None = None) -> tuple[str, Any]:
+        rows, _ = asked_of_classes(model, corpus, part, unconditional=not classes)
+        if not classes:
+            return f"{name} {part}", rows.array(most)
+        if rows.labels is None:
+            raise InputError(
+                f"the samples have classes, and {name} comes without; give --data.labels, or leave out --class"
+            )
+        some = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
+        return f"{name} {part}{some}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most)
+
+    return of_classes(split), of_classes(other, number)
 
 
 def _scored(
@@ -98,7 +117,7 @@ def _document(
     protocol = {
         "name": image_quality.PROTOCOL, "features": features.about, "library": image_quality.library(),
         "reference": f"{reference[0]}, {len(reference[1]):,} images", "images": model.tokenizer.describe(),
-        "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
+        **told_classes(chosen, model), "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
         "network": str(next(model.method.parameters()).dtype).removeprefix("torch."), "weights": about["weights"],
         **image_quality.CHOICES, "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip

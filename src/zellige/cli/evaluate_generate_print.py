@@ -109,7 +109,8 @@ def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
         f"({count(judge['vocabulary'])}); samples {protocol['judged']}; first token {judge['first']}; EOS counted: "
         f"{judge['eos']}; context {count(judge['context'])}, longer texts {judge['long']}"
     )
-    how = f"{protocol['name']}: {protocol['draws']}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
+    drawn = "; ".join([protocol["draws"], *([protocol["class"]] if "class" in protocol else [])])
+    how = f"{protocol['name']}: {drawn}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
     return [
         ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
         ("protocol", f"{how}; seed {document['seed']}"),
@@ -123,12 +124,13 @@ def _protocol_of_images(document: dict[str, Any]) -> list[tuple[str, str]]:
         f"{count(features['features'])} of {features['name']}, sha256 {features['sha256'][:8]}; {features['resizing']}"
     )
     choices = "; ".join(f"{name}: {protocol[name]}" for name in ("KID", "Inception score", "precision, recall"))
+    drawn = "; ".join([protocol["draws"], *([protocol["class"]] if "class" in protocol else [])])
     against = f"against {protocol['reference']}, all as {protocol['images']}"
     return [
         ("features", which),
         (
             "protocol",
-            f"{protocol['name']}: {against}; {protocol['library']}; {choices}; {protocol['draws']}; seed {document['seed']}",
+            f"{protocol['name']}: {against}; {protocol['library']}; {choices}; {drawn}; seed {document['seed']}",
         ),
         (
             "± is",

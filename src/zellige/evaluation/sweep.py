@@ -56,6 +56,7 @@ class Set:
         rows: tokens of each, the model's own; or None: then those of whoever counts them.
         calls: network calls of each, where they are known.
         expected_calls: how many they are in expectation, where that is known.
+        classes: what each was told, where classes were asked for.
     """
 
     way: Way
@@ -64,6 +65,7 @@ class Set:
     calls: list[int] | None = None
     seed: int | None = None
     expected_calls: float | None = None
+    classes: list[str | None] | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------- which ways
@@ -116,14 +118,15 @@ def different(ways: Iterable[Way]) -> list[Way]:
 # ------------------------------------------------------------------------------------------------------------- samples
 def draw_samples(
     model: Any, way: Way, count: int, seed: int = 0, length: int | None = None, batch: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | None = None, classes: Sequence[int] = (),
 ) -> Set:  # fmt: skip
-    """`count` samples drawn that way; `progress` is called with (steps done, steps in all)."""
+    """`count` samples drawn that way, told these classes one after another; `progress` is called with (steps done, in all)."""
     method = model.method
     L, K = length or int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
     batch = batch or max(1, min(count, 2**14 // L, 2**26 // (L * K)))
+    asked = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
-        model, count=count, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
+        model, **asked, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
         top_p=way.top_p, length=length, batch=batch, **way.options,
     )  # fmt: skip
 
@@ -132,7 +135,9 @@ def draw_samples(
             progress(frame.first * frame.steps + len(frame.x) * frame.step, count * max(frame.steps, 1))
 
     drawn = collect(frames, report_frame)
-    return Set(way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls)
+    return Set(
+        way, drawn.texts, drawn.tokens, drawn.calls, seed, drawn.expected_calls, drawn.classes if classes else None
+    )
 
 
 def samples_as_lines(sets: Iterable[Set]) -> str:
@@ -144,6 +149,7 @@ def samples_as_lines(sets: Iterable[Set]) -> str:
                 "text": text, "tokens": one.rows[i] if one.rows else None, "calls": one.calls[i] if one.calls else None,
                 "seed": one.seed, "number": i, "expected_calls": one.expected_calls,
             }  # fmt: skip
+            sample |= {"class": one.classes[i]} if one.classes else {}
             lines.append(json.dumps(sample | asdict(one.way), ensure_ascii=False) + "\n")
     return "".join(lines)
 

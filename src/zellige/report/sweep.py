@@ -1,6 +1,7 @@
-"""Two figures of judged samples: perplexity against entropy (the frontier), and both against network calls."""
+"""Two figures of judged samples, of text and of images: quality against diversity (the frontier), and both against calls."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -13,7 +14,29 @@ from ..evaluation.sweep import curves_of, measure_of
 from .palette import COLOURS, LINES, STYLE
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
-PERPLEXITY, ENTROPY = "perplexity", "entropy"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure on an axis: its name in a point, its label there, whether the axis is logarithmic."""
+
+    name: str
+    label: str
+    log: bool = False
+
+
+PERPLEXITY = Measure("perplexity", "generative perplexity", log=True)
+ENTROPY = Measure("entropy", "unigram entropy of a sample, nats (higher: more varied)")
+SHOWN = {  # (across, up) of a frontier, (above, below) against calls
+    "text": {"frontier": (ENTROPY, PERPLEXITY), "calls": (PERPLEXITY, Measure("entropy", "unigram entropy, nats"))},
+    "images": {
+        "frontier": (
+            Measure("recall", "recall (higher: more varied)"),
+            Measure("precision", "precision (higher: more real)"),
+        ),
+        "calls": (Measure("FID", "FID, lower is better", log=True), Measure("KID", "KID, lower is better")),
+    },
+}
 
 
 def sweep_figure(
@@ -23,22 +46,31 @@ def sweep_figure(
 
     Args:
         points, real: as `evaluation.sweep.score_samples` gives them; `real` is real text.
-        about: the judge, for the label of its axis.
+        about: the judge, or whose features images are compared in.
     """
     curves = curves_of(points, by)
     if not curves:
         return None
+    what = "images" if "FID" in points[0]["measures"] else "text"
     with matplotlib.rc_context(STYLE):
-        return (_frontier if by == "frontier" else _calls)(curves, real, about)
+        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {what}", *SHOWN[what][by])
+    top = fig.axes[0]
+    if about and what == "text":
+        top.set_ylabel(f"{top.get_ylabel()}, judge {about}")
+    elif about:
+        top.set_title(f"features: {about}", fontsize=8, loc="left")
+    return fig
 
 
-def _frontier(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+def _frontier(
+    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, across: Measure, up: Measure
+) -> Figure:
     fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
     ax = fig.subplots()
     for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
         key = {"temperature": "temperature", "top-p": "top_p"}[name]
-        x, y = (np.array([measure_of(p, m).value for p in points]) for m in (ENTROPY, PERPLEXITY))
-        ax.errorbar(x, y, _whiskers(points, PERPLEXITY), _whiskers(points, ENTROPY), color=COLOURS[colour], ls=dashes,
+        x, y = (np.array([measure_of(p, m).value for p in points]) for m in (across.name, up.name))
+        ax.errorbar(x, y, _whiskers(points, up.name), _whiskers(points, across.name), color=COLOURS[colour], ls=dashes,
                     marker=marker, mfc="white", ms=5, mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         side = 1 if name == "temperature" else -1  # the two curves meet where nothing is changed: labels on either side
         for p, u, v in zip(points, x, y):
@@ -48,28 +80,34 @@ def _frontier(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | No
                         ha="left" if side > 0 else "right", va="top" if side > 0 else "bottom", fontsize=8,
                         color=COLOURS[colour] if colour == "blue" else COLOURS["ink"])  # fmt: skip
     if real is not None:
-        x, y = measure_of(real, ENTROPY), measure_of(real, PERPLEXITY)
+        x, y = measure_of(real, across.name), measure_of(real, up.name)
         ax.errorbar([x.value], [y.value], [[y.value - y.low], [y.high - y.value]], [[x.value - x.low], [x.high - x.value]],
-                    fmt="*", ms=11, color=COLOURS["ink"], capsize=2, elinewidth=0.8, label="real text")  # fmt: skip
-    _log(ax)
+                    fmt="*", ms=11, color=COLOURS["ink"], capsize=2, elinewidth=0.8, label=called)  # fmt: skip
+    if up.log:
+        _log(ax)
     ax.margins(x=0.1)
-    ax.set(xlabel="unigram entropy of a sample, nats (higher: more varied)", ylabel=_judge_label(about))
+    ax.set(xlabel=across.label, ylabel=up.label)
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
     return fig
 
 
-def _calls(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, about: str) -> Figure:
+def _calls(
+    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, above: Measure, below: Measure
+) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
-    for ax, measure in ((top, PERPLEXITY), (low, ENTROPY)):
+    for ax, shown in ((top, above), (low, below)):
         for (name, points), (colour, dashes, marker) in zip(curves.items(), _LOOKS):
-            x, y = [p["calls"] for p in points], [measure_of(p, measure).value for p in points]
-            ax.errorbar(x, y, _whiskers(points, measure), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
+            x, y = [p["calls"] for p in points], [measure_of(p, shown.name).value for p in points]
+            ax.errorbar(x, y, _whiskers(points, shown.name), color=COLOURS[colour], ls=dashes, marker=marker, mfc="white", ms=5,
                         mew=1.3, capsize=2, elinewidth=0.8, label=name)  # fmt: skip
         if real is not None:
-            n = measure_of(real, measure)
+            n = measure_of(real, shown.name)
             ax.axhspan(n.low, n.high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
-            ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label="real text, 95%")
+            ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label=f"{called}, 95%")
+        if shown.log:
+            _log(ax)
+        ax.set(ylabel=shown.label)
     every = [p["calls"] for points in curves.values() for p in points]
     ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
     low.set_xscale("log", base=2)
@@ -77,15 +115,8 @@ def _calls(curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None,
     low.xaxis.set_major_locator(FixedLocator(ticks.tolist()))
     low.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     low.xaxis.set_minor_locator(NullLocator())
-    _log(top)
-    top.set(ylabel=_judge_label(about))
-    low.set(ylabel="unigram entropy, nats")
     fig.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=3, handlelength=3)
     return fig
-
-
-def _judge_label(about: str) -> str:
-    return f"generative perplexity, judge {about}" if about else "generative perplexity"
 
 
 def _whiskers(points: Sequence[dict[str, Any]], measure: str) -> np.ndarray:
