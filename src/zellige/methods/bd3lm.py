@@ -74,6 +74,8 @@ class Blocks(Diffusion):
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
         """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        resample: bool = False
+        """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
 
         def __post_init__(self) -> None:
             low, high = self.clip
@@ -140,7 +142,22 @@ class Blocks(Diffusion):
         """The diffusion term (eq. 8) at a t in each block that is uniform in the interval [beta, omega], (2,): (B,) nats."""
         low, high = interval
         t = low + (high - low) * self.draw_times(batch, generator)
-        return self.diffusion(batch, self.corrupt(batch, per_position(t), generator), t)  # BD3-LM eq. 8
+        return self.diffusion(batch, self.noised(batch, per_position(t), interval, generator), t)  # BD3-LM eq. 8
+
+    def noised(self, batch: Batch, t: Tensor, interval: Tensor, generator: Randomness = None) -> Tensor:
+        """x_t (B, L); with `resample`, blocks whose share of masks is not in the interval are drawn again, where one can be."""
+        x_t = self.corrupt(batch, t, generator)
+        if not self.config.resample:
+            return x_t
+        (low, high), (group, n) = interval, self.groups(batch)
+        within = lambda masks: (masks.double() / n >= low) & (masks.double() / n <= high) & (masks <= n)  # noqa: E731
+        possible = torch.stack([within(torch.full_like(n, k)) for k in range(int(n.max()) + 1)]).any(0)
+        while True:
+            masks = torch.zeros_like(n).scatter_add(1, group, (self.process.movable(x_t) & batch.counted).long())
+            again = possible & ~within(masks)
+            if not bool(again.any()):
+                return x_t
+            x_t = torch.where(again.gather(1, group), self.corrupt(batch, t, generator), x_t)
 
     def adapt(self, batch, generator=None):
         """Take the interval whose loss varies least over the rows of the batch, the same random numbers for each."""

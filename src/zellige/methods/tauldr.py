@@ -8,11 +8,12 @@ Continuous-time Markov chains, each position by itself, R_t = beta_t R:
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                                (proposition 2)
 
 with x ~ q_t, Z(x) the rate at which the noise leaves x, and x~ the sequence after that jump. With u the score given x_0 and C
-kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Three draws of it (`objective`):
+kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y / v_y) ]. Draws of it (`objective`):
 
     generic     all of it at x ~ q_t
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
     one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network call
+    one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
     w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`jumps`)
 
 `loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network call.
@@ -62,7 +63,7 @@ class TauLDR(Diffusion):
     name = "tauldr"
     choices: ClassVar = {
         "process": ("uniform", "gaussian", "birth-death", "absorbing"),
-        "objective": ("two-pass", "one-pass", "generic"),
+        "objective": ("two-pass", "one-pass", "one-pass-biased", "generic"),
         "prediction": ("mean", "leave-one-out"),
         "head": ("logits", "logistic"),
         "auxiliary_at": ("masks", "all"),
@@ -96,7 +97,7 @@ class TauLDR(Diffusion):
         min_time: float = 0.001
         """where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens"""
         objective: str = "one-pass"
-        """how the bound is drawn in training: one-pass, generic, or two-pass with two network calls"""
+        """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network calls"""
         auxiliary: float = 0.001
         """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"
@@ -151,13 +152,18 @@ class TauLDR(Diffusion):
         w: Tensor,
         auxiliary: float,
         rows: RowTables | None = None,
+        unweighted: Callable[..., Tensor] | None = None,
     ) -> Tensor:
         """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,).
 
-        With `rows`, f is `both`.
+        With `rows`, f is `both`; `unweighted` of the moments is added without w.
         """
         share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # of one position's cross-entropy
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
+
+        def value(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor) -> Tensor:
+            moments = self.moment(logits, x_0, x, t)
+            return w * f(*moments) if unweighted is None else w * f(*moments) + unweighted(*moments)
 
         def each(logits: Tensor, x_0: Tensor, x: Tensor, t: Tensor, w: Tensor, share: Tensor, row: Tensor) -> Tensor:
             clean = self._clean(logits, x)
@@ -165,18 +171,22 @@ class TauLDR(Diffusion):
             if rows is not None:
                 return w * rows.both(clean, x_0, x, row) + cross_entropy
             if not everywhere:
-                return w * f(*self.moment(logits, x_0, x, t)) + cross_entropy
+                return value(logits, x_0, x, t, w) + cross_entropy
             moves = self.process.movable(x)  # elsewhere the bound is 0
-            value = w[moves] * f(*self.moment(logits[moves], x_0[moves], x[moves], t[moves]))
-            return cross_entropy.to(value.dtype).index_add(0, moves.nonzero()[:, 0], value)
+            moving = value(logits[moves], x_0[moves], x[moves], t[moves], w[moves])
+            return cross_entropy.to(moving.dtype).index_add(0, moves.nonzero()[:, 0], moving)
 
         at = batch.counted if everywhere else None
         return terms.summed(self, each, batch, x, t, w, share, torch.arange(len(t), device=t.device), at=at)
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
-        one, auxiliary, one_call = torch.ones_like(t), self.config.auxiliary, self.config.objective != "two-pass"
-        rows = rows_of(self.process, self.network, t) if one_call and self.parameterization == "mean" else None
+        one, auxiliary, at_once = (
+            torch.ones_like(t),
+            self.config.auxiliary,
+            self.config.objective in ("one-pass", "generic"),
+        )
+        rows = rows_of(self.process, self.network, t) if at_once and self.parameterization == "mean" else None
         if rows is None:
             x_t = self.corrupt(batch, t[:, None], generator)
         else:
@@ -192,5 +202,8 @@ class TauLDR(Diffusion):
                 after = rows.after(batch.tokens, x, batch.counted)
             return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
         w = tauldr_jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
+        if self.config.objective == "one-pass-biased":
+            first = tauldr_jumps.leaving  # as if x~ had the law of x_t
+            return self.weighted(tauldr_jumps.signal, batch, jumped, t, w, auxiliary, unweighted=first)
         first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)  # tauLDR proposition 2, term by term
         return first + self.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)

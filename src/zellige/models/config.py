@@ -173,6 +173,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.levels": False,
     "options.log_eps": 0.0,
     "options.mask_proportion": 0.9,
+    "options.resample": False,
     "options.sigma_max": None,
     "options.sigma_min": None,
     "recipe": "",
