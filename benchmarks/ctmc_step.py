@@ -1,14 +1,16 @@
 """A training step of tauLDR at 256 levels, Zellige's against the published formulation.
 
-python benchmarks/ctmc_step.py [--process gaussian|uniform] [--rounds N] [--threads N] [--small] [--json FILE]
+python benchmarks/ctmc_step.py [--process gaussian|birth-death|uniform] [--prediction leave-one-out] [--objective two-pass]
+                               [--length 3072] [--rounds N] [--threads N] [--small] [--json FILE]
 
 Published: q(x_t | x_0) and R_t as one matrix for each row of the batch; rows and columns of them gathered for every
 position, (B, L, K) each, masks of ones with a zero at x, and two products (B, L, K) x (B, K, K) for each network call; in float32
-with 1e-9 in the denominators. Ours: the same sums, a chunk of positions at a time, in float64. Both take one
-network call, at x~. The network is a table and a linear head: what differs is the objective, so only that is timed.
+with 1e-9 in the denominators. Ours: the same sums, a chunk of positions at a time. Published is one network call, at x~, and so
+is ours but in two-pass. The network is a table and a linear head: what differs is the objective, so only that is timed.
 """
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,13 +22,15 @@ import measure
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.matrices import CTMC
-from zellige.core.schedule import Exponential, LinearSigma
+from zellige.core.schedule import LinearSigma
 from zellige.methods import TauLDR, tauldr_rates
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8), "K = 256, L = 784, B = 32": (256, 784, 32)}
+LARGE = {"K = 256, L = 3,072, B = 8": (256, 3072, 8)}
 SMALL = {"K = 16, L = 49, B = 2": (16, 49, 2)}
 CONFIGS = {
     "gaussian": TauLDR.Config("gaussian", base=3.0, growth=100.0, rate_sigma=6.0, target_sigma=512.0),
+    "birth-death": TauLDR.Config("birth-death"),
     "uniform": TauLDR.Config("uniform", base=0.03),
 }
 EPS = 1e-9
@@ -43,9 +47,11 @@ class Cheap(nn.Module):
         return self.embedding(x)
 
 
-def make(process: str, states: int, length: int) -> TauLDR:
+def make(name: str, states: int, length: int) -> TauLDR:
     torch.manual_seed(0)
-    return TauLDR(Cheap(states), states, (length,), CONFIGS[process])
+    process, prediction, objective = name.split(",")
+    config = replace(CONFIGS[process], prediction=prediction, objective=objective)
+    return TauLDR(Cheap(states), states, (length,), config)
 
 
 class Published:
@@ -56,8 +62,7 @@ class Published:
         if config.process == "uniform":
             R, law, schedule = *tauldr_rates.uniform(K), LinearSigma(config.base * config.min_time, config.base)
         else:
-            R, law = tauldr_rates.gaussian(K, config.rate_sigma, config.target_sigma)
-            schedule = Exponential(config.base, config.growth, config.min_time)
+            R, law, schedule = method.process.R, method.process.prior, method.process.schedule
         self.R, self.schedule = R, CTMC(R, law, schedule).schedule
         root = law.sqrt()
         self.values, vectors = torch.linalg.eigh(root[:, None] * R / root)
@@ -111,20 +116,25 @@ def forget(process: Any) -> None:
 def main() -> None:
     parser = measure.options(__doc__.splitlines()[0], rounds=5)
     parser.add_argument("--process", choices=CONFIGS, default="gaussian")
+    parser.add_argument("--prediction", choices=TauLDR.choices["prediction"], default="mean")
+    parser.add_argument("--objective", choices=TauLDR.choices["objective"], default="one-pass")
+    parser.add_argument("--length", choices=(784, 3072), type=int, default=784)
     parser.add_argument("--small", action="store_true", help="a size that only shows that it runs")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.peak:
         size, way, name = options.peak.split("/")
-        states, length, batch = {**SIZES, **SMALL}[size]
+        states, length, batch = {**SIZES, **LARGE, **SMALL}[size]
         method, memory = make(name, states, length), measure.Memory()
         published, x_0 = Published(method), data(states, batch, length)
         measure.peak_of_steps(
             memory, partial(step, way, method, published, x_0[:1, :4]), partial(step, way, method, published, x_0)
         )
         return
-    name, rows, out = options.process, [], {"machine": measure.machine(), "process": options.process, "sizes": {}}
-    for size, (states, length, batch) in (SMALL if options.small else SIZES).items():
+    name = f"{options.process},{options.prediction},{options.objective}"
+    rows, out = [], {"machine": measure.machine(), "config": name, "sizes": {}}
+    sizes = SMALL if options.small else LARGE if options.length == 3072 else SIZES
+    for size, (states, length, batch) in sizes.items():
         method, x_0 = make(name, states, length), data(states, batch, length)
         published = Published(method)
         peak = lambda way, size=size: measure.peak(__file__, f"{size}/{way}/{name}", options.threads)["step"]  # noqa: E731

@@ -156,7 +156,7 @@ class TauLDR(Diffusion):
     ) -> Tensor:
         """w (B,) times f of the moments, summed over the positions of x (B, L), and the mean cross-entropy beside it: (B,).
 
-        With `rows`, f is `both`; `unweighted` of the moments is added without w.
+        `unweighted` of the moments is added without w.
         """
         share = (auxiliary / batch.counted.sum(-1).clamp_min(1)).to(w)  # of one position's cross-entropy
         everywhere = bool(auxiliary) and self.config.auxiliary_at == "all"
@@ -169,7 +169,8 @@ class TauLDR(Diffusion):
             clean = self._clean(logits, x)
             cross_entropy = share * F.cross_entropy(clean, x_0, reduction="none")
             if rows is not None:
-                return w * rows.both(clean, x_0, x, row) + cross_entropy
+                more = rows.sum(unweighted, clean, x_0, x, row) if unweighted else 0.0
+                return w * rows.sum(f, clean, x_0, x, row) + more + cross_entropy
             if not everywhere:
                 return value(logits, x_0, x, t, w) + cross_entropy
             moves = self.process.movable(x)  # elsewhere the bound is 0
@@ -181,12 +182,8 @@ class TauLDR(Diffusion):
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]
-        one, auxiliary, at_once = (
-            torch.ones_like(t),
-            self.config.auxiliary,
-            self.config.objective in ("one-pass", "generic"),
-        )
-        rows = rows_of(self.process, self.network, t) if at_once and self.parameterization == "mean" else None
+        one, auxiliary = torch.ones_like(t), self.config.auxiliary
+        rows = rows_of(self.process, self.network, t, self.parameterization != "mean")
         if rows is None:
             x_t = self.corrupt(batch, t[:, None], generator)
         else:
@@ -194,16 +191,18 @@ class TauLDR(Diffusion):
         if self.config.objective == "generic":
             return self.weighted(tauldr_jumps.both, batch, x_t, t, one, auxiliary, rows)
         jumped = tauldr_jumps.jump(self.process, x_t, t, batch.counted, generator)
-        if self.config.objective == "one-pass":
+        one_pass, x = self.config.objective == "one-pass", jumped
+        if one_pass:
             x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
-            if rows is None:
-                after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
-            else:
-                after = rows.after(batch.tokens, x, batch.counted)
+        if rows is None:
+            after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
+        else:
+            after = rows.after(batch.tokens, x, batch.counted)
+        if one_pass:
             return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
-        w = tauldr_jumps.weight(self.process, batch.tokens, jumped, t, batch.counted)
-        if self.config.objective == "one-pass-biased":
-            first = tauldr_jumps.leaving  # as if x~ had the law of x_t
-            return self.weighted(tauldr_jumps.signal, batch, jumped, t, w, auxiliary, unweighted=first)
-        first = self.weighted(tauldr_jumps.leaving, batch, x_t, t, one, auxiliary)  # tauLDR proposition 2, term by term
-        return first + self.weighted(tauldr_jumps.signal, batch, jumped, t, w, 0.0)
+        w = torch.where(after > 0, 1 / after, 1.0)  # 0 where x~ is no jump's end
+        first, second = tauldr_jumps.leaving, tauldr_jumps.signal  # tauLDR proposition 2, term by term
+        if self.config.objective == "one-pass-biased":  # as if x~ had the law of x_t
+            return self.weighted(second, batch, jumped, t, w, auxiliary, rows, unweighted=first)
+        value = self.weighted(first, batch, x_t, t, one, auxiliary, rows)
+        return value + self.weighted(second, batch, jumped, t, w, 0.0, rows)

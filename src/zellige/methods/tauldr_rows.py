@@ -1,17 +1,21 @@
 """tauLDR's objective on a chain of many states, from tables that the positions of a row share.
 
-The same sums as in `tauldr_jumps`, for a prediction that is a mean, with one time for each row and so one matrix Q_{0,t}, from
-`core/log_table.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back:
+The same sums as in `tauldr_jumps`, with one time for each row and so one matrix Q_{0,t}, from `core/log_table.py`. What a
+position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
 
     w = mu / q(x | .)    v = w Q    rho = u / v    value = sum_y R(y, x) v_y (1 - rho_y + rho_y log rho_y)
     d value / d v = R(., x) (1 - rho)       d value / d mu = (d value / d v) Q' / q(x | .)
 
-mu is a softmax in float32, the logits being so. Near t = 0 the rest is float64: w and Q reach from 1e-170 to 1e170. From where
-no entry of Q is below `FLAT`, it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what
-is far less than another (a rate below 1e-38) is lost. Nothing is gathered, masked or computed twice.
+Leave-one-out has v = mu Q / (mu Q)[x]. `leaving` is R v (1 - rho), `signal` the rest.
+
+mu is a softmax in float32, the logits being so; leave-one-out, which divides by what is left of it at x, takes it in the
+precision of the rest. Near t = 0 that is float64: w and Q reach from 1e-170 to 1e170. From where no entry of Q is below `FLAT`,
+it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what is far less than another (a rate
+below 1e-38) is lost. Nothing is gathered, masked or computed twice.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +26,7 @@ from ..core.log_table import LogTable
 from ..core.matrices import CTMC
 from ..core.process import Process
 from ..core.random import Randomness
+from .tauldr_jumps import both, leaving
 
 FLAT = 1e-12  # an entry of Q from which float32 has room: no number but of the smallest rates leaves 1e-24 to 1e24
 MANY = 64  # states, from which the tables pay
@@ -32,14 +37,15 @@ class RowTables:
 
     Attributes:
         Q: Q_{0,t}, (B, K, K).
+        others: whether the prediction is leave-one-out, and no mean.
         into: R(y, x) as (x, y), 0 on the diagonal.
         beta: (B,)
     """
 
-    def __init__(self, process: CTMC, table: LogTable, t: Tensor):
+    def __init__(self, process: CTMC, table: LogTable, t: Tensor, others: bool):
         self.Q, self.beta = table.of(process.schedule.sigma(t)[:, 0]), process.schedule.beta(t)[:, 0]
         self.into = process.R.mT.clone().fill_diagonal_(0.0)
-        self.exits = -process.R.diagonal()
+        self.exits, self.others = -process.R.diagonal(), others
         self.flat = (self.Q.amin((-2, -1)) > FLAT).tolist()
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
@@ -56,29 +62,48 @@ class RowTables:
             psi.append(torch.where(counts, flow / Q[clean, here], 0.0).sum() + (total == 0))
         return torch.stack(psi)
 
-    def both(self, logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
-        """`tauldr_jumps.both` at N positions, their rows in order, from logits (N, K): (N,) float64."""
-        return _Both.apply(logits, self, x_0, x, row)  # pyright: ignore[reportReturnType]
+    def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
+        """f of `tauldr_jumps` at N positions, their rows in order, from logits (N, K): (N,) float64."""
+        return _Sum.apply(logits, self, f, x_0, x, row)  # pyright: ignore[reportReturnType]
 
-    def tables(self, b: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Q of row b, 1/Q as (x, x_0) and R_t(y, x) as (x, y): float32 where no entry of Q is small."""
-        Q = self.Q[b].float() if self.flat[b] else self.Q[b]
+    def tables(self, b: int, narrow: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Q of row b, 1/Q as (x, x_0) and R_t(y, x) as (x, y): where `narrow`, float32 if no entry of Q is small."""
+        Q = self.Q[b].float() if narrow and self.flat[b] else self.Q[b]
         return Q, Q.mT.contiguous().reciprocal_(), (self.beta[b] * self.into).to(Q)
 
 
-def moments(Q: Tensor, inverse: Tensor, into: Tensor, mu: Tensor, x_0: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The value (n,) at positions of one row and its gradient (n, K) by the logits, mu (n, K) their softmax."""
-    q, slope = inverse[x], into[x]
-    v = (q * mu) @ Q  # tauLDR proposition 1
+def moments(
+    f: Callable[..., Tensor],
+    Q: Tensor,
+    inverse: Tensor,
+    into: Tensor,
+    mu: Tensor,
+    x_0: Tensor,
+    x: Tensor,
+    others: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The value (n,) of f at positions of one row and its gradient (n, K) by the logits, mu (n, K) their softmax."""
+    q, slope, at = inverse[x], into[x], x[:, None]
+    v = (mu if others else q * mu) @ Q  # tauLDR proposition 1
+    here = v.gather(-1, at) if others else None
+    v = v if here is None else v / here
     excess = Q[x_0].mul_(q.gather(-1, x_0[:, None])).sub_(v).div_(v)  # rho - 1
     excess.clamp_min_(-1 + torch.finfo(v.dtype).eps)  # of u = 0, where the value is R v
-    each = excess.log1p().mul_(excess + 1).sub_(excess)  # keeps its digits where rho is near 1
+    if f is leaving:
+        each, by_v = -excess, -slope
+    else:
+        each, by_v = excess.log1p().mul_(excess + 1), slope * (excess if f is both else excess + 1)
+    if f is both:
+        each.sub_(excess)  # keeps its digits where rho is near 1
     value = each.mul_(v).mul_(slope).sum(-1)  # tauLDR proposition 2
-    gradient = (slope.mul_(excess) @ Q.mT).mul_(q)
+    if here is not None:
+        by_v.scatter_add_(-1, at, -(by_v * v).sum(-1, keepdim=True))
+        return value, -mu * ((by_v / here) @ Q.mT)  # the sum of mu times its slope is 0
+    gradient = (by_v @ Q.mT).mul_(q)
     return value, mu * ((gradient * mu).sum(-1, keepdim=True) - gradient)
 
 
-def rows_of(process: Process, network: nn.Module, t: Tensor) -> RowTables | None:
+def rows_of(process: Process, network: nn.Module, t: Tensor, others: bool = False) -> RowTables | None:
     """The tables of rows at times t (B,), or None: of a network in float64, of few states, where an entry of Q is 0."""
     fast = isinstance(process, CTMC) and process.K >= MANY and process.R.dtype == torch.float64
     dtypes = {p.dtype for p in network.parameters()}
@@ -88,19 +113,20 @@ def rows_of(process: Process, network: nn.Module, t: Tensor) -> RowTables | None
     if process.cache.logs is None and 0 < low < high < math.inf:
         process.cache.logs = LogTable(process, low, high)
     table = process.cache.logs
-    return RowTables(process, table, t) if table is not None and table.whole else None
+    return RowTables(process, table, t, others) if table is not None and table.whole else None
 
 
-class _Both(torch.autograd.Function):
+class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logits, rows, x_0, x, row):
-        mu, values, gradient = logits.softmax(-1), [], torch.empty_like(logits)
+    def forward(ctx, logits, rows, f, x_0, x, row):
+        values, gradient = [], torch.empty_like(logits)
         first = 0
         for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
             part = slice(first, first + n)
             first += n
-            Q, inverse, into = rows.tables(b)
-            value, gradient[part] = moments(Q, inverse, into, mu[part], x_0[part], x[part])
+            Q, inverse, into = rows.tables(b, f is both)  # of the parts the flows cancel in their sum alone
+            mu = logits[part].to(Q.dtype if rows.others or f is not both else logits.dtype).softmax(-1)
+            value, gradient[part] = moments(f, Q, inverse, into, mu, x_0[part], x[part], rows.others)
             values.append(value.double())
         ctx.save_for_backward(gradient)
         return torch.cat(values)
@@ -108,4 +134,4 @@ class _Both(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, by_value):
-        return ctx.saved_tensors[0] * by_value[:, None].to(ctx.saved_tensors[0]), None, None, None, None
+        return ctx.saved_tensors[0] * by_value[:, None].to(ctx.saved_tensors[0]), None, None, None, None, None
