@@ -23,6 +23,7 @@ from .common import (
     unfinished_folder,
     write_json,
 )
+from .evaluate_bracket import bracket
 from .evaluate_features import train_features
 from .evaluate_generate import generate
 from .evaluate_pairs import pairs
@@ -39,6 +40,7 @@ MODES = {  # a flag of `evaluate` that makes another command of it
     "--pairs": pairs,
     "--probe": probe,
     "--train-features": train_features,
+    "--bracket": bracket,
     "--steps": steps,  # last: others have an option of that name
 }
 

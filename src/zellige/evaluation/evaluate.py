@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -206,10 +206,35 @@ def evaluate(
     check_counts(draws=draws, batch=batch)
     at_least("steps", steps, 0)
     model = as_model(model)
-    method, tokenizer = model.method, model.tokenizer
+    method = model.method
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
     corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading)
+    asked = asked_of(model, corpus, split, unconditional)
+    result = evaluate_rows(
+        method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=estimator,
+        unit=asked.unit, progress=progress, protocol=asked.protocol, ends=ends, steps=steps, processes=processes,
+        distributed=distributed, keep=keep,
+    )  # fmt: skip
+    return replace(result, about=asked.about)
+
+
+class Asked(NamedTuple):
+    """What a model is judged on: rows, what is known of both, the choices behind the rows, and the unit of a number.
+
+    `characters` of all rows, None where the unit is per token; `unit` "" where `characters` decides it.
+    """
+
+    rows: Any
+    about: dict[str, Any]
+    protocol: dict[str, Any]
+    characters: float | None
+    unit: str
+
+
+def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -> Asked:
+    """The rows of a split of a corpus as a model is asked about them."""
+    method, tokenizer = model.method, model.tokenizer
     rows, given_class = asked_of_classes(model, corpus, split, unconditional)
     about = (
         identity(model)
@@ -232,12 +257,7 @@ def evaluate(
         }
     protocol |= {"class": given_class} if given_class else {}
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
-    result = evaluate_rows(
-        method, rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=characters, estimator=estimator,
-        unit=model.unit if tokenizer.shape else "", progress=progress, protocol=protocol, ends=ends, steps=steps,
-        processes=processes, distributed=distributed, keep=keep,
-    )  # fmt: skip
-    return replace(result, about=about)
+    return Asked(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
 
 
 def _packing(method: Method, about: dict[str, Any], rows: Any) -> str:

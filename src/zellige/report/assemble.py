@@ -20,6 +20,7 @@ from ..show.numbers import count as counted
 from ..show.numbers import escape
 from ..show.numbers import path as shown_path
 from . import page
+from .bracket import bracket_sections
 from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
 from .samples import infilled, stills, validation_samples
 from .sections import configuration_part, evaluation_part, run_facts
@@ -72,9 +73,8 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
         "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.html_note("no metrics.csv yet"),
         "schedule": "".join(asked),
         "samples": validation_samples(folder, model) + filled,
-        "evaluation": "".join(map(evaluation_part, *zip(*evaluations.items())))
-        if evaluations
-        else page.html_note("not evaluated yet; type") + here,
+        "evaluation": ("".join(map(evaluation_part, *zip(*evaluations.items()))) + bracket_sections(folder))
+        or page.html_note("not evaluated yet; type") + here,
         "configuration": configuration_part(config, model),
     }
     title = f"{config.get('method', 'run')} on {(config.get('data') or {}).get('name', 'own data')}"

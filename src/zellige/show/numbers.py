@@ -87,13 +87,14 @@ def pm(value: float, half: float, places: int = 3) -> str:
     return f"{value:.{places}f} ± " + (f"<{least:.{places}f}" if half < least / 2 else f"{half:.{places}f}")
 
 
-SIGN = {"bound": "≤", "exact": "=", "estimate": "≈"}
+SIGN = {"bound": "≤", "exact": "=", "estimate": "≈", "lower": "≥"}
 
 
 def quantity(value: float, half: float, unit: str, kind: str) -> str:
     """A number as it always stands: sign, value, interval, unit: `≤ 1.412 ± 0.006 bits/char (95%)`.
 
-    `kind` is "bound" (≤), "exact" (=) or "estimate" (≈); a unit "per token" is that of a perplexity and stands without the level.
+    `kind` is "bound" (≤), "exact" (=), "estimate" (≈) or "lower" (≥); a unit "per token" is that of a perplexity and stands
+    without the level.
     """
     text = f"{SIGN[kind]} {pm(value, half, decimals(value, unit))} {unit}"
     return text if unit.startswith("per ") else text + " (95%)"

@@ -23,7 +23,7 @@ OURS = (
 )  # fmt: skip
 RESULTS = (
     "events.out.tfevents.*", "evaluate-*.json", "suite-*.json", "steps-*.json", "pairs-*.json", "probe-*.json",
-    "generate-*", "generate.jsonl",
+    "bracket-*", "generate-*", "generate.jsonl",
 )  # fmt: skip
 
 

@@ -1,0 +1,139 @@
+"""`zellige evaluate RUN --bracket`: -log p from above and from below, and the exact values of the laws that have one."""
+
+import dataclasses
+import io
+import textwrap
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from ..data import Data
+from ..show.numbers import columns, count, counted, path, pm, quantity
+from ..show.progress import Bar
+from ..show.record import as_file
+from ..show.terminal import Terminal
+from . import options
+from .common import (
+    OfTexts,
+    command_options,
+    file_suffix,
+    load,
+    note_change,
+    of_model,
+    resumable,
+    run_folder,
+    unfinished_folder,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    from ..evaluation.bracket_result import Bracket as Result
+    from ..evaluation.bracket_result import Row
+
+
+@command_options
+class Bracket(OfTexts):
+    bracket: bool = False
+    """-log p from above (importance-weighted) and from below (TUBE); exact of an order, and of the surest-first samplers"""
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own"""
+    split: str = "test"
+    """train, validation or test"""
+    limit: int | None = 16
+    """so many texts, evenly spaced"""
+    numbers: tuple[int, ...] = (1, 8, 64, 512)
+    """draws of one estimate; each divides the largest, and of each text four times the largest are drawn"""
+    orders: tuple[str, ...] = ("forward", "backward")
+    """forward, backward, or positions such as 2,0,1"""
+    per_step: tuple[int, ...] = (1, 4)
+    """tokens that the samplers of exact laws draw at once"""
+    steps: int = 64
+    """T of the chain where no order gives the method's law"""
+    own: int = 16
+    """samples of the model's own that are weighed too; 0: none"""
+
+
+def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate RUN --bracket`"""
+    about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
+    chosen = options.parse(Bracket, words, "evaluate", about=about, most=1)
+    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    from ..evaluation.bracket import bracket as judge
+    from ..evaluation.corpus import corpus_of
+
+    corpus = corpus_of(model, data)
+    with resumable(terminal), Bar(terminal, "bracket", 1, "texts") as bar:
+        result = judge(
+            model, corpus, chosen.split, chosen.numbers, chosen.seed, chosen.limit, chosen.batch, orders=chosen.orders,
+            per_step=chosen.per_step, steps=chosen.steps, own=chosen.own, processes=chosen.processes,
+            keep=unfinished_folder(chosen.run, model.config.data.cache),
+            progress=lambda done, total: bar.update(done, total=total),
+        )  # fmt: skip
+    arguments = dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)}
+    result = dataclasses.replace(result, arguments=arguments)
+    for line in describe(result):
+        terminal.result(line)
+    note_change(terminal, result.about)
+    document = result.to_dict()
+    folder = run_folder(chosen.run)
+    if folder is not None:
+        _write(terminal, folder / f"bracket-{_name(chosen, result)}.json", document)
+    write_json(terminal, "evaluate", None, document, began)
+    return 0
+
+
+def describe(result: "Result") -> list[str]:
+    """What is printed: what was judged, the rows of its own law, of others, of its own samples, who has no row, the protocol."""
+    about, p, unit = result.about, result.protocol, result.unit
+    lines = [of_model(about), f"{about['data']} {about['split']}: texts of {count(about['length'])}, {p['texts']}", ""]
+    header = ("", f"{unit} (95%)", "draws' ±", "calls a text", "whose law")
+    texts = [row for row in result.rows if not row.own and row.result]
+    lines += columns([header, *map(_cells, texts)], "<>>><")
+    own = [row for row in result.rows if row.own and row.result]
+    if own:
+        title = (f"its own samples, {p['own samples']}", *header[1:])
+        lines += ["", *columns([title, *map(_cells, own)], "<>>><")]
+    refused = [row for row in result.rows if row.result is None]
+    lines += [""] * bool(refused)
+    lines += textwrap.wrap("; ".join(f"{row.name}: {row.why}" for row in refused), 78, initial_indent="  no row    ",
+                           subsequent_indent=" " * 12)  # fmt: skip
+    protocol = (
+        f"{p['name']}: {counted(p['bound draws'], 'draw')} of the bound; n of {', '.join(map(str, p['numbers']))}, "
+    )
+    protocol += (
+        f"{p['sets']} x the largest drawn; psi {p['psi']}; network {p['network']}, {p.get('weights', 'its')} weights, "
+    )
+    protocol += f"seed {result.seed}"
+    return [*lines, "", *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+def _cells(row: "Row") -> tuple[str, ...]:
+    r = row.result
+    assert r is not None
+    value = (
+        pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).rpartition(" (")[0]
+    )
+    drawn = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
+    calls = "-" if row.calls is None else count(row.calls)
+    return (row.name, value.rstrip(), drawn, calls, row.law)
+
+
+def _name(chosen: Bracket, result: "Result") -> str:
+    """`SET-SPLIT`, and every choice that is not the default's."""
+    where = "-".join(filter(None, (result.about["data"], result.about.get("other"), chosen.split)))
+    names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
+    values: dict[str, Any] = {name: getattr(chosen, name) for name in names}
+    return where + file_suffix(**{k: v for k, v in values.items() if v != getattr(Bracket, k)})
+
+
+def _write(terminal: Terminal, file: Any, document: dict[str, Any]) -> None:
+    """The JSON, and the figure beside it."""
+    from ..files import write_file
+    from ..report.bracket import bracket_figure
+
+    write_file(file, as_file(document))
+    drawn, picture = io.StringIO(), file.with_suffix(".svg")
+    bracket_figure(document).savefig(drawn, format="svg", metadata={"Date": None})
+    write_file(picture, drawn.getvalue())
+    terminal.result(f"  written   {path(file)}   {path(picture)}")

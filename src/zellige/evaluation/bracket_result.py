@@ -1,0 +1,146 @@
+"""A bracket as rows of numbers with their intervals, and its JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..show.record import json_record
+from .evaluate import Asked
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS
+from .replay import Oracle, Path
+from .result import Result, summarize
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: a value of the texts, or why there is none.
+
+    Attributes:
+        side: "bound" (from above, in expectation), "lower" (from below), "difference" of the two on the same texts, "exact",
+            "oracle" (exact, and no sampler's law), or "none".
+        n: draws of one estimate; 0 where nothing is drawn.
+        calls: of the network for one estimate of a text, a mean; None where nobody counts.
+        own: about the model's own samples, and not the texts.
+    """
+
+    name: str
+    law: str
+    side: str
+    result: Result | None = None
+    n: int = 0
+    calls: float | None = None
+    own: bool = False
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        r = self.result
+        entries = {k: getattr(self, k) for k in ("name", "law", "side", "n", "calls", "own", "why")}
+        if r is None:
+            return entries | {"value": None}
+        drawn = {"low": r.draws_low, "high": r.draws_high, "freedom": r.freedom}
+        each = None if r.nats is None else r.nats.tolist()
+        return entries | {"value": r.value, "low": r.low, "high": r.high, "over_draws": drawn, "nats": each}
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The rows of one model and one set of texts, and how they were made.
+
+    Attributes:
+        rows: in the order in which they are shown.
+    """
+
+    rows: list[Row]
+    unit: str
+    about: dict[str, Any]
+    protocol: dict[str, Any]
+    seed: int
+    seconds: float = 0.0
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, name: str, own: bool = False) -> Row:
+        return next(row for row in self.rows if row.name == name and row.own == own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; nats of each text with every row, so that each has its own bracket."""
+        result = {"rows": [row.to_dict() for row in self.rows], "about": self.about}
+        interval = {"level": LEVEL, "over_texts": OVER_TEXTS, "over_draws": OVER_DRAWS}
+        return json_record(
+            "evaluate", self.arguments, result, interval=interval, unit=self.unit, kind="bracket", protocol=self.protocol,
+            seed=self.seed, seconds=self.seconds,
+        )  # fmt: skip
+
+
+class Table:
+    """What the groups gave, as results in the unit of the bound."""
+
+    def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked):
+        self.parts, self.unit = parts, bound.unit
+        self.tokens = torch.tensor([n for part in parts for n in part["tokens"]], dtype=torch.float64)
+        self.per_token = bound.units / float(self.tokens.sum())
+        self.length = asked.about.get("length", 0) or float(self.tokens.max())
+
+    def values(self, name: str, key: Any) -> Tensor:
+        """(texts, ...) of every group; JSON turns a number that is a key into text."""
+        each = [part[name].get(key, part[name].get(str(key))) for part in self.parts if name in part]
+        return torch.cat([torch.tensor(e, dtype=torch.float64) for e in each])
+
+    def result(self, table: Tensor, kind: str, draws: int, own: bool = False) -> Result | None:
+        """None where a number is infinite."""
+        if not table.isfinite().all():
+            return None
+        sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
+        each = torch.arange(len(table))
+        return summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
+
+    def calls(self, name: str) -> float:
+        return float(self.values("calls", name).mean())
+
+    def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> Row:
+        kind = "exact" if side == "oracle" else side
+        result = self.result(table, kind, n, own)
+        why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
+        return Row(name, law, side, result, n, calls, own, why)
+
+    def sides(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+        one = self.calls("draw")
+        above = [
+            self.row(f"importance-weighted, n = {n}", path.law, "bound", self.values("above", n), n, n * one)
+            for n in numbers
+        ]
+        below = [
+            self.row(f"TUBE, n = {n}", path.law, "lower", self.values("below", n), n, 2 * n * one) for n in numbers
+        ]
+        return above + below[::-1]
+
+    def widths(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+        one = self.calls("draw")
+        return [
+            self.row(f"width, n = {n}", path.law, "difference", self.values("apart", n), n, 2 * n * one)
+            for n in numbers
+        ]
+
+    def exact(self, others: dict[str, Path]) -> list[Row]:
+        side = lambda path: "oracle" if isinstance(path, Oracle) else "exact"  # noqa: E731
+        return [
+            self.row(name, path.law, side(path), self.values("exact", name)[:, None], 0, self.calls(name))
+            for name, path in others.items()
+        ]
+
+    def own(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+        if not any("own above" in part for part in self.parts):
+            return []
+        of = (
+            ("importance-weighted", "above", "bound"),
+            ("bidirectional", "below", "lower"),
+            ("width", "apart", "difference"),
+        )
+        one = self.calls("draw")
+        return [
+            self.row(f"{title}, n = {n}", path.law, side, self.values(f"own {name}", n), n, n * one, own=True)
+            for title, name, side in of
+            for n in numbers
+        ]

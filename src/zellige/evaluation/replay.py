@@ -1,0 +1,258 @@
+"""log p(x) of a sampler's law, by its own code: it is run with the text in the place of its draws of tokens.
+
+A sampler's law is p(x) = sum over z of p(z, x), z being all that it draws on its way: positions, times, noisy states. Here one
+z is drawn and weighed, w with E w = p(x), so that n of them bracket -log p(x) (`bracket`). Three ways to write a text:
+
+    Replayed    a sampler that chooses positions and draws a token there once: positions are drawn as it draws them, the tokens
+                are the text's, and w is the product of their probabilities. Where the choice is deterministic (a fixed order;
+                the surest first) there is one z, and w = p(x) itself: DUEL, arXiv 2603.01367, parallel steps included
+    Trajectory  x_T, ..., x_1 from q( . | x_0), and w = prior(x_T) prod p(x_s | x_t) / q(x_T, ..., x_1 | x_0); E_q -log w is
+                the T-step bound (D3PM eq. 1)
+    Oracle      at each step the position where the text's own token is likeliest, which only one who knows the text can
+                choose: a value that an order reaches, and of no sampler's law
+
+With `draw` a text is written instead, and w is that of the z that wrote it: an exact draw from p(z | x).
+In a network of blocks each block is written so, given those before, and has a w of its own, p(x) being the product.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..core import maths, random
+from ..core.batch import Batch
+from ..core.prediction import kernel, posterior, truth
+from ..core.random import Randomness
+from ..methods.diffusion import Diffusion
+from ..methods.terms import where_noised
+from ..samplers import Ancestral, AnyOrder, FirstHitting, Sampler, State
+from ..samplers.ask import ask, expected_time, fill, free, hides
+from ..samplers.pairing import choosable, of_length, one_alpha, steps_of
+from ..samplers.sampler import start_law
+
+LEAST = -1e300  # nats, of a token that the network excludes: still likelier than a position that is no mask
+
+
+@dataclass(frozen=True)
+class Written:
+    """Texts with one z each: x (B, L), log_w (B, G) of each of G blocks (one, but in a network of blocks), calls (B,)."""
+
+    x: Tensor
+    log_w: Tensor
+    calls: Tensor
+
+
+class Path(Protocol):
+    """One way to write a text, or a block after its `context`: x (B, L), log w (B,) float64, network calls (B,).
+
+    Given tokens (`Batch.mask` False) stay. With `draw` the other tokens of the batch are not read.
+    """
+
+    @property
+    def law(self) -> str: ...  # whose
+    def __call__(
+        self, method: Any, batch: Batch, context: Any, generator: Randomness, draw: bool
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+@torch.no_grad()
+def weigh(method: Any, batch: Batch, path: Path, generator: Randomness = None, draw: bool = False) -> Written:
+    """One z of each row and its w, block after block where the network reads blocks; with `draw` the texts are drawn too.
+
+    Args:
+        generator: one, or one for each row: then what a row draws does not depend on the others.
+    """
+    length = batch.tokens.shape[1]
+    block = method.block if 0 < method.block < length else length
+    inside, context, pieces = of_length(method, block), None, []
+    for begin in range(0, length, block):
+        here = slice(begin, begin + block)
+        mask = None if batch.mask is None else batch.mask[:, here]
+        part = Batch(batch.tokens[:, here], mask, None, batch.condition)
+        x, log_w, calls = path(inside, part, context, generator, draw)
+        read = begin + block < length
+        pieces.append((x, log_w, calls + read))
+        if read:
+            context = method.extend(context, x, condition=batch.condition)
+    x, log_w, calls = zip(*pieces)
+    return Written(torch.cat(x, 1), torch.stack(log_w, 1), torch.stack(calls).sum(0))
+
+
+# ---------------------------------------------------------------------------------------------------- a sampler's own code
+class Replay:
+    """Randomness for a sampler that is to write decided texts: a token drawn at a position is the text's, all else is drawn.
+
+    Args:
+        source: what is drawn comes from here.
+        texts: (B, L); None: their tokens are drawn too.
+
+    Attributes:
+        log_w: (B,) float64, log of the product of the probabilities of the tokens so far.
+    """
+
+    def __init__(self, source: Randomness, rows: int, device: torch.device, texts: Tensor | None = None):
+        self.source, self.texts = source, texts
+        self.log_w = torch.zeros(rows, dtype=torch.float64, device=device)
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        return random.uniform(shape, self.source).to(self.log_w.device)
+
+    def bernoulli(self, p: Tensor, at: Tensor | None = None) -> Tensor:
+        return random.bernoulli(p.cpu(), self.source, None if at is None else at.cpu()).to(p.device)
+
+    def categorical(self, p: Tensor, at: Tensor | None = None) -> Tensor:
+        if at is None:  # a choice, and no token
+            return random.categorical(p.cpu(), self.source).to(p.device)
+        x = random.categorical(p.cpu(), self.source, at.cpu()).to(p.device) if self.texts is None else self.texts[at]
+        self.log_w = self.log_w.index_add(0, at.nonzero()[:, 0], _log(maths.normalise(p.double()), x))
+        return x
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a sampler writes that draws the token of each position once (absorbing noise, choose-then-ask)."""
+
+    sampler: Sampler
+    law: str
+    steps: int | None = None
+
+    def __call__(self, method, batch, context, generator, draw):
+        x = batch.tokens
+        source = Replay(generator, len(x), x.device, None if draw else x)
+        fixed = None if batch.mask is None else torch.where(batch.mask, -1, x)
+        state = self.sampler.init(method, (x.shape[0], x.shape[1]), fixed=fixed, generator=source)
+        state = replace(state, context=context, condition=batch.condition)
+        for t, s in itertools.pairwise(self.sampler.times(method, self.steps).to(start_law(method))):
+            state = self.sampler.step(method, state, t, s, source)
+        return state.x, source.log_w, state.calls
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """The greedy order of who knows the text: next comes the position of the likeliest token, of equal ones the leftmost."""
+
+    law: str = "none: the order is chosen by the text itself"
+
+    def __call__(self, method, batch, context, generator, draw):
+        x, counted = batch.tokens, batch.counted
+        start = torch.where(counted, method.process.mask, x)
+        calls = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        state = State(start, ~counted, calls, context, None, batch.condition)
+        log_w = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        while (masked := free(method, state)).any():
+            pred = ask(method, state, masked, expected_time(method, state))
+            assert pred is not None
+            here = _log(posterior(pred).double(), x[masked]).clamp_min(LEAST)
+            each = torch.full(x.shape, -math.inf, dtype=torch.float64, device=x.device).masked_scatter(masked, here)
+            best, some = each.max(-1), masked.any(-1)
+            log_w = log_w + torch.where(some, best.values, 0.0)
+            at = torch.zeros_like(masked).scatter(1, best.indices[:, None], some[:, None])
+            state = fill(state, at, x[at], some)
+        return state.x, log_w, state.calls
+
+
+# ---------------------------------------------------------------------------------------------------- the T-step chain
+@dataclass(frozen=True)
+class Trajectory:
+    """The reverse chain of the T-step model, any process and prediction: noisy states from q given the text."""
+
+    steps: int
+
+    @property
+    def law(self) -> str:
+        return f"ancestral, T = {self.steps:,}"
+
+    def __call__(self, method, batch, context, generator, draw):
+        process, counted = method.process, batch.counted
+        times = method.grid(self.steps).to(start_law(method))
+        log_w = torch.zeros(len(batch), dtype=torch.float64, device=times.device)
+        if draw:
+            prior = process.sample_prior(batch.tokens.shape, generator)
+            x = torch.where(counted, prior, batch.tokens)
+        else:
+            x = method.corrupt(batch, times[0], generator)
+        chain, calls = [x], torch.zeros(len(x), dtype=torch.long, device=x.device)
+        for t, s in itertools.pairwise(times):
+            at = process.movable(x) & counted
+            if not at.any():
+                random.discard(at.shape, generator)
+                chain.append(x)
+                continue
+            rows = at.any(-1).nonzero()[:, 0]
+            here = where_noised(batch, t)[rows]
+            condition = None if batch.condition is None else batch.condition[rows]
+            cache = None if context is None else context.take(rows)
+            pred = method.predict(x[rows], here, at=at[rows], condition=condition, context=cache)
+            law = kernel(pred, s.expand(int(at.sum())))
+            chosen = law if draw else _backward(method, batch.tokens[at], x[at], t, s)
+            new = random.categorical(chosen, generator, at)
+            row = at.nonzero()[:, 0]
+            log_w = log_w.index_add(0, row, _log(law.double(), new))
+            x = x.masked_scatter(at, new)
+            chain.append(x)
+            calls = calls + at.any(-1)
+        log_w = log_w + self._of_noise(method, Batch(x, batch.mask), chain, times)
+        return x, log_w, calls
+
+    def _of_noise(self, method: Diffusion, batch: Batch, chain: list[Tensor], times: Tensor) -> Tensor:
+        """log prior(x_T) - log q(x_T, ..., x_1 | x_0): (B,)."""
+        process, x_0, counted, x_T = method.process, batch.tokens, batch.counted, chain[0]
+        if process.start > 1.0:  # PRIOR: q is the prior there
+            total = torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
+        else:
+            q = process.law(x_0, times[0].expand(x_0.shape))
+            ratio = _log(process.prior.expand(q.shape), x_T) - _log(q, x_T)
+            total = torch.where(counted, ratio, 0.0).sum(-1)
+        for (x_t, x_s), (t, s) in zip(itertools.pairwise(chain), itertools.pairwise(times)):
+            at = process.movable(x_t) & counted
+            q = _log(_backward(method, x_0[at], x_t[at], t, s), x_s[at])
+            total = total.index_add(0, at.nonzero()[:, 0], -q)
+        return total
+
+
+def _backward(method: Diffusion, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
+    """q(x_s | x_t, x_0) at N positions: (N, K) float64."""
+    target = truth(method.process, x_0, x_t, t.expand(x_0.shape))
+    return kernel(target, s.expand(x_0.shape)).double()
+
+
+def _log(law: Tensor, x: Tensor) -> Tensor:
+    """log law[x] at each position, (*, K), (*) -> (*) float64; -infinite where it is zero."""
+    p = law.gather(-1, x[..., None])[..., 0].double()
+    return maths.xlogy(torch.ones_like(p), p)
+
+
+# ---------------------------------------------------------------------------------------------------- which one
+def path_of(method: Any, steps: int) -> Path:
+    """The way that writes the method's own law: in any order where that is it, else the T-step chain.
+
+    Args:
+        steps: T of a method in continuous time whose law no replayed sampler has.
+    """
+    inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
+    where = f" in each block of {method.block}" if blocks else ""
+    T = steps_of(method)
+    if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
+        return Trajectory(T or steps)
+    if T:
+        return Replayed(Ancestral(), f"ancestral, T = {T:,}{where}", T)
+    sampler = FirstHitting() if method.time_conditioned else AnyOrder()
+    return Replayed(sampler, f"{sampler.name}{where}")
+
+
+def no_order(method: Any) -> str | None:
+    """Why no sampler that chooses positions writes this method's texts; None where one does."""
+    if method.process is None:
+        return "it has no noise to reverse"
+    if not hides(_one_block(method)):
+        return "needs noise that is a mask: with other noise every position is drawn in every step"
+    return None
+
+
+def _one_block(method: Any) -> Any:
+    return of_length(method, method.block) if 0 < method.block < method.shape[0] else method

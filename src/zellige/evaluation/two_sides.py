@@ -1,0 +1,63 @@
+"""Between which two numbers -log p of a text lies: importance weighting from above, the tangent bound from below, exact values.
+
+With independent w_1, w_2, ... of E w = p(x) (`replay`; the mean over orders, or the T-step chain's trajectories from q)
+
+    from above      E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
+                    bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound
+    from below      log p <= log psi + p / psi - 1 for any psi > 0, the tangent of the log at psi (TUBE, arXiv 2605.24292); with
+                    psi from n draws and p from n others that is unbiased for -log p or less, and touches at psi = p
+    own samples     the w of the z that wrote the text joins n - 1 others: E -log of their mean <= -log p, over the model's own
+                    samples (bidirectional Monte Carlo, arXiv 1511.02543)
+
+Both hold in expectation: a single draw may be on either side, which is what the intervals are for. In a network of blocks each
+block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another law.
+
+The w of a long text differ by many nats. Then n draws see few of those that count: both ends are far from p and still bounds, but
+Student's intervals, which need a variance, are too narrow for the tangent bound, whose p / psi has a heavy tail.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+LEAST = -1e4  # nats: psi where no draw gave the text any probability
+REPLICATES = 8  # at most, of one estimate: their spread is what the draws bring
+
+
+def log_mean(log_w: Tensor, n: int) -> Tensor:
+    """log of the mean of each n consecutive weights of (..., D, G): (..., D / n, G)."""
+    return log_w.unflatten(-2, (-1, n)).logsumexp(-2) - math.log(n)
+
+
+def from_above(log_w: Tensor, n: int) -> Tensor:
+    """Importance-weighted bounds on -log p, one for each n draws: (..., D, G) -> (..., D / n)."""
+    return -log_mean(log_w, n).sum(-1)
+
+
+def from_below(log_w: Tensor, n: int) -> Tensor:
+    """Tangent bounds on -log p, psi of each first n draws and p of the n after them: (..., D, G) -> (..., D / 2n)."""
+    log_psi, log_p = log_mean(log_w, n).unflatten(-2, (-1, 2)).unbind(-2)
+    return -tangent(log_psi.clamp_min(LEAST), log_p).sum(-1)
+
+
+def tangent(log_psi: Tensor, log_p: Tensor) -> Tensor:
+    """log psi + p / psi - 1 >= log p."""
+    return log_psi + (log_p - log_psi).expm1()
+
+
+def bidirectional(first: Tensor, log_w: Tensor, n: int) -> Tensor:
+    """What bounds -log p from below: `first` (..., G) is log w of the z that wrote the text, log_w (..., D, G) of others.
+
+    One for each n - 1 of them, at most D / n: (..., D // n).
+    """
+    groups = log_w.shape[-2] // n
+    rest = log_w[..., : groups * (n - 1), :].unflatten(-2, (groups, n - 1))
+    one = first[..., None, None, :].expand(*rest.shape[:-2], 1, -1)
+    return from_above(torch.cat((one, rest), -2).flatten(-3, -2), n)
+
+
+def replicates(values: Tensor) -> list[list[float]]:
+    """Independent values (texts, R) as at most REPLICATES means of equally many."""
+    some = math.gcd(values.shape[1], REPLICATES)
+    return values.unflatten(1, (some, -1)).mean(-1).tolist()
