@@ -12,6 +12,7 @@ DOCUMENTED = {("report/compare/comparison.py", "plain")}  # a field that people 
 
 # A name that two packages share: why both are called so.
 SHARED_NAMES = {
+    "Bracket": "the options of the mode, and the result of the verb",
     "Grid": "CSM's neighbourhood along each position, and the modality of grids such as Sudokus",
     "Probe": "the options of the mode, and the result of the verb",
     "Report": "the options of the command, and the rows that `verify` gives back",
@@ -21,6 +22,7 @@ SHARED_NAMES = {
     "uniform": "the process, D3PM's matrix and tauLDR's rates of the same noise; and a draw in [0, 1)",
     "again": "a variant of an identity once more; which texts are drawn again",
     "both": "the sum of the two terms of tauLDR's bound; the times of the two streams of a network of blocks",
+    "bracket": "a mode of the command, and the verb",
     "check": "options that were typed; a sampler and a method",
     "discrete": "the bound of a step; whether time has steps only",
     "embed": "texts as vectors; a law on V^L as one on K^L",

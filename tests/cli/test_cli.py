@@ -201,6 +201,7 @@ def forms() -> dict[str, type]:
         compare,
         demo,
         evaluate,
+        evaluate_bracket,
         evaluate_features,
         evaluate_generate,
         evaluate_pairs,
@@ -226,6 +227,7 @@ def forms() -> dict[str, type]:
         report,
         verify,
         import_export,
+        evaluate_bracket,
         evaluate_features,
         evaluate_generate,
         evaluate_pairs,
@@ -513,7 +515,10 @@ def test_evaluate_again(run):
 def copied(name: str) -> Path:
     """The run as it was trained, without what tests have written into it."""
     shutil.copytree(
-        "runs/a", name, symlinks=True, ignore=shutil.ignore_patterns("evaluate-*", "steps-*", "report.html")
+        "runs/a",
+        name,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("evaluate-*", "steps-*", "bracket-*", "report.html"),
     )
     return Path(name)
 
@@ -561,6 +566,29 @@ def test_every_choice_that_changes_what_is_measured_is_in_the_name(run, tmp_path
         "steps-text-test-steps-2-4-limit-2-draws-2-seed-7.json",
         "steps-text-test-steps-2-4-limit-2-draws-2.json",
     ]
+
+
+def test_bracket(run, tmp_path):
+    """Rows of the model's law, exact ones, its own samples; a JSON with each text's own bracket, and the figure on the page."""
+    here = copied(str(tmp_path / "bracket"))
+    code, out, _ = run(
+        f"evaluate {here} --bracket --limit 3 --own 2 --numbers 1 4 --per-step 1 8 --orders forward --json b.json"
+    )
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[1].startswith("text test: texts of 32, 3 of ")
+    assert lines[3].split()[:2] == ["law:", "any_order"]
+    for name, sign in (("importance-weighted, n = 4", "≤"), ("TUBE, n = 4", "≥"), ("confidence, 8 a step", "=")):
+        assert any(line.startswith(name) and line[len(name) :].split()[0] == sign for line in lines)
+    assert [line for line in lines[:-1] if len(line) > 80] == []
+    document = json.loads(Path("b.json").read_text())
+    rows = {(row["name"], row["own"]): row for row in document["result"]["rows"]}
+    assert len(rows["TUBE, n = 4", False]["nats"]) == 3
+    assert rows["width, n = 4", True]["n"] == 4
+    assert document["protocol"]["law"] == "any_order"
+    assert (here / "bracket-text-test-numbers-1-4-orders-forward-per-step-1-8-own-2-limit-3.svg").is_file()
+    run(f"report {here}")
+    assert "Between two bounds" in (here / "report.html").read_text()
 
 
 def test_a_fuller_result_of_an_earlier_name_keeps_its_place(run, tmp_path):

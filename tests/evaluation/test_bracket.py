@@ -4,6 +4,7 @@ import functools
 import itertools
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -18,14 +19,21 @@ from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
 from zellige.evaluation.replay import Oracle, Replayed, Trajectory, path_of, weigh
+from zellige.evaluation.result import summarize
 from zellige.evaluation.two_sides import bidirectional, from_above, from_below, tangent
 from zellige.methods import METHODS, build
 from zellige.nn import Table
+from zellige.report.bracket import bracket_figure
 from zellige.samplers import Ancestral, AnyOrder, Confidence, FirstHitting, FixedOrder
+from zellige.show.record import dumps
 
 V = 3
-IN_ORDER = [("mdlm", {}), ("radd", {}), ("md4", {"time": False})]  # whose law is that of any order
-CHAINS = [  # of any noise and prediction, in two steps
+IN_ORDER: list[tuple[str, dict]] = [
+    ("mdlm", {}),
+    ("radd", {}),
+    ("md4", {"time": False}),
+]  # whose law is that of any order
+CHAINS: list[tuple[str, dict]] = [  # of any noise and prediction, in two steps
     ("d3pm", {"diffusion_steps": 2, "process": "uniform"}),
     ("d3pm", {"diffusion_steps": 2, "process": "absorbing"}),
     ("udlm", {}),
@@ -42,7 +50,7 @@ def texts(L: int) -> Tensor:
     return exact.states(V, L)
 
 
-def table(name: str, choices: dict, L: int, seed: int = 0, block: int = 0):
+def table(name: str, choices: dict, L: int, seed: int = 0, block: int = 0) -> Any:
     """The method over a table of random numbers, float64."""
     cls, config = METHODS[name], METHODS[name].Config(**choices)
     states, outputs = cls.states(V, config), cls.outputs(V, config)
@@ -53,7 +61,7 @@ def table(name: str, choices: dict, L: int, seed: int = 0, block: int = 0):
     return method
 
 
-def classes(name: str, choices: dict, L: int, seed: int):
+def classes(name: str, choices: dict, L: int, seed: int) -> Any:
     """The method over a small transformer that is told one of two classes."""
     torch.manual_seed(seed)
     net = Net(length=L, layers=1, hidden=8, heads=2, condition=8, classes=2)
@@ -326,7 +334,7 @@ def test_the_numbers_do_not_depend_on_the_batch_nor_on_other_texts():
     twice = bracket_rows(method, asked(Rows(texts(4)[::5].repeat(2, 1)[:20])), (1, 4), limit=None, bound_draws=4)
     name = "importance-weighted, n = 4"
     assert torch.allclose(twice.named(name).result.nats[:17], a.named(name).result.nats)  # pyright: ignore
-    json.dumps(a.to_dict())
+    assert len(bracket_figure(json.loads(dumps(a.to_dict()))).axes) == 2
 
 
 @pytest.mark.parametrize(("name", "choices"), CHAINS)
@@ -334,7 +342,7 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     """With n the width falls, and -log p of the law that is named, by enumeration, lies between, within the intervals."""
     method, rows = table(name, choices, 2), Rows(texts(2))
     result = bracket_rows(method, asked(rows), (1, 8, 64), limit=None, steps=2, own=0, bound_draws=8)
-    values = lambda row: result.named(row).result  # noqa: E731
+    values: Any = lambda row: result.named(row).result  # noqa: E731
     width = [values(f"width, n = {n}") for n in (1, 8, 64)]
     assert width[0].value > width[1].value > width[2].value
     assert width[2].draws_high > 0
@@ -349,14 +357,15 @@ def test_who_has_no_row_says_why():
     paths, refused = exact_laws(table("md4", {"time": True}, 3), ("forward",), (1, 2))
     assert refused == {"order forward": "'fixed_order' needs a network that is not told the time"}
     assert [*paths] == [f"{m}, {k} a step" for m in ("confidence", "margin", "entropy") for k in ("one", 2)] + [
-        "greedy order"
+        "greedy order, an oracle"
     ]
     paths, refused = exact_laws(table("udlm", {}, 3), ("forward",))
-    assert (paths, [*refused]) == ({}, ["order forward", "confidence", "margin", "entropy", "greedy order"])
+    assert (paths, [*refused]) == ({}, ["order forward", "confidence", "margin", "entropy", "greedy order, an oracle"])
     ar = table("ar", {}, 3)
     found = bracket_rows(ar, asked(Rows(texts(3))), own=2, bound_draws=2)
     assert found.rows[0].side == "exact"
     assert found.rows[1].why == "ar's -log p is exact"
+    assert len(bracket_figure(json.loads(dumps(found.to_dict()))).axes) == 1
 
 
 @pytest.mark.parametrize(
@@ -425,8 +434,6 @@ def test_the_intervals_cover(side, n):
 
 
 def two_sides_result(table: list[list[float]]):
-    from zellige.evaluation.result import summarize
-
     each = torch.tensor(table, dtype=torch.float64)
     return summarize(each, torch.ones(len(each)), "nats/token", "lower", group=torch.arange(len(each)))
 

@@ -94,7 +94,7 @@ def _start(words: list[str]) -> str:
     modes = [
         w
         for w in words
-        if w in ("--suite", "--probe", "--generate", "--pairs", "--train-features", "--steps")
+        if w in ("--suite", "--probe", "--generate", "--pairs", "--train-features", "--bracket", "--steps")
         and words[0] == "evaluate"
     ]
     return shlex.join([*words[:2], *modes[:1]] if words[0] in ("train", "evaluate") else words[:1])

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..data import Data
+from ..errors import at_least
 from ..show.numbers import columns, count, counted, path, pm, quantity
 from ..show.progress import Bar
 from ..show.record import as_file
@@ -28,7 +29,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..evaluation.bracket_result import Bracket as Result
-    from ..evaluation.bracket_result import Row
+    from ..evaluation.bracket_result import BracketRow
 
 
 @command_options
@@ -51,6 +52,9 @@ class Bracket(OfTexts):
     """T of the chain where no order gives the method's law"""
     own: int = 16
     """samples of the model's own that are weighed too; 0: none"""
+
+    def __post_init__(self) -> None:
+        at_least("own", self.own, 0)
 
 
 def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -87,17 +91,22 @@ def describe(result: "Result") -> list[str]:
     """What is printed: what was judged, the rows of its own law, of others, of its own samples, who has no row, the protocol."""
     about, p, unit = result.about, result.protocol, result.unit
     lines = [of_model(about), f"{about['data']} {about['split']}: texts of {count(about['length'])}, {p['texts']}", ""]
-    header = ("", f"{unit} (95%)", "draws' ±", "calls a text", "whose law")
-    texts = [row for row in result.rows if not row.own and row.result]
-    lines += columns([header, *map(_cells, texts)], "<>>><")
-    own = [row for row in result.rows if row.own and row.result]
-    if own:
-        title = (f"its own samples, {p['own samples']}", *header[1:])
-        lines += ["", *columns([title, *map(_cells, own)], "<>>><")]
-    refused = [row for row in result.rows if row.result is None]
-    lines += [""] * bool(refused)
-    lines += textwrap.wrap("; ".join(f"{row.name}: {row.why}" for row in refused), 78, initial_indent="  no row    ",
-                           subsequent_indent=" " * 12)  # fmt: skip
+    shown = [row for row in result.rows if row.result]
+    exact = [row for row in shown if row.side in ("exact", "oracle") and row.name != "bound"]
+    own = [row for row in shown if row.own]
+    parts = {
+        f"law: {p['law']}": [row for row in shown if row not in exact and not row.own],
+        "other laws": exact,
+        f"its own samples, {p['own samples']}": own,
+    }
+    header, body = (f"{unit} (95%)", "draws' ±", "calls a text"), []
+    for title, rows in parts.items():
+        if rows:
+            body += [(title, *header), *(_cells(row, p["law"]) for row in rows), ("", "", "", "")]
+    lines += columns(body, "<>>>")
+    refused = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
+    for text in refused:
+        lines += textwrap.wrap(text, 78, initial_indent="  no row    ", subsequent_indent=" " * 12)
     protocol = (
         f"{p['name']}: {counted(p['bound draws'], 'draw')} of the bound; n of {', '.join(map(str, p['numbers']))}, "
     )
@@ -105,18 +114,19 @@ def describe(result: "Result") -> list[str]:
         f"{p['sets']} x the largest drawn; psi {p['psi']}; network {p['network']}, {p.get('weights', 'its')} weights, "
     )
     protocol += f"seed {result.seed}"
-    return [*lines, "", *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+    lines += [""] * bool(refused)
+    return [*lines, *textwrap.wrap(protocol, 78, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
-def _cells(row: "Row") -> tuple[str, ...]:
+def _cells(row: "BracketRow", law: str) -> tuple[str, ...]:
     r = row.result
     assert r is not None
+    name = f"bound, {row.law}" if row.name == "bound" and row.law != law else row.name
     value = (
-        pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).rpartition(" (")[0]
+        pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
     )
     drawn = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
-    calls = "-" if row.calls is None else count(row.calls)
-    return (row.name, value.rstrip(), drawn, calls, row.law)
+    return (name, value, drawn, "-" if row.calls is None else count(row.calls))
 
 
 def _name(chosen: Bracket, result: "Result") -> str:

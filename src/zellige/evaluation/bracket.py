@@ -14,12 +14,12 @@ import torch
 
 from ..arguments import checked
 from ..data import Corpus
-from ..errors import InputError, check_counts
+from ..errors import InputError, at_least, check_counts
 from ..models.model import as_model
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.pairing import of_length
 from . import workers
-from .bracket_result import Bracket, Row, Table
+from .bracket_result import Bracket, BracketRow, BracketTable
 from .bracket_work import GROUP, SETS, Work
 from .corpus import corpus_of
 from .evaluate import Asked, asked_of, evaluate_rows
@@ -72,8 +72,7 @@ def bracket(
     model = as_model(model)
     numbers = _divisors(numbers)
     check_counts(batch=batch, steps=steps, processes=processes)
-    if own < 0:
-        raise InputError(f"`own` is {own}; it must be 0 or more")
+    at_least("own", own, 0)
     method = model.method
     if not bounded(method):
         raise InputError(
@@ -148,18 +147,18 @@ def bracket_rows(
     finally:
         method.train(training)
     cache.remove()
-    table = Table(parts, bounds[0], asked)
+    table = BracketTable(parts, bounds[0], asked)
     own_law = "its own" if path is None else path.law
-    first = "its own, continuous time" if len(bounds) > 1 else own_law
-    lines = [Row("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
+    first = "continuous time" if len(bounds) > 1 else own_law
+    lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
     if path is None:
         refused = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **refused}
     else:
-        lines += [Row("bound", path.law, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
+        lines += [BracketRow("bound", path.law, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
         lines += table.sides(path, numbers) + table.widths(path, numbers)
     lines += table.exact(others)
     lines += table.own(path, numbers) if path else []
-    lines += [Row(name, "", "none", why=why) for name, why in refused.items()]
+    lines += [BracketRow(name, "", "none", why=why) for name, why in refused.items()]
     return Bracket(lines, bounds[0].unit, asked.about, protocol, seed)
 
 
@@ -173,7 +172,7 @@ def exact_laws(
     }
     made |= {name: (f"confidence by {of}", lambda _, of=of: Confidence(of)) for of, name in MEASURES.items()}
     if why := "its -log p is exact" if method.exact else no_order(method):
-        return {}, dict.fromkeys([*made, "greedy order"], why)
+        return {}, dict.fromkeys([*made, "greedy order, an oracle"], why)
     block = method.block if 0 < method.block < method.shape[0] else method.shape[0]
     inside, paths, refused = of_length(method, block), dict[str, Path](), dict[str, str]()
     for name, (law, make) in made.items():
@@ -184,7 +183,7 @@ def exact_laws(
                 continue
             where = f" in each block of {block}" if block < method.shape[0] else ""
             paths[f"{name}, {size}"] = Replayed(sampler, f"{law}, {size}{where}", -(-block // k))
-    return paths | {"greedy order": Oracle()}, refused
+    return paths | {"greedy order, an oracle": Oracle()}, refused
 
 
 def _divisors(numbers: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from .result import Result, summarize
 
 
 @dataclass(frozen=True)
-class Row:
+class BracketRow:
     """One line: a value of the texts, or why there is none.
 
     Attributes:
@@ -53,7 +53,7 @@ class Bracket:
         rows: in the order in which they are shown.
     """
 
-    rows: list[Row]
+    rows: list[BracketRow]
     unit: str
     about: dict[str, Any]
     protocol: dict[str, Any]
@@ -61,7 +61,7 @@ class Bracket:
     seconds: float = 0.0
     arguments: dict[str, Any] = field(default_factory=dict)
 
-    def named(self, name: str, own: bool = False) -> Row:
+    def named(self, name: str, own: bool = False) -> BracketRow:
         return next(row for row in self.rows if row.name == name and row.own == own)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Bracket:
         )  # fmt: skip
 
 
-class Table:
+class BracketTable:
     """What the groups gave, as results in the unit of the bound."""
 
     def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked):
@@ -99,13 +99,13 @@ class Table:
     def calls(self, name: str) -> float:
         return float(self.values("calls", name).mean())
 
-    def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> Row:
+    def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> BracketRow:
         kind = "exact" if side == "oracle" else side
         result = self.result(table, kind, n, own)
         why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
-        return Row(name, law, side, result, n, calls, own, why)
+        return BracketRow(name, law, side, result, n, calls, own, why)
 
-    def sides(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+    def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")
         above = [
             self.row(f"importance-weighted, n = {n}", path.law, "bound", self.values("above", n), n, n * one)
@@ -116,21 +116,21 @@ class Table:
         ]
         return above + below[::-1]
 
-    def widths(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+    def widths(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")
         return [
             self.row(f"width, n = {n}", path.law, "difference", self.values("apart", n), n, 2 * n * one)
             for n in numbers
         ]
 
-    def exact(self, others: dict[str, Path]) -> list[Row]:
+    def exact(self, others: dict[str, Path]) -> list[BracketRow]:
         side = lambda path: "oracle" if isinstance(path, Oracle) else "exact"  # noqa: E731
         return [
             self.row(name, path.law, side(path), self.values("exact", name)[:, None], 0, self.calls(name))
             for name, path in others.items()
         ]
 
-    def own(self, path: Path, numbers: Sequence[int]) -> list[Row]:
+    def own(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         if not any("own above" in part for part in self.parts):
             return []
         of = (

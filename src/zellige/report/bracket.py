@@ -13,10 +13,10 @@ from . import page
 from .palette import COLOURS, styled
 
 LOOKS = {  # of each side: colour, marker, what it is called
-    "bound": ("blue", "v", "−log p is at most this, in expectation"),
-    "lower": ("vermilion", "^", "at least this, in expectation"),
-    "exact": ("green", "o", "exact, of that law"),
-    "oracle": ("purple", "D", "exact in an order that the text chose: an oracle"),
+    "bound": ("blue", "v", "−log p is at most this"),
+    "lower": ("vermilion", "^", "−log p is at least this"),
+    "exact": ("green", "o", "exact, of that sampler"),
+    "oracle": ("purple", "D", "oracle: no sampler's law"),
 }
 
 
@@ -46,14 +46,14 @@ def bracket_figure(document: Mapping[str, Any]) -> Figure:
     top.invert_yaxis()
     if between := _between(values):
         top.axvspan(*between, color=COLOURS["sky"], alpha=0.2, lw=0)
-    shown = [r["value"] for r in values if r["side"] != "lower"] + [*between]
-    margin = 0.15 * (max(shown) - min(shown)) or 0.1
-    top.set_xlim(min(shown) - margin, max(shown) + margin)
-    for i, row in enumerate(values):  # a bound from below may be so far off that it would flatten all else
-        if row["value"] < min(shown) - margin:
-            top.annotate(
-                f"◂ {row['value']:.3g}", (min(shown) - margin, i), va="center", fontsize=8, color=COLOURS["vermilion"]
-            )
+    low, high = _scale(values)
+    top.set_xlim(low, high)
+    for i, row in enumerate(values):  # what would flatten all else stands at the edge, as a number
+        if not low <= row["value"] <= high:
+            left = row["value"] < low
+            text = f"◂ {row['value']:.3g}" if left else f"{row['value']:.3g} ▸"
+            top.annotate(text, (low if left else high, i), ha="left" if left else "right", va="center", fontsize=8,
+                         color=COLOURS[LOOKS[row["side"]][0]])  # fmt: skip
     if widths:
         ax = panels[1][0]
         ax.errorbar([r["calls"] for r in widths], [r["value"] for r in widths], [_half(r) for r in widths], fmt="s-", ms=4,
@@ -75,7 +75,9 @@ def bracket_sections(folder: Path) -> str:
         try:
             sections += _section(path, read_json(path))
         except (KeyError, TypeError, AttributeError) as missing:
-            raise InputError(f"'{shown(path)}' is not what zellige evaluate --bracket wrote; make it again") from missing
+            raise InputError(
+                f"'{shown(path)}' is not what zellige evaluate --bracket wrote; make it again"
+            ) from missing
     return sections
 
 
@@ -99,6 +101,14 @@ def _half(row: Mapping[str, Any]) -> float:
     """Half the interval over the draws; 0 where nothing is drawn or it is not known."""
     drawn = row["over_draws"]
     return 0.0 if drawn["low"] is None or row["side"] in ("exact", "oracle") else (drawn["high"] - drawn["low"]) / 2
+
+
+def _scale(rows: list[Mapping[str, Any]]) -> tuple[float, float]:
+    """Where the axis ends: three times as far from the tightest bounds as those of one draw and the oracle are, or 5%."""
+    middle = sum(_between(rows)) / 2 or rows[0]["value"]
+    near = [abs(r["value"] - middle) for r in rows if r["side"] in ("bound", "oracle")]
+    reach = 3 * max([*near, 0.02 * abs(middle)])
+    return middle - reach, middle + reach
 
 
 def _between(rows: list[Mapping[str, Any]]) -> tuple[()] | tuple[float, float]:
