@@ -240,7 +240,7 @@ def path_of(method: Any, steps: int) -> Path:
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)
     if T:
-        return Replayed(Ancestral(), f"ancestral, T = {T:,}{where}", T)
+        return Replayed(Ancestral("uniform"), f"ancestral, T = {T:,}{where}", T)
     sampler = FirstHitting() if method.time_conditioned else AnyOrder()
     return Replayed(sampler, f"{sampler.name}{where}")
 
