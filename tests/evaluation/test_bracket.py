@@ -302,7 +302,7 @@ def test_the_oracle_goes_where_the_text_is_likeliest():
             mu = method.predict(x, 0.5).mu[0]
             masked = [i for i in range(4) if x[0, i] == 3]
             best = max(masked, key=lambda i: mu[i, text[i]].item())
-            total -= math.log(mu[best, text[best]])
+            total -= math.log(mu[best, text[best]].item())
             x[0, best] = text[best]
         assert float(found) == pytest.approx(total)
     _, log_w = in_all_orders(method, texts(4))

@@ -73,7 +73,7 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
         "curves": _curves(folder, _ngrams(model, corpus)) if len(log["step"]) else page.html_note("no metrics.csv yet"),
         "schedule": "".join(asked),
         "samples": validation_samples(folder, model) + filled,
-        "evaluation": ("".join(map(evaluation_part, *zip(*evaluations.items()))) + bracket_sections(folder))
+        "evaluation": ("".join(evaluation_part(*each) for each in evaluations.items()) + bracket_sections(folder))
         or page.html_note("not evaluated yet; type") + here,
         "configuration": configuration_part(config, model),
     }
