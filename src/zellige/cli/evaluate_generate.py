@@ -16,13 +16,13 @@ from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
 from .common import OfRun, command_options, load, note_change
+from .evaluate_generate_beside import FEATURES, Beside, cheats, measured
 from .evaluate_generate_classes import classes_of
 from .evaluate_generate_draw import draw, ways_of
 from .evaluate_generate_images import generate_images
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
-    from ..evaluation.judge import Judge
     from ..evaluation.sweep import Set
 
 
@@ -72,7 +72,12 @@ class Generate(OfRun):
     data: Data = field(default_factory=Data)
     """another data set than the run's own"""
     features: str | None = None
-    """of images: whose features FID compares: inception, the file of its weights, or a folder of --train-features"""
+    """whose features are compared; of images (FID) inception, the file of its weights, or a folder of --train-features; of texts
+    (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id"""
+    distances: bool = True
+    """distances to real text, beside those of other real text, and memorisation; --no-distances leaves them out"""
+    cheats: bool = False
+    """the same measures of cheats: repeated and copied text, unigrams, cold samples, the judge's own"""
     mauve: bool = False
     """MAUVE too, on the judge's features, against the real text"""
     batch: int | None = None
@@ -92,7 +97,9 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     folder = _folder(chosen)
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device) if chosen.run else None
     from ..evaluation import sample_quality, sweep
+    from ..evaluation.distances import LEAST
     from ..evaluation.judge import Judge
+    from ..evaluation.text_features import embedder
     from ..show import kinds
 
     if chosen.mauve:
@@ -101,9 +108,6 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         if kind.name != "image":
             raise InputError(f"--generate judges texts and images, and this model makes {kind.many}; leave it out")
         return generate_images(chosen, flags, model, folder, terminal, began)
-    if chosen.features is not None:
-        what = "this model makes texts" if model is not None else "without a run nobody knows how they look"
-        raise InputError(f"--features compares images (FID), and {what}; leave it out")
     ways = ways_of(chosen, model)
     classes_of(chosen, model)  # an unknown one is the first thing said
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
@@ -115,15 +119,24 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
     number = len(sets[0].texts) if sets else chosen.count
-    real, name = _real(chosen, model, flags, number, terminal)
-    if chosen.mauve and real is None:
-        raise InputError("--mauve compares with real text, and there is none; give --reference FILE or --data.name")
+    beside = _real(chosen, model, flags, number, terminal)
+    for flag in ("mauve", "features"):
+        if getattr(chosen, flag) and beside.real is None:
+            raise InputError(
+                f"--{flag} compares with real text, and there is none; give --reference FILE or --data.name"
+            )
+    embed = None
+    if chosen.distances and beside.pool is not None:
+        if len(beside.pool.texts) < 2 * LEAST or number < LEAST:
+            terminal.note(f"no distances: they need {LEAST} samples and {2 * LEAST} real texts or more")
+        else:
+            embed = embedder(chosen.features or FEATURES, judge)
     if chosen.mauve and number < 1000:
         terminal.note("MAUVE of fewer than a thousand texts says little")
     sets = sets or draw(chosen, model, ways, folder, terminal)
-    points, about = _judged(chosen, judge, sets, real, terminal)
-    real_points = None if about is None else {"name": name} | about
-    document = files.as_document(chosen, model, judge, points, real_points, time.monotonic() - began)
+    more = cheats(chosen, model, judge, beside, sets[0].way, number, terminal) if chosen.cheats else []
+    result = measured(chosen, judge, sets, more, beside, embed, terminal)
+    document = files.as_document(chosen, model, judge, result, time.monotonic() - began)
     files.publish(terminal, folder, document, chosen, bool(ways))
     return 0
 
@@ -138,6 +151,8 @@ def _check(chosen: Generate) -> None:
     if chosen.samples and drawing:
         flag = f"--{drawing[0].replace('classes', 'class').replace('_', '-')}"
         raise InputError(f"{flag} says how samples are drawn, and --samples gives them; leave one of the two out")
+    if chosen.cheats and not chosen.run:
+        raise InputError("--cheats are made of a run's training text; give the run too")
     if chosen.samplers and not chosen.calls:
         raise InputError("--samplers goes with --calls; e.g. --calls 8 16 32 64, or --sampler for a single one")
 
@@ -169,20 +184,21 @@ def _device(chosen: Generate, model: Any) -> Any:
     return "cuda" if chosen.device == "cuda" or (chosen.device == "auto" and torch.cuda.is_available()) else "cpu"
 
 
-def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: Terminal) -> "tuple[Set | None, str]":
-    """Real texts, as many as there are samples of a set, and what they are called."""
+def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: Terminal) -> Beside:
+    """Real texts, as many as there are samples of a set and twice as many for distances, and the training set."""
     from ..evaluation import sweep
 
-    if chosen.reference == "none":
-        return None, ""
+    if chosen.reference == "none" and not chosen.cheats:
+        return Beside()
     if Path(chosen.reference).is_file():
-        return sweep.read_samples(chosen.reference, model)[0], chosen.reference
+        one = sweep.read_samples(chosen.reference, model)[0]
+        return Beside(one, chosen.reference, one, _training(model, None, chosen) if model is not None else None)
     if model is None:
         if "--reference" in flags:
             raise InputError(
                 f"no file at '{chosen.reference}'; without a run --reference needs a file of texts, or none"
             )
-        return None, ""
+        return Beside()
     from ..evaluation.corpus import beside_training, corpus_of
 
     data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
@@ -190,27 +206,25 @@ def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: 
         with Bar(terminal, "read", 1, as_text=byte_size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
         note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
-        return sweep.real_texts(corpus, chosen.reference, number), f"{corpus.about['name']} {chosen.reference}"
+        training = _training(model, corpus if data is None else None, chosen)
+        if chosen.reference == "none":
+            return Beside(training=training)
+        real, pool = (sweep.real_texts(corpus, chosen.reference, n) for n in (number, 2 * number))
+        return Beside(real, f"{corpus.about['name']} {chosen.reference}", pool, training)
     except InputError as absent:
         if data is not None or "--reference" in flags:
             raise
         terminal.note(f"no real text to stand beside: {absent}")
-        return None, ""
+        return Beside()
 
 
-def _judged(
-    chosen: Generate, judge: "Judge", sets: "list[Set]", real: "Set | None", terminal: Terminal
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Each set, and the real text, as JSON has it."""
-    from ..evaluation import sweep
+def _training(model: Any, corpus: Any, chosen: Generate) -> Any:
+    """The rows that the model was trained on; None where they are not wanted, or not at hand."""
+    from ..evaluation.corpus import corpus_of
 
-    features = judge.features(real.texts) if chosen.mauve and real is not None else None
-    every = [*sets, real] if real is not None else sets
-    scored = []
-    with Bar(terminal, "judge", 1, "texts") as bar:
-        for i, one in enumerate(every):
-            show = lambda done, total, i=i: bar.update(i * total + done, total=len(every) * total)  # noqa: E731
-            own = chosen.tokens == "own" and one.rows is not None
-            against = features if one is not real else None
-            scored.append(sweep.score_samples(one, judge, own=own, against=against, seed=chosen.seed, progress=show))
-    return (scored[:-1], scored[-1]) if real is not None else (scored, None)
+    if not (chosen.distances or chosen.cheats):
+        return None
+    try:
+        return (corpus or corpus_of(model)).split("train")
+    except InputError:
+        return None

@@ -18,7 +18,7 @@ DRAWN = (  # choices that make the samples, and those that make of them the numb
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
     "classes", "seed",
 )  # fmt: skip
-READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features")
+READ = ("samples", "tokens", "first", "eos", "long", "context", "reference", "mauve", "features", "distances", "cheats")
 NAME = "generate"  # of the files: generate.jsonl, generate-JUDGE.json (or -images), .md, -frontier.svg, -calls.svg
 
 
@@ -27,11 +27,9 @@ def samples_file(folder: Path, chosen: Any) -> Path:
     return folder / f"{NAME}{_suffix(chosen, DRAWN)}.jsonl"
 
 
-def as_document(
-    chosen: Any, model: Any, judge: "Judge", points: list[dict], real: dict | None, seconds: float
-) -> dict[str, Any]:
-    """The result as JSON."""
-    from ..evaluation import sample_quality, sweep
+def as_document(chosen: Any, model: Any, judge: "Judge", result: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The result as JSON; `result` as `evaluate_generate_beside.measured` has it."""
+    from ..evaluation import distances, matched, sample_quality, sweep
     from ..models.identity import identity
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
@@ -43,15 +41,18 @@ def as_document(
         "weights": None if model is None else identity(model)["weights"], "perplexity": "corpus: exp(all nats / all tokens)",
         "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": sweep.ENTROPY,
         "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
+        **({} if result["compared"] is None else distances.MEASURES | {"compared": result["compared"]}),
         "measured on": whose, "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip
     protocol |= told_classes(chosen, model)
     interval = sample_quality.INTERVAL + (f"; {sample_quality.INTERVAL_MAUVE}" if chosen.mauve else "")
+    interval += f"; {distances.INTERVAL}" if result["compared"] is not None else ""
+    interval += f"; {matched.INTERVAL}" if result["matched"] is not None else ""
     about: dict[str, Any] = {}
     if model is not None:
         about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}
     return json_record(
-        "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), {"points": points, "real": real, "about": about},
+        "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), result | {"about": about},
         interval={"level": 0.95, "method": interval}, unit="perplexity per token of the judge", kind="samples",
         protocol=protocol, seed=chosen.seed, seconds=seconds,
     )  # fmt: skip
@@ -65,6 +66,8 @@ def _suffix(chosen: Any, names: tuple[str, ...]) -> str:
     values = {name: value for name, value in values.items() if value != getattr(type(chosen), name)}
     if "count" in names:
         values |= dataclasses.asdict(chosen.options)
+    if "distances" in values:
+        values["no_distances"] = not values.pop("distances")
     if "samples" in values:
         values["samples"] = Path(values["samples"]).stem
     return file_suffix(**values)
@@ -87,6 +90,7 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
     """The JSON, the table and the figures; the lines that say so."""
     from ..files import make, write_file
     from ..report import sweep as figures
+    from .evaluate_generate_beside_print import of_cheats
     from .evaluate_generate_print import tables
 
     points, real = document["result"]["points"], document["result"]["real"]
@@ -95,9 +99,9 @@ def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any,
     make(folder)
     written = [folder / f"{stem}.json"]
     write_file(written[0], as_file(document))
-    if len(points) > 1:
+    if len(points) > 1 or document["result"].get("cheats"):
         body = [f"# {chosen.run or chosen.samples}", ""]
-        for title, (head, *rows) in tables(document):
+        for title, (head, *rows) in [*tables(document), *of_cheats(document)]:
             body += [
                 *([f"## {title}", ""] if title else []),
                 *(f"| {' | '.join(r)} |" for r in (head, ["---"] * len(head), *rows)),

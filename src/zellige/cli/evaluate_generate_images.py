@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..evaluation.image_features import Features
     from ..evaluation.sweep import Set
 
-OF_TEXT = ("judge", "tokens", "first", "eos", "long", "context", "mauve")
+OF_TEXT = ("judge", "tokens", "first", "eos", "long", "context", "mauve", "cheats", "distances", "no-distances")
 FEATURES = "inception"
 
 

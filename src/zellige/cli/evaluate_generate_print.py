@@ -3,16 +3,12 @@
 import textwrap
 from typing import Any
 
-from ..evaluation.sweep import curves_of, measure_of
+from ..evaluation.sweep import curves_of
 from ..show.numbers import columns, count, counted, parameters
 from .common import of_model
+from .evaluate_generate_beside_print import headline, table_of_cheats
+from .evaluate_generate_numbers import CALLED, shown
 
-CALLED = {
-    "perplexity": "perplexity, corpus",
-    "perplexity per sequence": "perplexity, per sequence",
-    "entropy": "unigram entropy, nats",
-    "mauve": "MAUVE",
-}
 ALIGN = "<" + 10 * ">"
 
 
@@ -22,6 +18,7 @@ def describe(document: dict[str, Any]) -> list[str]:
     lines = []
     if about:
         lines.append(of_model(about))
+    lines += headline(document)
     if len(points) == 1:
         lines.append(f"{counted(points[0]['samples'], 'sample')}{_drawn(points[0])}")
         if (expected := points[0].get("expected_calls")) is not None:
@@ -37,6 +34,7 @@ def describe(document: dict[str, Any]) -> list[str]:
         lines.append(f"{counted(points[0]['samples'], 'sample')} at each point")
         for title, rows in tables(document):
             lines += ["", *([f"  {title}"] if title else []), *columns(rows, ALIGN[: len(rows[0])], indent=2)]
+    lines += table_of_cheats(document)
     for head, text in _protocol(document):
         wrapped = textwrap.wrap(
             text, 80, initial_indent=f"  {head:<10}", subsequent_indent=" " * 12, break_on_hyphens=False
@@ -50,6 +48,7 @@ def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     points, real = document["result"]["points"], document["result"]["real"]
     images = _of_images(document)
     measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
+    measures += ["energy distance"] if "energy distance" in points[0]["measures"] else []
     measures = [*points[0]["measures"]] if images else measures
     titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
     curve_sets = {title: curves_of(points, by) for by, title in titles.items()}
@@ -69,16 +68,6 @@ def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             rows.append([real["name"], "", "", "", "", *number, *(shown(real, m) for m in measures)])
         out.append((title, rows))
     return out
-
-
-def shown(point: dict[str, Any], name: str) -> str:
-    """`40.21 ± 1.30`: a perplexity or FID from 10 on has two decimals, a small KID five, all else three."""
-    if name not in point["measures"]:
-        return "-"
-    n = measure_of(point, name)
-    if name == "KID" and abs(n.value) < 1:
-        return n.text(5)
-    return n.text(2 if name.startswith(("perplexity", "FID")) and n.value >= 10 else 3)
 
 
 def _of_images(document: dict[str, Any]) -> bool:
@@ -111,8 +100,13 @@ def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
     )
     drawn = "; ".join([protocol["draws"], *([protocol["class"]] if "class" in protocol else [])])
     how = f"{protocol['name']}: {drawn}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
+    beside = []
+    if (compared := protocol.get("compared")) is not None:
+        sizes = f"{count(compared['texts'])} texts on either side, {compared['features']}"
+        beside = [("distances", f"{sizes}; of real text from other real text")]
     return [
         ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
+        *beside,
         ("protocol", f"{how}; seed {document['seed']}"),
         ("± is", f"95%, {document['interval']['method']}"),
     ]

@@ -131,12 +131,17 @@ class Rows(Dataset):
 
         Of documents each has a row of its own, however they are packed, with -1 where there is padding.
         """
+        return self._texts(evenly_spaced(np.arange(self.texts), most))
+
+    def between(self, first: int, last: int) -> np.ndarray:
+        """The rows first .. last - 1 as `array` has them, for one pass over a split that need not fit in memory."""
+        return self._texts(np.arange(first, min(last, self.texts)))
+
+    def _texts(self, chosen: np.ndarray) -> np.ndarray:
+        """(n, L) int64, rows of the stream or documents."""
         if self.documents is None:
             stop = self._start + self._count * self.length
-            return evenly_spaced(self._tokens[self._start : stop].reshape(self._count, self.length), most).astype(
-                np.int64
-            )
-        chosen = evenly_spaced(np.arange(self.texts), most)
+            return self._tokens[self._start : stop].reshape(self._count, self.length)[chosen].astype(np.int64)
         every = np.full((len(chosen), self.length), -1, np.int64)
         for row, i in zip(every, chosen):
             row[: self._sizes[i]] = self._document(i)

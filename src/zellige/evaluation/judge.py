@@ -121,6 +121,22 @@ class Judge:
                 progress(len(vectors), len(rows))
         return torch.stack([vectors[i] for i in range(len(rows))])
 
+    @torch.no_grad()
+    def means(self, texts: Sequence[str]) -> Tensor:
+        """(N, D) the mean over each text's tokens of the last hidden states, cut one short of the context; zeros of no tokens."""
+        rows = [row[: self.context - 1] for row in self.encode(texts)]
+        vectors: dict[int, Tensor] = {}
+        for group in self._batches([row or [0] for row in rows]):
+            tokens, real = _padded([rows[i] or [0] for i in group])
+            states = self.inner.states(tokens, real).float().cpu()
+            weights = real.float() / real.sum(-1, keepdim=True)
+            vectors |= zip(group, torch.einsum("btd,bt->bd", states, weights))
+        return torch.stack([vectors[i] if rows[i] else torch.zeros_like(vectors[i]) for i in range(len(rows))])
+
+    def draw(self, count: int, length: int, seed: int = 0) -> list[str]:
+        """Texts of its own, of `length` tokens, or as many as it takes at once; text i has the stream of (seed, i)."""
+        return self.inner.draw(count, min(length, self.context - 1), seed)
+
     def cut(self, rows: Sequence[Sequence[int]]) -> int:
         """How many of these rows are longer than the context."""
         return sum(len(row) > self.context for row in rows)

@@ -16,10 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.batch import Batch
+from ..core.random import categorical, mix
 from ..data import remote
 from ..errors import InputError, nearest
 from ..schema import read_json
 
+DRAWN = 64  # texts of its own at once
 ROWS = 256  # whose logits are float64 at one time
 _NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")  # on the hub
 
@@ -48,7 +50,7 @@ class Own:
         method = self.method = model.method.eval()
         if not (method.exact and method.parameterization == "next"):
             raise InputError(f"judge '{name}' holds {method.name}, which says no next token; give a run of ar")
-        self.name, self.tokenizer = name, model.tokenizer
+        self.name, self.tokenizer, self.model = name, model.tokenizer, model
         self.tokenizer_name, self.vocabulary = self.tokenizer.name, self.tokenizer.size
         by_tokens = self.tokenizer.unit == "token"  # of characters the separator is a space or a line end, and text
         self.end = self.tokenizer.separator if by_tokens else None
@@ -69,6 +71,13 @@ class Own:
     def states(self, tokens: Tensor, real: Tensor) -> Tensor:
         """What it knows once it has read each token: the input of the place after it."""
         return self._hidden(F.pad(tokens, (0, 1)), F.pad(real, (0, 1)))[:, 1:]
+
+    def draw(self, count: int, length: int, seed: int) -> list[str]:
+        """Its own texts."""
+        from ..models.frames import collect
+        from ..models.watch import watch
+
+        return collect(watch(self.model, count=count, length=length, seed=seed)).texts
 
     def _hidden(self, tokens: Tensor, real: Tensor) -> Tensor:
         batch = Batch(tokens, real).to(self.device)
@@ -131,6 +140,23 @@ class Transformer:
         mask = real.long().to(self.device)
         out = self.model(tokens.to(self.device), attention_mask=mask, output_hidden_states=True, use_cache=False)
         return out.hidden_states[-1]
+
+    @torch.no_grad()
+    def draw(self, count: int, length: int, seed: int) -> list[str]:
+        """Its own texts, each draw in float64 from the whole law. InputError: it has no token to begin with."""
+        if not self.begins:
+            raise InputError(f"judge '{self.name}' has no token that begins a text, so it writes none of its own")
+        texts: list[str] = []
+        for batch in torch.arange(count).split(DRAWN):
+            streams = [torch.Generator().manual_seed(mix(seed, "judge", int(i))) for i in batch]
+            last, drawn, cache = torch.full((len(batch), 1), self.first), [], None
+            for _ in range(length):
+                out = self.model(last.to(self.device), past_key_values=cache, use_cache=True)
+                cache, law = out.past_key_values, out.logits[:, -1].double().softmax(-1).cpu()
+                last = categorical(law[:, None], streams)
+                drawn.append(last)
+            texts += self.tokenizer.batch_decode(torch.cat(drawn, 1), skip_special_tokens=True)
+        return texts
 
 
 def _read(name: str, local: bool) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
 from . import sample_quality
 from .judge import Judge
+from .judged import Judged, judged
 from .sample_quality import Number
 
 PROTOCOL = "zellige-generation-1"
@@ -209,28 +210,24 @@ def real_texts(corpus: Any, split: str, count: int) -> Set:
 # ------------------------------------------------------------------------------------------------------------- judged
 def score_samples(
     one: Set, judge: Judge, *, own: bool = False, against: torch.Tensor | None = None, seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | None = None, reading: Judged | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Every measure of a set, as JSON has it.
+    """Every measure of a set by itself, as JSON has it; `real_text` has those that need real text.
 
     Args:
         own: the judge reads the samples' own tokens, which must be its own too; else their texts, tokenized again.
         against: features of real texts, for MAUVE.
+        reading: what the judge read, where it has been asked before.
     """
-    texts = one.texts
-    if own and one.rows is None:
-        raise InputError("these samples come without tokens; leave out `tokens` own")
-    judged = one.rows if own and one.rows is not None else judge.encode(texts)
-    nats, tokens = judge.nats_of(judged, progress)
-    rows = one.rows if one.rows is not None else judged
-    measures = sample_quality.measure(rows, nats, tokens)
+    reading = reading or judged(one.texts, one.rows, judge, own, progress)
+    measures = sample_quality.measure(reading.rows, reading.nats, reading.tokens)
     if against is not None:
-        measures["mauve"] = sample_quality.mauve(judge.features(texts), against, seed)
+        measures["mauve"] = sample_quality.mauve(judge.features(one.texts), against, seed)
     return {
-        "way": asdict(one.way), "samples": len(texts), "tokens": sum(map(len, rows)), "judged": int(tokens.sum()),
-        "cut": judge.cut(judged) if judge.long == "cut" else 0,
+        "way": asdict(one.way), "samples": len(one.texts), "tokens": sum(map(len, reading.rows)),
+        "judged": int(reading.tokens.sum()), "cut": reading.cut,
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": {name: number.to_dict() for name, number in measures.items()}, "example": texts[0],
+        "measures": {name: number.to_dict() for name, number in measures.items()}, "example": one.texts[0],
     }  # fmt: skip
 
 

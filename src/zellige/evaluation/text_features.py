@@ -1,0 +1,80 @@
+"""Texts as vectors whose laws are compared: what a network knows of them, or counts of their characters, each by its name.
+
+    judge     the mean over a text's tokens of the judge's last hidden states: nothing more to download
+    ngrams    hashed counts, no network: of the UTF-8 bytes of a text the runs of 2, 3 and 4, each added, with a sign, to one of
+              512 numbers
+    MODEL     the mean of the hidden states of a run or saved folder of Zellige (`models.embed`), or of a causal model of
+              transformers
+
+All are put into the units of real text: each number in standard deviations over the texts that make the floor, the whole such
+that two of these texts are at a root mean square distance of 1. A text without tokens is a vector of zeros before that.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..schema import read_json
+from .judge import Judge
+
+WIDTH = 512
+LENGTHS = (2, 3, 4)  # of runs of bytes
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+
+
+def embedder(name: str, judge: Judge) -> tuple[Embed, str]:
+    """Texts to vectors (N, D), and what they are; `name` is judge, ngrams, or a folder or hub id.
+
+    Raises:
+        InputError: nothing of that name.
+    """
+    if name == "judge":
+        return lambda texts: judge.means(texts).double().numpy(), f"mean hidden states of the judge {judge.inner.name}"
+    if name == "ngrams":
+        return hashed_ngrams, f"hashed runs of {LENGTHS[0]} to {LENGTHS[-1]} bytes, {WIDTH} numbers"
+    config = Path(name) / "config.json"
+    if Path(name).is_dir() and not (config.is_file() and "model_type" in read_json(config)):
+        from ..models.embed import embed
+        from ..models.model import load
+
+        model = load(name, device=judge.inner.device)
+        return lambda texts: _of_some(texts, lambda some: embed(model, some)), f"mean hidden states of {name}"
+    other = Judge(name, device=judge.inner.device)
+    return lambda texts: other.means(texts).double().numpy(), f"mean hidden states of {name}"
+
+
+def hashed_ngrams(texts: Sequence[str]) -> np.ndarray:
+    """(N, 512) float64: of each text the frequencies of its runs of 2, 3 and 4 bytes, hashed, with signs."""
+    out = np.zeros((len(texts), WIDTH))
+    for vector, text in zip(out, texts):
+        data = np.frombuffer(text.encode(), np.uint8).astype(np.uint64) + np.uint64(1)
+        for n in LENGTHS:
+            code = np.zeros(max(len(data) - n + 1, 0), np.uint64)
+            for k in range(n):
+                code = code * np.uint64(257) + data[k : k + len(code)]
+            code = (code ^ (code >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            code ^= code >> np.uint64(32)
+            signs = 1.0 - 2.0 * ((code >> np.uint64(20)) & np.uint64(1)).astype(float)
+            np.add.at(vector, (code % np.uint64(WIDTH)).astype(int), signs / max(len(code), 1))
+    return out
+
+
+def in_units_of(real: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """What puts vectors (N, D) into the units of real texts (M, D); a number that is the same in all of these is left out."""
+    mean, deviation = real.mean(0), real.std(0)
+    varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1.0)
+    scale = deviation[varies] * np.sqrt(2 * max(varies.sum(), 1))
+    return lambda x: (x[:, varies] - mean[varies]) / scale
+
+
+def _of_some(texts: Sequence[str], embed: Callable[[list[str]], torch.Tensor]) -> np.ndarray:
+    """The vectors of the texts that are not empty, zeros for the others."""
+    some = [i for i, text in enumerate(texts) if text]
+    vectors: Any = embed([texts[i] for i in some]).double().numpy()
+    out = np.zeros((len(texts), vectors.shape[1]))
+    out[some] = vectors
+    return out

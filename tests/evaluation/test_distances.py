@@ -1,0 +1,262 @@
+"""Distances of laws: by hand, by their definitions, by leaving texts out one at a time; and how often their intervals cover."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from zellige.errors import InputError
+from zellige.evaluation import distances
+from zellige.evaluation.interval import student
+from zellige.evaluation.judged import Judged
+from zellige.evaluation.matched import matched
+from zellige.evaluation.memorisation import longest
+from zellige.evaluation.real_text import RealText
+from zellige.evaluation.sample_quality import Number, mean
+from zellige.evaluation.text_features import hashed_ngrams, in_units_of
+
+
+def rows(g: np.random.Generator, count: int, vocabulary: int = 5) -> list[list[int]]:
+    return [g.integers(0, vocabulary, g.integers(4, 12)).tolist() for _ in range(count)]
+
+
+# ------------------------------------------------------------------------------------------------------- embeddings
+
+
+def test_energy_distance_and_mmd_are_their_definitions():
+    """The means over pairs of different texts, written out."""
+    g = np.random.default_rng(0)
+    x, y = g.normal(size=(6, 3)), g.normal(size=(5, 3)) + 0.4
+    values = distances.of_embeddings(x, y)
+    for name, kernel in (("energy distance", lambda d: -d), ("MMD", lambda d: math.exp(-d * d / 2))):
+        k = lambda a, b, kernel=kernel: kernel(math.dist(a, b))  # noqa: E731
+        within = [np.mean([k(a, b) for a, b in itertools.permutations(z, 2)]) for z in (x, y)]
+        across = np.mean([k(a, b) for a in x for b in y])
+        assert values[name].value == pytest.approx(sum(within) - 2 * across, abs=1e-12)
+
+
+def test_energy_distance_of_a_line_is_cramers():
+    """In one dimension 2 E|x - y| - E|x - x'| - E|y - y'| is 2 int (F - G)^2: of two points at distance 1 it is 2."""
+    x, y = np.zeros((5, 1)), np.ones((7, 1))
+    assert distances.of_embeddings(x, y)["energy distance"].value == pytest.approx(2.0)
+
+
+def test_far_laws_have_the_jackknife_of_leaving_texts_out():
+    """Where pairs bring next to nothing, the interval is the plain jackknife's, less what it counts twice."""
+    g = np.random.default_rng(1)
+    x, y = g.normal(size=(12, 2)), g.normal(size=(9, 2)) + 6
+    number = lambda a, b: distances.of_embeddings(a, b)["energy distance"]  # noqa: E731
+    plain = distances.from_jackknife(
+        number(x, y).value,
+        [number(np.delete(x, i, 0), y).value for i in range(len(x))],
+        [number(x, np.delete(y, i, 0)).value for i in range(len(y))],
+    )
+    assert 0.8 * plain.half < number(x, y).half <= plain.half
+
+
+def test_the_variance_of_pairs_is_that_of_a_degenerate_statistic():
+    """k(x, x') = x x' with E x = 0 is its own centring, with E h^2 = Var(x)^2; and D has the variance V2 that it says."""
+    g = np.random.default_rng(2)
+    estimates = [distances.centred(np.outer(v := g.normal(size=20), v) * (1 - np.eye(20))) for _ in range(3000)]
+    assert np.mean(estimates) == pytest.approx(1.0, abs=0.06)
+
+
+def test_the_units_are_those_of_real_text():
+    g = np.random.default_rng(3)
+    real = np.concatenate([g.normal(size=(40, 3)) * [1.0, 50.0, 0.01] + 7, np.ones((40, 1))], 1)
+    x = in_units_of(real)(real)
+    assert x.shape == (40, 3)
+    assert np.mean([np.sum((a - b) ** 2) for a in x for b in x]) == pytest.approx(1.0)
+    assert in_units_of(real * 1000)(real * 1000) == pytest.approx(x)
+
+
+def test_hashed_ngrams_know_the_text_and_not_its_length():
+    one, twice, other, empty = hashed_ngrams(["abab" * 50, "abab" * 100, "the value", ""])
+    assert np.abs(one - twice).max() < 0.02
+    assert np.abs(one - other).max() > 0.1
+    assert not empty.any()
+
+
+# ------------------------------------------------------------------------------------------------------- n-grams, the judge
+
+
+def test_total_variation_by_hand():
+    """1-grams a a b c against a b b b: (1/4 + 1/2 + 1/4) / 2; without a common 2-gram 1; of the same texts 0."""
+    assert distances.total_variation([[0, 0], [1, 2]], [[0, 1], [1, 1]], 1).value == pytest.approx(0.5)
+    assert distances.total_variation([[0, 1]] * 2, [[1, 0]] * 2, 2).value == 1.0
+    same = rows(np.random.default_rng(0), 6)
+    assert distances.total_variation(same, same, 3).value == 0.0
+    assert math.isnan(distances.total_variation([[1]], [[2]], 2).value)
+
+
+def test_typicality_is_the_distance_from_the_mean_of_real_text():
+    x, y = np.array([1.0, 4.0, np.nan]), np.array([1.0, 3.0])
+    number = distances.typicality(x, y)
+    assert number.value == pytest.approx((1 + 2) / 2)
+    plain = distances.from_jackknife(number.value, [2.0, 1.0], [np.mean([2, 1]), np.mean([0, 3])])
+    assert number == plain
+
+
+def test_real_text_is_split_in_two_and_never_compared_with_itself():
+    """Texts at even places are the floor, at odd places the reference: of a text that stands twice in a row the floor is 0."""
+    g = np.random.default_rng(4)
+    some = rows(g, 8)
+    texts = ["".join(map(str, row)) for row in some for _ in (0, 1)]
+    reading = Judged([r for r in some for _ in (0, 1)], torch.ones(16), torch.full((16,), 2), 0)
+    real = RealText(texts, reading, hashed_ngrams, 20)
+    assert real.size == 8
+    assert real.floor["TV-2"].value == 0.0
+    samples = real.distances(real.view(texts[:6], Judged(reading.rows[:6], reading.nats[:6], reading.tokens[:6], 0)))
+    assert samples["TV-2"].value > 0
+    with pytest.raises(InputError, match="6 real texts are too few"):
+        RealText(texts[:6], Judged(some[:6], torch.ones(6), torch.ones(6), 0), hashed_ngrams, 6)
+
+
+# ------------------------------------------------------------------------------------------------------- memorisation
+
+
+@pytest.mark.parametrize("chunk", [9, 1000])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):
+    """Padding and tokens that no text has end a run; so do the ends of rows. In any chunks."""
+    monkeypatch.setattr("zellige.evaluation.memorisation.CHUNK", chunk)
+    g = np.random.default_rng(seed)
+    texts = [g.integers(0, 4, g.integers(0, 15)).tolist() for _ in range(6)]
+    training = g.integers(-1, 6, (7, 9))
+    every = {tuple(row[i:j]) for row in training.tolist() for i in range(9) for j in range(i + 1, 10)}
+    runs = [
+        max((j - i for i in range(len(t)) for j in range(i + 1, len(t) + 1) if tuple(t[i:j]) in every), default=0)
+        for t in texts
+    ]
+    assert longest(texts, training).tolist() == runs
+
+
+# ------------------------------------------------------------------------------------------------------- matched entropy
+
+
+def curve(g: np.random.Generator, count: int, slope: float = 2.0) -> tuple[list[Judged], Judged]:
+    """Sets at three temperatures whose texts have mean entropy 0, log 2, log 4 by construction of their rows, and nats beside."""
+    sets = []
+    shared = g.normal(size=count)
+    for kinds, level in ((2, 1.0), (4, 1.0 + slope), (8, 1.0 + 2 * slope)):
+        texts = [g.integers(0, kinds, 24).tolist() for _ in range(count)]
+        sets.append(Judged(texts, torch.from_numpy(24 * (level + 0.3 * shared)), torch.full((count,), 24), 0))
+    real = [g.integers(0, 6, 24).tolist() for _ in range(count)]
+    return sets, Judged(real, torch.from_numpy(24 * (2 + 0.3 * g.normal(size=count))), torch.full((count,), 24), 0)
+
+
+def test_matched_entropy_is_on_the_line_between_two_temperatures():
+    """By numpy's interpolation; and the gap is log of one perplexity over the other."""
+    sets, real = curve(np.random.default_rng(0), 30)
+    at = matched([0.5, 0.8, 1.0], sets, real)
+    assert at is not None
+    entropies = [one.entropies.mean() for one in sets]
+    logs = [float(one.nats.sum() / one.tokens.sum()) for one in sets]
+    assert at.entropy == pytest.approx(real.entropies.mean())
+    assert math.log(at.perplexity.value) == pytest.approx(np.interp(at.entropy, entropies, logs))
+    assert at.temperature == pytest.approx(np.interp(at.entropy, entropies, [0.5, 0.8, 1.0]))
+    assert at.gap.value == pytest.approx(math.log(at.perplexity.value / at.real))
+    again = matched([1.0, 0.5, 0.8], [sets[2], sets[0], sets[1]], real)
+    assert again is not None
+    assert again.gap.value == pytest.approx(at.gap.value)
+    assert matched([0.5, 0.8], sets[:2], real) is None  # real text varies more than both
+    assert matched([0.5], sets[:1], real) is None
+
+
+# ------------------------------------------------------------------------------------------------------- coverage
+
+
+def binomial(hits: int, repeats: int, share: float) -> float:
+    """P(at most so many hits), exactly."""
+    log = lambda k: (  # noqa: E731
+        math.lgamma(repeats + 1) - math.lgamma(k + 1) - math.lgamma(repeats - k + 1)
+        + k * math.log(share) + (repeats - k) * math.log1p(-share)
+    )  # fmt: skip
+    return math.fsum(math.exp(log(k)) for k in range(hits + 1))
+
+
+def covers(hits: int, repeats: int, low: float = 0.93, high: float = 0.97) -> bool:
+    """Whether a coverage of `low` to `high` allows so many hits, at 1% on either side."""
+    return binomial(hits, repeats, low) > 0.01 and (high >= 1 or 1 - binomial(hits - 1, repeats, high) > 0.01)
+
+
+def texts_of(law: np.ndarray, g: np.random.Generator, count: int, length: int = 40) -> np.ndarray:
+    """(count, length) of a Markov chain."""
+    cumulative, x = law.cumsum(1), g.integers(0, len(law), count)
+    out = [x]
+    for _ in range(length - 1):
+        out.append(x := (g.random(count)[:, None] > cumulative[out[-1]]).sum(1).clip(max=len(law) - 1))
+    return np.stack(out, 1)
+
+
+def embedded(g: np.random.Generator, count: int, shift: float) -> np.ndarray:
+    """Normal vectors of 64 numbers in the units of real text, whose directions count less and less, one of them shifted."""
+    x = g.normal(size=(count, 64)) / np.arange(1, 65)
+    x[:, 0] += shift
+    return x * np.arange(1, 65) / math.sqrt(128)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shift", [0.0, 0.4, 0.8, 1.6])
+def test_intervals_of_embeddings_cover(shift):
+    """At equality, where the statistic is degenerate, and away from it; the truth is 0 or a run of 50 times as many texts."""
+    g = np.random.default_rng(7)
+    truth = {"energy distance": 0.0, "MMD": 0.0}
+    if shift:
+        truth = {n: v.value for n, v in distances.of_embeddings(embedded(g, 3000, shift), embedded(g, 3000, 0)).items()}
+    hits, repeats = dict.fromkeys(truth, 0), 400
+    for _ in range(repeats):
+        for name, number in distances.of_embeddings(embedded(g, 60, shift), embedded(g, 60, 0)).items():
+            hits[name] += number.low <= truth[name] <= number.high
+    assert {name: covers(n, repeats) for name, n in hits.items()} == dict.fromkeys(truth, True), hits
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_intervals_of_total_variation_cover(n):
+    """The mean of far more repeats, with its bias, of laws that differ; of equal ones no less often."""
+    g = np.random.default_rng(n)
+    law, noise = (g.dirichlet(np.full(12, 0.3), size=12) for _ in range(2))
+    for other, most in ((0.5 * law + 0.5 * noise, 0.985), (law, 1.0)):
+        draw = lambda other=other: (texts_of(other, g, 40), texts_of(law, g, 40))  # noqa: E731
+        truth = np.mean([distances.total_variation(*draw(), n).value for _ in range(200)])
+        numbers = [distances.total_variation(*draw(), n) for _ in range(150)]
+        assert covers(hits := sum(x.low <= truth <= x.high for x in numbers), 150, 0.93, most), hits
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 0.3), (0.2, 0.3), (1.0, 0.3), (0.1, 0.6)])
+def test_intervals_of_typicality_cover(shift, scale):
+    g = np.random.default_rng(5)
+    truth = float(np.abs(g.normal(shift, scale, 400_000)).mean())
+    numbers = [distances.typicality(g.normal(shift, scale, 40), g.normal(0, 0.3, 40)) for _ in range(1000)]
+    assert covers(hits := sum(x.low <= truth <= x.high for x in numbers), 1000), hits
+
+
+def test_intervals_of_memorisation_cover():
+    g = np.random.default_rng(6)
+    law = np.full((6, 6), 1 / 6)
+    training = texts_of(law, g, 200)
+    runs = lambda count: longest(texts_of(law, g, count, 20).tolist(), training)  # noqa: E731
+    truth, numbers = runs(6000).mean(), [mean(runs(40)) for _ in range(400)]
+    assert covers(hits := sum(x.low <= truth <= x.high for x in numbers), 400), hits
+
+
+def test_intervals_at_matched_entropy_cover():
+    g = np.random.default_rng(8)
+    whole = matched([0.5, 0.8, 1.0], *curve(g, 20_000))
+    assert whole is not None
+    truth: dict[str, float] = {"perplexity": whole.perplexity.value, "gap": whole.gap.value}
+    hits, repeats = dict.fromkeys(truth, 0), 400
+    for _ in range(repeats):
+        at = matched([0.5, 0.8, 1.0], *curve(g, 40))
+        for name in truth:
+            number: Number = getattr(at, name)
+            hits[name] += number.low <= truth[name] <= number.high
+    assert {name: covers(n, repeats) for name, n in hits.items()} == dict.fromkeys(truth, True), hits
+
+
+def test_from_jackknife_is_students():
+    number = distances.from_jackknife(1.0, [1.0, 2.0, 3.0], [0.0, 0.0])
+    assert number.half == pytest.approx(student(1) * math.sqrt(2 * 2 / 3))
