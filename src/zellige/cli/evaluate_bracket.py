@@ -8,7 +8,6 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..data import Data
-from ..errors import at_least
 from ..show.numbers import columns, count, counted, path, pm, quantity
 from ..show.progress import Bar
 from ..show.record import as_file
@@ -50,11 +49,8 @@ class Bracket(OfTexts):
     """tokens that the samplers of exact laws draw at once"""
     steps: int = 64
     """T of the chain where no order gives the method's law"""
-    own: int = 16
-    """samples of the model's own that are weighed too; 0: none"""
-
-    def __post_init__(self) -> None:
-        at_least("own", self.own, 0)
+    own: int | None = 16
+    """samples of the model's own that are weighed too; None: none of them"""
 
 
 def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
@@ -70,7 +66,7 @@ def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
     with resumable(terminal), Bar(terminal, "bracket", 1, "texts") as bar:
         result = judge(
             model, corpus, chosen.split, chosen.numbers, chosen.seed, chosen.limit, chosen.batch, orders=chosen.orders,
-            per_step=chosen.per_step, steps=chosen.steps, own=chosen.own, processes=chosen.processes,
+            per_step=chosen.per_step, steps=chosen.steps, own=chosen.own or 0, processes=chosen.processes,
             keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
@@ -133,7 +129,7 @@ def _name(chosen: Bracket, result: "Result") -> str:
     """`SET-SPLIT`, and every choice that is not the default's."""
     where = "-".join(filter(None, (result.about["data"], result.about.get("other"), chosen.split)))
     names = ("numbers", "orders", "per_step", "steps", "own", "limit", "seed")
-    values: dict[str, Any] = {name: getattr(chosen, name) for name in names}
+    values: dict[str, Any] = {name: getattr(chosen, name) for name in names} | {"own": chosen.own or 0}
     return where + file_suffix(**{k: v for k, v in values.items() if v != getattr(Bracket, k)})
 
 
