@@ -14,7 +14,8 @@ from zellige.evaluation.choices import Record, score_choices
 from zellige.evaluation.conditional import bound
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
-from zellige.models.model import Model
+from zellige.models.identity import identity
+from zellige.models.model import Model, load
 from zellige.nn.block import Net
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install lm_eval")
@@ -103,6 +104,18 @@ def test_rolling_is_the_bound_of_the_text(results, saved):
         found = bound(str(saved), [("", text)], 8, 3)
         assert found.tokens > 24  # more than the network takes
         assert -sample["filtered_resps"][0] == pytest.approx(float(found.nats), abs=1e-4)
+
+
+def test_the_results_say_which_model_it_was_and_what_it_was_told(results, saved, tmp_path):
+    from zellige.harness import Zellige
+
+    assert results["config"]["identity"]["weights_sha256"] == identity(load(str(saved)))["weights_sha256"]
+    assert "class" not in results["config"]
+    net = Net(layers=1, hidden=16, heads=2, length=24, classes=2)
+    plain = model("mdlm")
+    method = build("mdlm", plain.tokenizer.size, net, METHODS["mdlm"].Config())
+    Model(method, plain.tokenizer, Config("mdlm", METHODS["mdlm"].Config(), Data(), net, Train())).save(tmp_path / "m")
+    assert Zellige(str(tmp_path / "m")).get_model_info()["class"] == "without the class"
 
 
 def test_what_is_written_ends_where_it_should(results):

@@ -27,12 +27,15 @@ from .core.batch import by_length
 from .core.random import mix
 from .errors import InputError, check_counts
 from .evaluation import conditional
+from .models.classes import told_none
 from .models.frames import Frame
+from .models.identity import identity
 from .models.model import as_model
 from .models.sampler_choice import choose_sampler, end_token
 from .samplers import run
 from .samplers.pairing import blank, of_length
 from .show.kinds import added, of
+from .show.versions import versions
 
 try:
     from lm_eval.api.model import LM
@@ -90,10 +93,23 @@ class Zellige(LM):
         self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model.to(self._device)
         self._write([], {}, [])  # a wrong sampler or option is said now
+        if self.told:
+            logging.getLogger(__name__).warning(
+                "the model was trained with classes; every task is %s", self.told["class"]
+            )
 
     @property
     def tokenizer_name(self) -> str:
         return self.model.tokenizer.name.replace("/", "__")
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Of a model with classes: that the tasks tell it none."""
+        return told_none(self.model)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What the harness writes into the `config` of its results: which model, by its hashes too, what it is told, on what."""
+        return {"identity": identity(self.model), **self.told, "versions": versions()}
 
     # ---------------------------------------------------------------------------------- likelihoods
     def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:

@@ -230,6 +230,21 @@ def test_the_command(model, data, tmp_path, monkeypatch, capsys):
     assert [line.split()[0] for line in out[5:8]] == ["4", "64", "continuous"]
 
 
+def test_a_model_with_classes_is_told_none_and_that_is_written(model, data, tmp_path, monkeypatch, capsys):
+    net = replace(model.config.net, classes=2)
+    method = build(zellige.METHODS["mdlm"], 256, net)
+    Model(method, model.tokenizer, replace(model.config, net=net), {"step": 7}).save(tmp_path / "m")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    command = f"evaluate m --suite zero-shot --data.path {data} --only lambada --limit 4 --json r.json --quiet"
+    assert cli.main(command.split()) == 0
+    assert "without the class" in " ".join(capsys.readouterr().out.split())
+    written = json.loads(Path("r.json").read_text())
+    (one,) = written["result"]["sets"]
+    assert written["protocol"]["class"] == one["protocol"]["class"] == "without the class"
+    assert len(one["result"]["about"]["tokens_sha256"]) == len(written["result"]["about"]["weights_sha256"]) == 64
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_table_goes_on_to_the_same_bits(model, data, tmp_path, stop):

@@ -30,7 +30,7 @@ def samples_file(folder: Path, chosen: Any) -> Path:
 def as_document(chosen: Any, model: Any, judge: "Judge", result: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The result as JSON; `result` as `evaluate_generate_beside.measured` has it."""
     from ..evaluation import distances, matched, sample_quality, sweep
-    from ..models.identity import identity
+    from ..models.identity import identity, which_weights
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {
@@ -38,7 +38,7 @@ def as_document(chosen: Any, model: Any, judge: "Judge", result: dict[str, Any],
         "judged": "the samples' own tokens" if chosen.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
         "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
         "network": None if model is None else str(next(model.method.parameters()).dtype).removeprefix("torch."),
-        "weights": None if model is None else identity(model)["weights"], "perplexity": "corpus: exp(all nats / all tokens)",
+        "weights": None if model is None else which_weights(model), "perplexity": "corpus: exp(all nats / all tokens)",
         "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": sweep.ENTROPY,
         "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
         **({} if result["compared"] is None else distances.MEASURES | {"compared": result["compared"]}),

@@ -127,7 +127,7 @@ def lines(table: "SuiteTable") -> list[str]:
         *["EOS at the end of a row"] * p.end,
     ]  # fmt: skip
     first = next(row.result for row in table.rows if row.result is not None)
-    how.append(str(first.protocol["time"]))
+    how += [str(first.protocol[key]) for key in ("time", "class") if key in first.protocol]
     import textwrap
 
     text = f"{p.name} ({PROTOCOL}): {', '.join(how)}, seed {table.seed}"

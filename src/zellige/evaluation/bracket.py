@@ -15,6 +15,7 @@ import torch
 from ..arguments import checked
 from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
+from ..models.identity import fingerprint
 from ..models.model import as_model
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.pairing import of_length
@@ -133,7 +134,7 @@ def bracket_rows(
     key = ""
     if keep is not None:
         texts = vars(rows.collate([rows[i] for i in chosen])).values()
-        key = workers.fingerprint(protocol, method, repr(method.config), [*others], batch, *texts)
+        key = fingerprint(protocol, method, repr(method.config), [*others], batch, *texts)
     cache = workers.ResultCache(keep, key)
     try:
         parts = workers.gather_results(work, len(work), processes=processes, cache=cache, device=device, progress=tell)

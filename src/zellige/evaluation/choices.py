@@ -9,7 +9,7 @@ A model with classes is told the `class` of a line, where it has one, by name or
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 
 from ..errors import InputError
 from ..models.classes import class_names, find_classes
-from ..models.identity import identity
+from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model
 from ..schema import parse, read_text, shown
 from . import conditional
@@ -158,12 +158,13 @@ def score_choices(
         "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
         "network": str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch."),
         "bound": "float64",
-        "weights": identity(model)["weights"],
+        "weights": which_weights(model),
         "seed": seed,
     } | ({"class": given_class} if given_class else {})
     about = identity(model) | {
         "data": source,
         "pairs": len(records),
+        "sha256": fingerprint([asdict(record) for record in records]),
     }
     result = summarize(table, tokens, unit, bounds.kind, draws=bounds.draws, seed=seed, protocol=protocol, about=about)
     counts = [_counts(r, bounds.nats[a:b]) for r, a, b in zip(records, starts[:-1], starts[1:]) if len(r.choices) > 1]

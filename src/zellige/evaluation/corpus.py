@@ -7,7 +7,7 @@ from typing import Any
 from ..arguments import of_kind
 from ..errors import InputError
 from ..models.classes import class_names
-from . import workers
+from ..models.identity import fingerprint
 
 
 def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
@@ -65,7 +65,7 @@ def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
     changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
     content, before = _content(now), _content(own)
     another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
-    tag = {"other": workers.fingerprint(content)[:8]} if another else {}
+    tag = {"other": fingerprint(content)[:8]} if another else {}
     return {"changed": changed, **({"trained_sha256": trained} if changed else {}), **tag}
 
 
@@ -80,7 +80,7 @@ def data_change_note(about: dict[str, Any]) -> str | None:
     if not about.get("changed"):
         return None
     then, now = (
-        s[:8] if isinstance(s, str) else workers.fingerprint(s)[:8] for s in (about["trained_sha256"], about["sha256"])
+        s[:8] if isinstance(s, str) else fingerprint(s)[:8] for s in (about["trained_sha256"], about["sha256"])
     )
     return (
         f"the data has changed since the model was trained (sha256 {then}, now {now}): "

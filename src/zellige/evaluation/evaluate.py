@@ -17,7 +17,7 @@ from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
 from ..exact import metropolis
 from ..methods.method import Method
-from ..models.identity import identity
+from ..models.identity import fingerprint, identity
 from ..models.model import as_model
 from . import workers
 from .corpus import asked_of_classes, beside_training, corpus_of
@@ -147,9 +147,7 @@ def _gathered(
     key = ""
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
-        key = workers.fingerprint(
-            protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts
-        )
+        key = fingerprint(protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
     cache = workers.ResultCache(keep, key, workers.ranks()[0] if distributed else 0)
     results = workers.gather_results(
         work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device, progress=tell
@@ -244,6 +242,7 @@ def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -
             "length": int(method.shape[0]),
             "texts": len(rows),
             "sha256": corpus.about.get("sha256"),
+            "tokens_sha256": corpus.about.get("tokens_sha256"),
         }
         | beside_training(model, corpus)
     )

@@ -29,9 +29,8 @@ from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
-from ..models.classes import class_names
 from ..models.embed import embed_tokens, tokens_at_once
-from ..models.identity import identity
+from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model
 from ..show.kinds import of
 from .fine_tune import fine_tune, untrained
@@ -194,11 +193,12 @@ def probe(
         "features": "mean over positions at t = 0, " + ("what the head reads" if layer is None else f"layer {layer}"),
         "regression": "multinomial, L2 penalty chosen, L-BFGS",
         "fine-tuning": f"AdamW, rate {rate:g}, {epochs} epochs of batches of {batch}, the epoch chosen",
-        "weights": identity(model)["weights"],
+        "weights": which_weights(model),
         "seed": seed,
-    } | ({"class": "without the class"} if class_names(model) else {})  # a topic that was told would be no question
+    } | told_none(model)  # a topic that was told would be no question
     about = identity(model) | {
         "data": data.name,
+        "sha256": fingerprint(data.texts, data.labels),
         "trained on": model.config.data.name,
         "tokenizer": model.tokenizer.name,
     }

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..errors import InputError, unknown
-from ..models.identity import identity
+from ..models.classes import told_none
+from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model
 from ..samplers.pairing import of_length
 from ..show.record import json_record
@@ -64,10 +67,12 @@ class SuiteTable:
             for row in self.rows
         ]
         result = {"suite": self.suite, "sets": each, "about": self.about}
-        kind = next((row.result.kind for row in self.rows if row.result is not None), None)
+        first = next((row.result for row in self.rows if row.result is not None), None)
+        kind = None if first is None else first.kind
+        classes = {} if first is None else {key: first.protocol[key] for key in ("class",) if key in first.protocol}
         return json_record(
-            "evaluate", arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict(), seed=self.seed,
-            seconds=self.seconds,
+            "evaluate", arguments, result, unit="nats/token", kind=kind, protocol=self.protocol.to_dict() | classes,
+            seed=self.seed, seconds=self.seconds,
         )  # fmt: skip
 
 
@@ -167,13 +172,9 @@ def _judge(model: Any, name: str, protocol: Protocol, root: str | None, cache: s
     )  # fmt: skip
     method = of_length(model.method, length)
     entries = {"protocol": protocol.to_dict(), "set": name, "split": texts.about["split"]}
-    entries["weights"] = identity(model)["weights"]
+    entries |= {"weights": which_weights(model)} | told_none(model)
     result = evaluate_rows(method, rows, t_min=protocol.t_min, ends=protocol.ends, protocol=entries, **how)
-    about = {
-        k: v
-        for k, v in texts.about.items()
-        if k in ("name", "split", "documents", "sha256", "hub", "addresses", "note")
-    }
-    return replace(
-        result, about=about | {"length": length, "rows": len(rows), "cut": rows.cut, "left_out": rows.left_out}
-    )
+    names = ("name", "split", "documents", "sha256", "hub", "addresses", "note")
+    about = {k: v for k, v in texts.about.items() if k in names}
+    about |= {"tokens_sha256": fingerprint(torch.from_numpy(rows.array())), "length": length, "rows": len(rows)}
+    return replace(result, about=about | {"cut": rows.cut, "left_out": rows.left_out})

@@ -7,7 +7,6 @@ has another file.
 """
 
 import contextlib
-import hashlib
 import json
 import multiprocessing
 import os
@@ -24,21 +23,6 @@ from ..files import make, unwritable
 from ..schema import parse_as, sealed
 
 GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name
-
-
-def fingerprint(*parts: Any) -> str:
-    """A hash of tensors, modules (their state) and anything that JSON can write."""
-    digest = hashlib.sha256()
-    for part in parts:
-        tensors = part.state_dict().values() if isinstance(part, torch.nn.Module) else [part]
-        for tensor in tensors:
-            if isinstance(tensor, torch.Tensor):
-                data = tensor.detach().cpu().contiguous().reshape(-1)
-                digest.update(f"{tensor.dtype} {[*tensor.shape]}".encode())
-                digest.update(data.view(torch.uint8).numpy().tobytes())
-            else:
-                digest.update(json.dumps(tensor, sort_keys=True, default=str).encode())
-    return digest.hexdigest()
 
 
 def limit_processes(name: str, number: int) -> None:

@@ -19,6 +19,11 @@ def class_names(model: Any) -> list[str]:
     return list(data.get("classes") or map(str, range(count)))
 
 
+def told_none(model: Any) -> dict[str, str]:
+    """What a protocol says of a model that is told no class: that it is told none, if it knows any."""
+    return {"class": "without the class"} if class_names(model) else {}
+
+
 def find_classes(model: Any, asked: Any) -> Tensor:
     """The numbers (C,) of the classes `asked`: a name or a number, or several.
 

@@ -2,13 +2,12 @@
 
 import json
 import math
-import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from .. import __version__
 from ..schema import SEAL, digest
+from .versions import versions
 
 
 def json_record(
@@ -24,15 +23,9 @@ def json_record(
     seconds: float | None = None,
 ) -> dict[str, Any]:
     """A result as every command writes it as JSON: the same keys, in the same order."""
-    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in ("torch", "numpy"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:  # a build of one's own
-            continue
     return {
         "zellige": __version__, "command": command, "arguments": arguments, "result": result, "interval": interval,
-        "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions, "seconds": seconds,
+        "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions(), "seconds": seconds,
     }  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from ..data import Corpus
 from ..methods.method import Method
 from ..models.config import Config, Train
-from ..models.identity import versions
 from ..show.numbers import count, counted, parameters, path
+from ..show.versions import versions
 from . import logger
 from .device import cuda, precision
 from .setup import NUMBERS, typed

@@ -1,0 +1,46 @@
+"""What this runs on: the versions of the library and of what computes, the platform, the commit of a checkout."""
+
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from .. import __version__
+
+_PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+
+
+def versions() -> dict[str, str]:
+    """Of zellige, python, what computes; "platform"; "commit" where the package is a git checkout."""
+    numbers = {"zellige": __version__, "python": platform.python_version(), "platform": _platform()}
+    commit = checkout()
+    numbers |= {"commit": commit} if commit else {}
+    return numbers | {package: number for package in _PACKAGES if (number := version_of(package))}
+
+
+def version_of(package: str) -> str | None:
+    """The version of a package; None where there is none, or none that says so."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+@cache
+def checkout() -> str | None:
+    """The git commit of the package, `-dirty` where its files are others; None where it is no checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    words = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):  # no git here
+        return None
+    return done.stdout.strip() or None
+
+
+@cache
+def _platform() -> str:
+    return f"{platform.system()} {platform.machine()}"
