@@ -13,13 +13,15 @@ from .evaluate import evaluate
 from .import_export import export, import_
 from .infill import infill
 from .lists import list_
+from .play import play
 from .report import report
 from .sample import sample
+from .serve import serve
 from .train import train
 from .verify import verify
 
 Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {
     "demo": demo, "train": train, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
-    "compare": compare, "report": report, "list": list_, "import": import_, "export": export,
+    "compare": compare, "report": report, "play": play, "serve": serve, "list": list_, "import": import_, "export": export,
 }  # fmt: skip

@@ -15,6 +15,8 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   verify     check the identities by enumeration; nothing is drawn at random
   compare    several methods, same network, data and budget: one table
   report     one self-contained report.html of a run
+  play       a page in the browser: write, fill gaps, see each step
+  serve      an OpenAI-compatible endpoint for a model of text
   list       methods, samplers, data, checkpoints, recipes
   import     a published model, from the hub or from files, into a folder
   export     a model in a published layout
@@ -45,6 +47,8 @@ USAGE = {
     "verify": "usage: zellige verify [METHOD ...]",
     "compare": "usage: zellige compare METHOD METHOD ... --run FOLDER [options]     all of them: zellige compare --help",
     "report": "usage: zellige report RUN [--out FILE]",
+    "play": "usage: zellige play RUN [RUN ...] [options]     all of them: zellige play --help",
+    "serve": "usage: zellige serve RUN [--port N] [options]     all of them: zellige serve --help",
     "list": "usage: zellige list methods|samplers|data|checkpoints|recipes",
     "import": "usage: zellige import SOURCE --out FOLDER [options]     all of them: zellige import --help",
     "export": "usage: zellige export MODEL --to LAYOUT --out FOLDER",

@@ -250,7 +250,8 @@ def parse(
         with contextlib.redirect_stderr(held), contextlib.redirect_stdout(held):
             return tyro.cli(cls, **kwargs)
     except SystemExit as end:
-        own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields
+        own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields, one within another
+        own = str(end.__context__) if isinstance(end.__context__, InputError) else own
         if isinstance(own, str) and "; " in own and "\n" not in own:
             raise InputError(own) from None
         message = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))

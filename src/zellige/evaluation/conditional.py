@@ -111,7 +111,7 @@ def windows(context: int, continuation: int, length: int) -> Iterator[tuple[int,
 
 
 # ---------------------------------------------------------------------------------------------------- the drawing
-class _Rows:
+class RowStreams:
     """Random numbers of rows that each have a stream of their own, and strata that they share with their replicate.
 
     rows: of each row its key, the number of its replicate, its place in it, and how many places that has.
@@ -188,7 +188,7 @@ def bound_tokens(
             mask = torch.arange(tokens.shape[1]) >= context_size[:, None]
             condition = None if classes is None else classes[number]
             here = Batch(tokens, None if bool(mask.all()) else mask, condition=condition).to(device)
-            drawn = method.terms(here, None if exact else _Rows(numbers))
+            drawn = method.terms(here, None if exact else RowStreams(numbers))
             value = torch.stack(list(drawn.values())).sum(0).double().cpu()
             table.index_put_((number, torch.tensor([n[1] for n in numbers])), value / places, accumulate=True)
             done += len(group)

@@ -8,7 +8,7 @@ within a few ulps.)
 import inspect
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -41,8 +41,8 @@ def watch(
     count: int = 1,
     steps: int | None = None,
     sampler: Any = None,
-    prompt: str | None = None,
-    seed: int = 0,
+    prompt: str | Sequence[str] | None = None,
+    seed: int | Sequence[tuple[int, int]] = 0,
     temperature: float = 1.0,
     top_p: float = 1.0,
     length: int | None = None,
@@ -59,7 +59,8 @@ def watch(
         steps: steps of the sampler, 64 by default (in discrete time the nearest divisor of T); some have their own number.
         sampler: a name in SAMPLERS or an alias of one, or a sampler; by default the method's own, ancestral for most.
             `block_sampler`, one of its options, makes it blockwise, with that one inside.
-        prompt: what each text begins with.
+        prompt: what each text begins with; or N of them, as the rows of `fixed`.
+        seed: of all texts; or for each a pair (seed, number): what the text of that number would be if it were drawn under it.
         temperature, top_p: act on the clean posterior.
         length: tokens of a text; the model's own length by default, and at most unless a sampler writes from left to right.
         batch: texts at once; they do not depend on it.
@@ -81,6 +82,10 @@ def watch(
     method, tokenizer = model.method, model.tokenizer
     condition = None if classes is None else text_classes(model, classes, count, fixed)
     count = count if condition is None else len(condition)
+    if not isinstance(seed, int) and len(seed) != count:
+        raise InputError(
+            f"`seed` has {len(seed):,} pairs, and there are {count:,} texts; give one for each, or a number"
+        )
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else end_token(tokenizer, documents)
     how = choose_sampler(sampler, method, temperature, top_p, options, end, argument_names(inspect.signature(watch)))
@@ -88,7 +93,7 @@ def watch(
         length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)
     if fixed is None and prompt:
-        fixed = _prompt(tokenizer, prompt, length, how.grows)
+        fixed = _prompts(tokenizer, [prompt] if isinstance(prompt, str) else prompt, length, how.grows)
     if fixed is not None:
         rest = HIDDEN if alone and not how.grows and hides(method) else -1
         fixed = _fixed(fixed, tokenizer, length, count, rest)
@@ -155,21 +160,8 @@ def _watch(
                 before = state.x if before is None else before
                 t = times[min(step, len(times) - 1)]
                 mask = pairing.blank(method)
-                yield Frame(
-                    state,
-                    step,
-                    len(times) - 1,
-                    t,
-                    before,
-                    first,
-                    total,
-                    seconds,
-                    tokenizer,
-                    mask,
-                    end,
-                    expected,
-                    labels,
-                )
+                frame = (state, step, len(times) - 1, t, before, first, total, seconds, tokenizer, mask, end, expected)
+                yield Frame(*frame, labels)
                 before = state.x
     finally:
         method.train(training)
@@ -181,7 +173,7 @@ def _states(
     shape: tuple[int, int],
     steps: int | None,
     fixed_rows: Tensor | None,
-    seed: int,
+    seed: int | Sequence[tuple[int, int]],
     first: int,
     condition_rows: Tensor | None = None,
 ) -> Iterator[tuple[int, State]]:
@@ -191,7 +183,8 @@ def _states(
     rows, whole = torch.arange(shape[0]), None
     last = len(how.times(of_length(method, shape[1]), steps)) - 1
     for tried in range(how.redraw + 1):
-        seeds = [mix(seed, first + row, *([tried] if tried else [])) for row in rows.tolist()]
+        pairs = [(seed, first + row) if isinstance(seed, int) else seed[first + row] for row in rows.tolist()]
+        seeds = [mix(*pair, *([tried] if tried else [])) for pair in pairs]
         streams = [torch.Generator().manual_seed(number) for number in seeds]
         fixed = None if fixed_rows is None else fixed_rows[rows.to(fixed_rows.device)]
         condition = None if condition_rows is None else condition_rows[rows.to(condition_rows.device)]
@@ -240,6 +233,13 @@ def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) 
     if not N or total % N:
         raise InputError(f"`count` is {total:,}, fixed has {N:,} rows; give a multiple of that")
     return torch.nn.functional.pad(rows, (0, length - width), value=rest)
+
+
+def _prompts(tokenizer: Any, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
+    """The tokens of each, -1 behind those that are shorter than others."""
+    rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
+    longest = max(map(len, rows), default=0)
+    return [row + [-1] * (longest - len(row)) for row in rows]
 
 
 def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:

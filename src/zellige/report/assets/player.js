@@ -1,4 +1,5 @@
-// The page's only script: theme, copy, print, and the player, which draws one sample at one step.
+// What a page of ours does: theme, copy, print, and the player, which draws one sample at one step. A report has one player;
+// `zellige play` makes its own by `zelligePlayer`.
 // The address may ask: #play  #step=22  #sample=2  #colour=entropy  #theme=dark, joined by &.
 (() => {
   "use strict";
@@ -25,109 +26,124 @@
   addEventListener("beforeprint", () => { folded = all("details:not([open])"); for (const d of folded) d.open = true; });
   addEventListener("afterprint", () => { for (const d of folded) d.open = false; });
 
+  // A player in `root`, of {steps, t, total, kind, samples}: a frame is an index into steps and t, and `data` may grow.
+  // hooks: classes(i) adds to the class of position i; drawn(frame) is called after each drawing.
+  const makePlayer = (root, data, hooks = {}) => {
+    const $ = name => root.querySelector(`#${name}, [data-part=${name}]`);
+    let end = data.steps.length - 1;
+    const player = root, button = $("play");
+    const cell = data.kind?.cell ?? 1;
+    const reduced = matchMedia("(prefers-reduced-motion: reduce)");
+    const kind = data.kind;  // null: running text; else {name, across, cell, box}: how the pieces lie
+    if (kind) {
+      $("text").className = kind.name;
+      $("text").style.setProperty("--across", kind.across);
+    }
+    let sample, spans, frame = end, colour = "new", timer = null;
+
+    // what stands at each position at frame k: the piece (null: masked) and the frame since when it stands
+    const shown = k => {
+      if (!sample.changes) return sample.pieces.map((p, i) => {
+        const since = sample.reveal[i] ?? Infinity;
+        return {piece: since <= k ? p : null, since};
+      });
+      const now = sample.start.map(piece => ({piece, since: 0}));
+      for (let j = 1; j <= k; j++) for (const [i, piece] of sample.changes[j]) now[i] = {piece, since: j};
+      return now;
+    };
+
+    const draw = k => {
+      frame = Math.min(end, Math.max(0, k));
+      const now = shown(frame), entropy = sample.entropy, most = data.entropy || 1;
+      spans.forEach((span, at) => {
+        const i = at * cell, cells = now.slice(i, i + cell);  // of a colour image three
+        const masked = cells.every(p => p.piece === null), since = Math.max(...cells.map(p => p.piece === null ? 0 : p.since));
+        const tint = !masked && !sample.given[i] && colour !== "new";
+        span.className = masked ? "masked" : sample.given[i] ? "given" : tint ? "tint"
+          : since === frame && frame > 0 ? "new" : "";
+        if (hooks.classes) span.className += ` ${hooks.classes(i)}`;
+        if (kind?.name === "image") {
+          const bright = cells.map(p => p.piece ?? 128);
+          span.style.background = masked || tint ? "" : `rgb(${bright.length === 3 ? bright : [bright[0], bright[0], bright[0]]})`;
+        } else span.textContent = masked ? sample.pieces[i] ?? "·" : cells[0].piece;  // a mask is as wide as what it becomes: nothing jumps
+        if (tint) span.style.setProperty("--a", colour === "step" ? since / end
+          : Math.max(...cells.map((_, j) => entropy?.[i + j] ?? 0)) / most);
+      });
+      $("spoken").textContent = kind?.name === "image" ? "an image"
+        : now.map((p, i) => p.piece ?? "·".repeat([...(sample.pieces[i] ?? "·")].length)).join(kind ? " " : "");
+      const free = now.filter((_, i) => !sample.given[i]), done = free.filter(p => p.piece !== null).length;
+      const step = data.steps[frame];
+      $("scrub").value = frame;
+      $("scrub").setAttribute("aria-valuetext", `step ${step} of ${data.total}`);
+      $("where").textContent = `step ${step}/${data.total}   t ${data.t[frame].toFixed(2)}`;
+      $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network calls`;
+      $("legend").textContent = colour === "new" ? `${kind?.name === "image" ? "framed" : "underlined"}: new in this step` : colour === "step"
+        ? "pale: revealed early, strong: late" : `strong: the network was unsure (up to ${most.toFixed(1)} bits)`;
+      hooks.drawn?.(frame);
+    };
+
+    const choose = n => {
+      sample = data.samples[n];
+      $("sample").value = n;
+      spans = Array.from({length: sample.pieces.length / cell}, (_, at) => at * cell).map(i => {
+        const span = document.createElement("span"), since = sample.reveal?.[i], bits = sample.entropy?.[i];
+        if (kind?.box) {
+          const [row, column] = [Math.floor(i / kind.across), i % kind.across];
+          if (column && column % kind.box === 0) span.style.borderLeft = "2px solid var(--ink)";
+          if (row && row % kind.box === 0) span.style.borderTop = "2px solid var(--ink)";
+        }
+        span.title = `position ${i + 1}` + (sample.given[i] ? ", given" : since == null ? "" : `, step ${data.steps[since]}`)
+          + (bits == null ? "" : `, ${bits.toFixed(2)} bits`);
+        return span;
+      });
+      $("text").replaceChildren(...spans);
+      draw(frame);
+    };
+
+    const stop = () => { clearTimeout(timer); timer = null; button.textContent = "Play"; };
+    const pace = () => reduced.matches ? 1000 : 100 / Number($("speed").value);
+    const tick = () => {
+      if (frame >= end) return stop();
+      draw(frame + 1);
+      timer = setTimeout(tick, pace());
+    };
+    const play = () => {
+      if (timer !== null) return stop();
+      if (frame >= end) draw(0);
+      button.textContent = "Pause";
+      timer = setTimeout(tick, pace());
+    };
+    const go = k => { stop(); draw(k); };
+
+    button.onclick = play;
+    $("first").onclick = () => go(0);
+    $("back").onclick = () => go(frame - 1);
+    $("on").onclick = () => go(frame + 1);
+    $("last").onclick = () => go(end);
+    $("scrub").oninput = e => go(Number(e.target.value));
+    $("sample").onchange = e => choose(Number(e.target.value));
+    for (const r of all("[name^=colour]", player)) r.onchange = () => { colour = r.value; draw(frame); };
+    player.onkeydown = e => {
+      const own = e.target.matches("select, [type=radio]"), by = e.shiftKey ? 10 : 1;
+      const keys = {ArrowLeft: () => go(frame - by), ArrowRight: () => go(frame + by), Home: () => go(0), End: () => go(end)};
+      if (e.key === " " && !own && e.target.tagName !== "BUTTON") keys[" "] = play;  // a button presses itself
+      if (own || e.ctrlKey || e.metaKey || e.altKey || !keys[e.key]) return;
+      e.preventDefault();
+      keys[e.key]();
+    };
+
+    // the last frame of data that has grown; another sample in the place of this one
+    const grow = () => { end = data.steps.length - 1; $("scrub").max = end; draw(end); };
+    const colourBy = name => { colour = name; };
+    return {choose, draw, go, grow, play, player, colourBy, get frame() { return frame; }};
+  };
+  globalThis.zelligePlayer = makePlayer;
+
   if (!$("watched")) return;
-  const data = JSON.parse($("watched").textContent);  // {steps, t, total, samples}: a frame is an index into steps and t
-  const end = data.steps.length - 1, player = $("player"), button = $("play");
-  const cell = data.kind?.cell ?? 1;
-  const reduced = matchMedia("(prefers-reduced-motion: reduce)");
-  const kind = data.kind;  // null: running text; else {name, across, cell, box}: how the pieces lie
-  if (kind) {
-    $("text").className = kind.name;
-    $("text").style.setProperty("--across", kind.across);
-  }
-  let sample, spans, frame = end, colour = "new", timer = null;
-
-  // what stands at each position at frame k: the piece (null: masked) and the frame since when it stands
-  const shown = k => {
-    if (!sample.changes) return sample.pieces.map((p, i) => {
-      const since = sample.reveal[i] ?? Infinity;
-      return {piece: since <= k ? p : null, since};
-    });
-    const now = sample.start.map(piece => ({piece, since: 0}));
-    for (let j = 1; j <= k; j++) for (const [i, piece] of sample.changes[j]) now[i] = {piece, since: j};
-    return now;
-  };
-
-  const draw = k => {
-    frame = Math.min(end, Math.max(0, k));
-    const now = shown(frame), entropy = sample.entropy, most = data.entropy || 1;
-    spans.forEach((span, at) => {
-      const i = at * cell, cells = now.slice(i, i + cell);  // of a colour image three
-      const masked = cells.every(p => p.piece === null), since = Math.max(...cells.map(p => p.piece === null ? 0 : p.since));
-      const tint = !masked && !sample.given[i] && colour !== "new";
-      span.className = masked ? "masked" : sample.given[i] ? "given" : tint ? "tint"
-        : since === frame && frame > 0 ? "new" : "";
-      if (kind?.name === "image") {
-        const bright = cells.map(p => p.piece ?? 128);
-        span.style.background = masked || tint ? "" : `rgb(${bright.length === 3 ? bright : [bright[0], bright[0], bright[0]]})`;
-      } else span.textContent = masked ? sample.pieces[i] : cells[0].piece;  // a mask is as wide as what it becomes: nothing jumps
-      if (tint) span.style.setProperty("--a", colour === "step" ? since / end
-        : Math.max(...cells.map((_, j) => entropy?.[i + j] ?? 0)) / most);
-    });
-    $("spoken").textContent = kind?.name === "image" ? "an image"
-      : now.map((p, i) => p.piece ?? "·".repeat([...sample.pieces[i]].length)).join(kind ? " " : "");
-    const free = now.filter((_, i) => !sample.given[i]), done = free.filter(p => p.piece !== null).length;
-    const step = data.steps[frame];
-    $("scrub").value = frame;
-    $("scrub").setAttribute("aria-valuetext", `step ${step} of ${data.total}`);
-    $("where").textContent = `step ${step}/${data.total}   t ${data.t[frame].toFixed(2)}`;
-    $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network calls`;
-    $("legend").textContent = colour === "new" ? `${kind?.name === "image" ? "framed" : "underlined"}: new in this step` : colour === "step"
-      ? "pale: revealed early, strong: late" : `strong: the network was unsure (up to ${most.toFixed(1)} bits)`;
-  };
-
-  const choose = n => {
-    sample = data.samples[n];
-    $("sample").value = n;
-    spans = Array.from({length: sample.pieces.length / cell}, (_, at) => at * cell).map(i => {
-      const span = document.createElement("span"), since = sample.reveal?.[i], bits = sample.entropy?.[i];
-      if (kind?.box) {
-        const [row, column] = [Math.floor(i / kind.across), i % kind.across];
-        if (column && column % kind.box === 0) span.style.borderLeft = "2px solid var(--ink)";
-        if (row && row % kind.box === 0) span.style.borderTop = "2px solid var(--ink)";
-      }
-      span.title = `position ${i + 1}` + (sample.given[i] ? ", given" : since == null ? "" : `, step ${data.steps[since]}`)
-        + (bits == null ? "" : `, ${bits.toFixed(2)} bits`);
-      return span;
-    });
-    $("text").replaceChildren(...spans);
-    draw(frame);
-  };
-
-  const stop = () => { clearTimeout(timer); timer = null; button.textContent = "Play"; };
-  const pace = () => reduced.matches ? 1000 : 100 / Number($("speed").value);
-  const tick = () => {
-    if (frame >= end) return stop();
-    draw(frame + 1);
-    timer = setTimeout(tick, pace());
-  };
-  const play = () => {
-    if (timer !== null) return stop();
-    if (frame >= end) draw(0);
-    button.textContent = "Pause";
-    timer = setTimeout(tick, pace());
-  };
-  const go = k => { stop(); draw(k); };
-
-  button.onclick = play;
-  $("first").onclick = () => go(0);
-  $("back").onclick = () => go(frame - 1);
-  $("on").onclick = () => go(frame + 1);
-  $("last").onclick = () => go(end);
-  $("scrub").oninput = e => go(Number(e.target.value));
-  $("sample").onchange = e => choose(Number(e.target.value));
-  for (const r of all("[name=colour]", player)) r.onchange = () => { colour = r.value; draw(frame); };
-  player.onkeydown = e => {
-    const own = e.target.matches("select, [type=radio]"), by = e.shiftKey ? 10 : 1;
-    const keys = {ArrowLeft: () => go(frame - by), ArrowRight: () => go(frame + by), Home: () => go(0), End: () => go(end)};
-    if (e.key === " " && !own && e.target.tagName !== "BUTTON") keys[" "] = play;  // a button presses itself
-    if (own || e.ctrlKey || e.metaKey || e.altKey || !keys[e.key]) return;
-    e.preventDefault();
-    keys[e.key]();
-  };
-
-  const wanted = all("[name=colour]", player).find(r => r.value === ask.get("colour"));
-  if (wanted) { wanted.checked = true; colour = wanted.value; }
+  const data = JSON.parse($("watched").textContent);
+  const {choose, draw, play, player, colourBy} = makePlayer($("player"), data);
+  const wanted = all("[name^=colour]", player).find(r => r.value === ask.get("colour"));
+  if (wanted) { wanted.checked = true; colourBy(wanted.value); }
   choose(Math.min(data.samples.length, Math.max(1, Number(ask.get("sample")) || 1)) - 1);
   if (ask.has("step")) draw(Number(ask.get("step")));
   if (ask.has("play")) play();

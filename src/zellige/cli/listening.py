@@ -1,0 +1,55 @@
+"""What `zellige play` and `zellige serve` share: where they listen, and what they need."""
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from ..web.limits import Limits
+
+
+@dataclass(frozen=True)
+class Listening:
+    method: str | None = None
+    """file.py:Class of a run with an own method"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    host: str = "127.0.0.1"
+    """who reaches it: this machine alone; 0.0.0.0 every machine that reaches this one"""
+    port: int = 8000
+    """0: a free one"""
+    seconds: float = 120.0
+    """a request may take, waiting included"""
+    steps: int = 2_000
+    """a request may ask for"""
+    batch: int = 16
+    """texts of several requests drawn at once"""
+
+    def __post_init__(self):
+        for name, low, high in (("port", 0, 65_535), ("steps", 1, 1_000_000), ("batch", 1, 10_000)):
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"--{name} is {getattr(self, name):,}; it must be {low:,} to {high:,}")
+        if not 0 < self.seconds <= 86_400:
+            raise InputError(f"--seconds is {self.seconds:g}; it must be above 0 and at most 86400")
+
+    def limits(self) -> "Limits":
+        from ..web.limits import Limits
+
+        return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
+
+
+def open_to_others(host: str, token: str | None) -> str | None:
+    """What to say of an address that others reach."""
+    from ..web.guard import loopback
+
+    if loopback(host) or token is not None:
+        return None
+    return f"{host} lets other machines in, whoever finds it; leave --host out, or give a --token to serve"
+
+
+def need_web(command: str) -> None:
+    """InputError where the packages of the extra `web` are not there."""
+    missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{command} needs {' and '.join(missing)}; pip install 'zellige[web]'")

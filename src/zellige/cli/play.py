@@ -1,0 +1,44 @@
+"""`zellige play`: a page on this machine where models write, and are looked at while they do."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+
+from ..errors import InputError
+from ..show.terminal import Terminal
+from . import options
+from .common import command_options, load
+from .listening import Listening, need_web, open_to_others
+
+MOST = 8  # models
+
+
+@command_options
+class Play(Listening):
+    run: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")] = ()
+    """a run, a saved folder or a hub id; or several, to put side by side"""
+
+
+def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige play RUN ...`"""
+    chosen = options.parse(Play, words, "play", about="A page where models write, step by step.", most=MOST)
+    need_web("play")
+    if not chosen.run:
+        raise InputError("play needs a run; e.g. zellige play runs/demo")
+    models = {name: load(terminal, name, "play", chosen.method, chosen.device) for name in chosen.run}
+    from dataclasses import replace
+
+    from ..web.listen import address, answer_forever, listen
+    from ..web.play import LIMITS, application
+
+    limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
+    app = application(models, limits, chosen.host)
+    with listen(chosen.host, chosen.port) as listening:
+        if warning := open_to_others(chosen.host, None):
+            terminal.note(warning)
+        terminal.result(f"{address(listening)}   open it in a browser; Ctrl-C stops it")
+        sys.stdout.flush()
+        answer_forever(app, listening)
+    return 0

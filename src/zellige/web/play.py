@@ -1,0 +1,252 @@
+"""The page of `zellige play`: models, their draws step by step, bounds, and a run as a file. The page itself is in `assets/`."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from .. import samplers
+from ..arguments import MOST_SEED
+from ..errors import InputError
+from ..evaluation.gaps import bound_gaps
+from ..models.classes import class_names, find_classes
+from ..models.identity import identity, unit
+from ..models.infill import approximate, gaps
+from ..models.sampler_choice import choose_sampler, end_token
+from ..models.watch import watch
+from ..report.page import asset, fill_template
+from ..report.trace import page_text, piece_layout
+from ..samplers.pairing import steps_of
+from ..show.kinds import of
+from ..show.numbers import parameters
+from .drawn import Seen, witnessed
+from .export import Recorded, exported
+from .guard import Guard
+from .limits import Limits
+from .worker import Busy, Failed, Job, OutOfTime, Worker
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
+
+
+class Draw(BaseModel):
+    """What the page asks for: what begins the text (with `_` where something is missing), or the tokens that stay."""
+
+    model_config = STRICT
+    model: int = Field(0, ge=0)
+    sampler: str | None = None
+    steps: int | None = Field(None, ge=1)
+    temperature: float = Field(1.0, ge=0, le=100)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int = Field(0, ge=0, le=MOST_SEED)
+    class_: str | None = Field(None, alias="class")
+    text: str = ""
+    fixed: list[int] | None = None
+
+
+class Judged(BaseModel):
+    """Tokens that were drawn, and which of them were given: a bound is asked for."""
+
+    model_config = STRICT
+    model: int = Field(0, ge=0)
+    tokens: list[int]
+    held: list[int]
+    class_: str | None = Field(None, alias="class")
+
+
+def refusal(status: int, code: str, message: str) -> dict[str, Any]:
+    return {"error": message, "code": code}
+
+
+def about(number: int, name: str, model: Any) -> dict[str, Any]:
+    """What the page has to know of a model."""
+    kind, one = of(model.tokenizer), identity(model)
+    admitted = [
+        {"name": name, "error": cls.error}
+        for name, cls in samplers.SAMPLERS.items()
+        if cls.refuse(model.method) is None
+    ]
+    labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
+    return {
+        "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
+        "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": admitted,
+        "sampler": getattr(model.method, "sampler", "ancestral"), "classes": class_names(model), "labels": labels,
+        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "T": steps_of(model.method),
+        "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
+        "formats": [suffix[1:] for suffix in kind.suffixes if suffix in (".png", ".mid")],
+    }  # fmt: skip
+
+
+def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
+    """A draw of one text, alone in its group: its steps are seen one by one. InputError where something is wrong."""
+    limits.check("text", len(asked.text), "characters in a text")
+    if asked.steps is not None:
+        limits.check("steps", asked.steps, "steps")
+    if asked.class_ is not None:
+        find_classes(model, asked.class_)
+    kind, length = of(model.tokenizer), int(model.method.shape[0])
+    laws: list[Any] = []
+    chosen = choose_sampler(asked.sampler, model.method, asked.temperature, asked.top_p, end=end_token(model.tokenizer))
+    how: dict[str, Any] = {
+        "sampler": witnessed(chosen, laws),
+        "steps": asked.steps,
+        "seed": asked.seed,
+        "classes": asked.class_,
+    }
+    if asked.fixed is not None:
+        limits.check("tokens", len(asked.fixed), "tokens")
+        how |= {"fixed": asked.fixed, "alone": len(asked.fixed) < length}
+    elif not kind.running and asked.text:
+        how["fixed"] = kind.read(asked.text).tolist()
+    elif "_" in asked.text:
+        sign = "_" if getattr(model.tokenizer, "unit", "token") == "token" else None
+        how |= {"fixed": gaps(model.tokenizer, asked.text, length, sign).fixed, "alone": True}
+    elif asked.text:
+        how["prompt"] = asked.text
+    frames = watch(model, count=1, **how)
+    size = len(how["fixed"]) if "fixed" in how else length
+    law = f"{chosen.name} (its error with many calls: {chosen.error})" + (
+        f"; {note}" if "fixed" in how and (note := approximate(model)) else ""
+    )
+
+    def start(jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
+        for step in Seen(model, laws).steps(frames):
+            yield step | {"size": size, "law": law} if "start" in step else step
+
+    return Job(object(), start, lambda job, step: step)
+
+
+def bound_job(asked: Judged, model: Any, limits: Limits) -> Job:
+    """-log p of what was drawn given the rest: eight replicates, one after another."""
+    if not model.method.bounded:
+        raise InputError(f"{model.method.name} defines no likelihood bound; nothing is said of -log p")
+    limits.check("tokens", len(asked.tokens), "tokens")
+    size = model.tokenizer.size
+    if len(asked.tokens) != len(asked.held) or not all(0 <= token < size for token in asked.tokens):
+        raise InputError(f"`tokens` must be 0 to {size - 1:,}, with as many `held`; draw again")
+    if not 0 < len(asked.tokens) <= model.method.shape[0] or all(asked.held):
+        raise InputError("nothing was drawn, so there is nothing to bound; draw first")
+    label = None if asked.class_ is None else int(find_classes(model, asked.class_)[0])
+
+    def start(jobs: Sequence[Job]) -> Iterator[float]:
+        yield from bound_gaps(model.method, asked.tokens, [bool(h) for h in asked.held], condition=label)
+
+    return Job(object(), start, lambda job, nats: {"nats": nats, "exact": bool(model.method.exact)})
+
+
+def front() -> str:
+    """The page; each player in it is the report's, under names that several can have."""
+    player = fill_template("player.html", options="<option>1</option>", last="0", stills="", note="", data="null")
+    player = (
+        player[: player.index('<div class="stills">')]
+        .replace(' id="', ' data-part="')
+        .replace('name="colour"', 'name="colour-$"')
+    )
+    return _asset("play.html").replace("$player", player)
+
+
+def _asset(name: str) -> str:
+    return (files(__package__ or "zellige.web") / "assets" / name).read_text(encoding="utf-8")
+
+
+def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "127.0.0.1"):
+    """The ASGI application of the page for some models by name."""
+    chosen = list(models.values())
+    for model in chosen:
+        model.method.eval()
+    models_about = [about(i, name, model) for i, (name, model) in enumerate(models.items())]
+    drawing = asyncio.Semaphore(1)  # pictures of runs, one at a time
+
+    @contextlib.asynccontextmanager
+    async def running(app: FastAPI) -> AsyncIterator[None]:
+        app.state.workers = [Worker(name, limits) for name in models]
+        try:
+            yield
+        finally:
+            for worker in app.state.workers:
+                worker.close()
+
+    app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:])
+        return JSONResponse(refusal(400, first["type"], f"{field or 'the body'}: {first['msg']}"), 400)
+
+    @app.exception_handler(InputError)
+    async def _(request: Request, error: InputError) -> JSONResponse:
+        return JSONResponse(refusal(400, "invalid_value", str(error)), 400)
+
+    @app.exception_handler(Busy)
+    async def _(request: Request, error: Busy) -> JSONResponse:
+        return JSONResponse(refusal(429, "busy", "too many wait; try again in a moment"), 429)
+
+    texts = {
+        "/": (front(), "text/html"),
+        "/play.js": (_asset("play.js"), "text/javascript"),
+        "/player.js": (asset("player.js"), "text/javascript"),
+        "/play.css": (asset("report.css") + _asset("play.css"), "text/css"),
+    }
+    for path, (content, kind) in texts.items():
+        app.add_route(path, _static(content, kind), methods=["GET"])
+
+    @app.get("/api/models")
+    async def _() -> list[dict[str, Any]]:
+        return models_about
+
+    def of_number(number: int) -> Any:
+        if number >= len(chosen):
+            raise InputError(f"there is no model {number}; there are {len(chosen)}")
+        return chosen[number]
+
+    @app.post("/api/draw")
+    async def _(asked: Draw, request: Request) -> Response:
+        job = draw_job(asked, of_number(asked.model), limits)
+        request.app.state.workers[asked.model].ask(job)
+        return StreamingResponse(lines(job, request), media_type="application/x-ndjson")
+
+    @app.post("/api/bound")
+    async def _(asked: Judged, request: Request) -> Response:
+        job = bound_job(asked, of_number(asked.model), limits)
+        request.app.state.workers[asked.model].ask(job)
+        return StreamingResponse(lines(job, request), media_type="application/x-ndjson")
+
+    @app.post("/api/export")
+    async def _(run: Recorded) -> Response:
+        async with drawing:
+            content, media = await asyncio.to_thread(exported, run, of_number(run.model))
+        return Response(
+            content, media_type=media, headers={"content-disposition": f"attachment; filename=zellige.{run.format}"}
+        )
+
+    async def lines(job: Job, request: Request) -> AsyncIterator[str]:
+        try:
+            async for step in job.steps(request.is_disconnected):
+                yield json.dumps(step, ensure_ascii=False, allow_nan=False) + "\n"
+        except OutOfTime:
+            yield (
+                json.dumps(refusal(504, "timeout", f"not done within {limits.seconds:g} seconds; take fewer steps"))
+                + "\n"
+            )
+        except Failed as error:
+            yield json.dumps(refusal(500, "failed", f"the model failed ({error}); the terminal says why")) + "\n"
+        except InputError as error:
+            yield json.dumps(refusal(400, "invalid_value", str(error))) + "\n"
+
+    app.add_middleware(Guard, limits=limits, host=host, token=None, refuse=refusal)
+    return app
+
+
+def _static(content: str, kind: str) -> Any:
+    async def answer(request: Request) -> Response:
+        return HTMLResponse(content) if kind == "text/html" else Response(content, media_type=kind)
+
+    return answer

@@ -1,0 +1,34 @@
+"""Models with random weights, small enough to draw from in a test: text, Sudoku, images, music, molecules."""
+
+import torch
+
+import zellige
+from zellige import Net
+from zellige.data import Data
+from zellige.data.levels import SILENT, Levels
+from zellige.data.tokenizer import Characters
+from zellige.methods import build
+from zellige.models.config import Config
+from zellige.models.model import Model
+
+LENGTH = 24
+TOKENIZERS = {
+    "text": Characters("abcdefghijklmnopqrstuvwxyz <>()/'\u200f\x07"),
+    "sudoku": Levels(4, (4, 4), "grid", "cell", labels=(1, 2, 3, 4)),
+    "image": Levels(4, (6, 6), "image", "dim", ordered=True),
+    "music": Levels(6, (8, 4), "roll", "note", ordered=True, labels=(SILENT, 55, 60, 64, 67, 72)),
+    "molecules": Characters("CNO=()1\n", "smiles", (12,)),
+}
+
+
+def small(kind: str = "text", name: str = "mdlm", classes: int = 0, seed: int = 0, **config) -> Model:
+    tokenizer = TOKENIZERS[kind]
+    length = LENGTH if kind == "text" else int(torch.tensor(tokenizer.shape).prod())
+    net = Net(layers=1, hidden=16, heads=2, length=length, conv=3, classes=classes)
+    cls = zellige.METHODS[name]
+    torch.manual_seed(seed)
+    method = build(cls, tokenizer.size, net, cls.Config(**config), length, tokenizer.ordered)
+    with torch.no_grad():
+        for p in method.parameters():
+            p.add_(0.3 * torch.randn_like(p))
+    return Model(method, tokenizer, Config(name, cls.Config(**config), Data("pydocs"), net))

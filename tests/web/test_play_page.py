@@ -1,0 +1,226 @@
+"""`zellige play` in a browser: every control, at two widths, light and dark; nothing leaves the machine."""
+
+import os
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from .small_models import small
+
+pytest.importorskip("fastapi", reason="the extra `web` is missing")
+uvicorn = pytest.importorskip("uvicorn", reason="the extra `web` is missing")
+api = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
+listen = pytest.importorskip("zellige.web.listen").listen
+application = pytest.importorskip("zellige.web.play").application
+CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/google-chrome") if Path(path).exists()), None)
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")]
+
+PICTURES = os.environ.get("ZELLIGE_PICTURES")  # a folder, to look at what the page looks like
+
+
+@pytest.fixture(scope="module")
+def address():
+    models = {
+        "text": small(), "text uniform": small(name="udlm"), "text ar": small(name="ar"), "sudoku": small("sudoku"),
+        "images": small("image", classes=3), "music": small("music"), "molecules": small("molecules"),
+    }  # fmt: skip
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(application(models), log_level="warning", ws="none"))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """Opens the page; at the end there was no request to anywhere else, and no error in the console."""
+    contexts, asked, wrong = [], [], []
+
+    def one(width=1280, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(address)
+        page.wait_for_selector(".pane")
+        return page
+
+    yield one
+    for context in contexts:
+        context.close()
+    assert asked
+    assert all(url.startswith((address, "data:", "blob:")) for url in asked)
+    assert [text for text in wrong if "400" not in text] == []
+
+
+def part(page, name, pane=0):
+    return page.locator(f".pane >> nth={pane} >> [data-part={name}]")
+
+
+def choose(page, label, pane=0):
+    select = part(page, "model", pane)
+    select.select_option(
+        select.locator("option", has_text=re.compile(f"^{re.escape(label)} \\(")).get_attribute("value")
+    )
+
+
+def write(page, button="#write", steps="8"):
+    page.fill("#steps", steps)
+    page.click(button)
+    api.expect(page.locator("#status")).to_have_text("done", timeout=60_000)
+
+
+def shot(page, name):
+    if PICTURES:
+        page.screenshot(path=f"{PICTURES}/{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("model", ["text", "sudoku", "images", "music", "molecules"])
+def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
+    page = opened(width, scheme)
+    choose(page, model)
+    if model == "images":
+        page.select_option("#class", "1")
+    write(page)
+    assert part(page, "where").text_content().startswith("step 8/8")
+    part(page, "text").locator("span >> nth=2").hover()
+    assert "%" in part(page, "law").text_content()  # the law of the token under the pointer
+    part(page, "first").click()
+    assert part(page, "where").text_content().startswith("step 0/8")
+    part(page, "scrub").fill("5")
+    assert part(page, "where").text_content().startswith("step 5/8")
+    part(page, "last").click()
+    page.click(".pane [data-part=bound]")
+    api.expect(part(page, "numbers")).to_contain_text("-log p ≤", timeout=60_000)
+    api.expect(page.locator("#stop")).to_be_disabled(timeout=60_000)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")  # nothing runs out of the page
+    for button in part(page, "files").locator("button").all():
+        with page.expect_download() as download:
+            button.click()
+        content = Path(download.value.path()).read_bytes()
+        start = {"html": b"<!doctype", "gif": b"GIF8", "png": b"\x89PNG", "mid": b"MThd"}
+        assert content.startswith(start[button.text_content().rpartition(".")[2]])
+    if model == "music":
+        part(page, "listen").click()
+        assert part(page, "listen").text_content() == "Silence"
+        part(page, "listen").click()
+    shot(page, f"{model}-{width}-{scheme}")
+
+
+def test_words_are_clicked_away_and_filled_in_and_locked_ones_stay(opened):
+    page = opened()
+    page.fill("#words", "the ________ is")
+    write(page)
+    text = part(page, "text")
+    before = text.text_content()
+    assert re.fullmatch("the .{8} is", before[:15])
+    assert page.locator("#fill").is_disabled()
+    text.locator("span >> nth=0").click()
+    assert text.locator(".away").count() == 3  # the word, not the space behind it
+    write(page, "#fill")
+    assert text.text_content()[3:15] == before[3:15]
+    page.check("[name=click][value=lock]")
+    text.locator("span >> nth=13").click()
+    assert text.locator(".locked").count() == 2
+    page.fill("#seed", "5")
+    write(page)
+    assert text.text_content()[13:15] == "is"
+    page.click("#unlock")
+    assert text.locator(".locked").count() == 0
+    text.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("l")
+    assert text.locator(".locked").count() > 0
+    page.click("#clear")
+    assert set(text.text_content()) == {"·"}
+
+
+def test_a_sudoku_is_set_and_solved(opened):
+    page = opened()
+    choose(page, "sudoku")
+    board = part(page, "text")
+    board.locator("span >> nth=0").click()
+    page.keyboard.press("3")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("1")
+    write(page)
+    cells = board.locator("span").all_text_contents()
+    assert cells[:2] == ["3", "1"]
+    assert set(cells) <= set("1234")
+    assert re.search("valid", part(page, "numbers").text_content())
+
+
+def test_two_side_by_side_from_one_seed_and_long_work_is_stopped(opened):
+    page = opened()
+    page.check("#beside")
+    choose(page, "text", 1)
+    write(page)
+    assert part(page, "text").text_content() == part(page, "text", 1).text_content()  # the same model, sampler and seed
+    part(page, "sampler", 1).select_option("first_hitting")
+    choose(page, "text ar", 0)
+    write(page)
+    shot(page, "beside")
+    page.fill("#steps", "2000")
+    choose(page, "text", 0)
+    page.click("#write")
+    api.expect(page.locator("#status")).to_contain_text("of 2000", timeout=60_000)
+    page.click("#stop")
+    api.expect(page.locator("#status")).to_have_text("stopped", timeout=60_000)
+    page.fill("#steps", "0")
+    page.click("#write")
+    assert "steps" in page.locator("#status").text_content()
+
+
+def test_two_people_at_once_get_what_they_get_alone(opened):
+    first, second = opened(), opened()
+    for page, seed in ((first, "1"), (second, "2")):
+        page.fill("#seed", seed)
+        write(page, steps="40")
+    alone = [part(page, "text").text_content() for page in (first, second)]
+    first.click("#write")
+    second.click("#write")
+    for page in (first, second):
+        api.expect(page.locator("#status")).to_have_text("done", timeout=60_000)
+    assert [part(page, "text").text_content() for page in (first, second)] == alone
+    assert alone[0] != alone[1]
+
+
+def test_hostile_text_shows_as_text(opened):
+    page = opened()
+    page.fill("#words", "<script>x()</script>\u200f\x07")
+    write(page)
+    assert part(page, "text").text_content().startswith("<script>x()</script>")
+    assert "\\x07" in part(page, "text").text_content()
+    assert page.locator(".pane script").count() == 0
+    shot(page, "hostile")
+    page.fill("#words", "Ж")
+    page.click("#write")
+    page.wait_for_selector("#status.wrong")
+    assert "not in the model's vocabulary" in page.locator("#status").text_content()
+    with page.expect_download() as download:
+        part(page, "files").locator("button >> nth=0").click()
+    saved = Path(download.value.path()).read_text()
+    assert "<script>x()" not in saved

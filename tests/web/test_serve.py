@@ -1,0 +1,229 @@
+"""`zellige serve`: the endpoint, asked as OpenAI's clients ask it."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+
+import pytest
+
+import zellige
+from zellige import cli
+from zellige.errors import InputError
+
+from .small_models import LENGTH, small
+
+uvicorn = pytest.importorskip("uvicorn", reason="the extra `web` is missing")
+TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
+Limits = pytest.importorskip("zellige.web.limits").Limits
+listen = pytest.importorskip("zellige.web.listen").listen
+application = pytest.importorskip("zellige.web.serve").application
+
+HERE = "http://127.0.0.1"
+ASK = {"prompt": "the ", "max_tokens": 8, "seed": 3, "steps": 6}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small()
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    with TestClient(application(model, "tiny", Limits(body=5_000, steps=50)), base_url=HERE) as client:
+        yield client
+
+
+def ask(client, **fields):
+    return client.post("/v1/completions", json=ASK | fields)
+
+
+def texts(response) -> list[str]:
+    return [choice["text"] for choice in response.json()["choices"]]
+
+
+def test_a_completion_is_what_sample_draws(client, model):
+    """Text, seed and steps as in Python: the endpoint adds nothing of its own."""
+    drawn = zellige.sample(model, count=2, prompt="the ", length=12, seed=3, steps=6)
+    answer = ask(client, n=2)
+    assert texts(answer) == [text.removeprefix("the ") for text in drawn]
+    body = answer.json()
+    assert body["usage"] == {"prompt_tokens": 8, "completion_tokens": 16, "total_tokens": 24}
+    assert [choice["finish_reason"] for choice in body["choices"]] == ["length"] * 2
+    assert texts(ask(client, echo=True)) == drawn[:1]
+
+
+def test_a_suffix_is_kept_and_the_gap_filled_as_infill_does(client, model):
+    (filled,) = zellige.infill(model, "the ________ is", seed=3, steps=6)
+    assert texts(ask(client, suffix=" is")) == [filled.removeprefix("the ").removesuffix(" is")]
+
+
+def test_an_answer_does_not_depend_on_who_else_asks(model):
+    """Requests that agree but for text and seed are drawn in one batch; each gets what it gets alone."""
+    application_ = application(model, "tiny", Limits(batch=16))
+    with TestClient(application_, base_url=HERE) as client:
+        asks = [{"prompt": "abcdefgh"[:n] + "x" * (8 - n), "seed": n} for n in range(8)]
+        alone = [texts(ask(client, **fields)) for fields in asks]
+        together: list = [None] * 8
+        threads = [
+            threading.Thread(target=lambda i=i: together.__setitem__(i, texts(ask(client, **asks[i]))))
+            for i in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert together == alone
+
+
+@pytest.mark.parametrize("name", ["mdlm", "ar", "udlm"])
+def test_a_stream_gives_the_same_text_by_frames(name):
+    with TestClient(application(small(name=name), "tiny"), base_url=HERE) as client:
+        whole = ask(client).json()
+        with client.stream("POST", "/v1/completions", json=ASK | {"stream": True}) as answer:
+            lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    parts = [json.loads(line) for line in lines[:-1]]
+    assert "".join(part["choices"][0]["text"] for part in parts) == whole["choices"][0]["text"]
+    assert parts[-1]["choices"][0]["finish_reason"] == "length"
+    assert parts[-1]["zellige"]["frame"] == "the " + whole["choices"][0]["text"]
+    assert [part["zellige"]["step"] for part in parts] == list(range(len(parts)))
+
+
+def test_a_stop_ends_a_text_streamed_or_not(client):
+    (text,) = texts(ask(client))
+    stop = text[3:5]
+    cut = text[: text.index(stop)]
+    answer = ask(client, stop=stop).json()["choices"][0]
+    assert (answer["text"], answer["finish_reason"]) == (cut, "stop")
+    with client.stream("POST", "/v1/completions", json=ASK | {"stream": True, "stop": [stop]}) as response:
+        lines = [json.loads(line[6:]) for line in response.iter_lines() if line and "[DONE]" not in line]
+    assert "".join(part["choices"][0]["text"] for part in lines) == cut
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "words"),
+    [
+        ({"promt": "a"}, 400, "`promt`: no such field"),
+        ({"max_tokens": 400}, 400, "use `max_tokens` 20 or less"),
+        ({"temperature": -1}, 400, "`temperature`"),
+        ({"sampler": "ancestrall"}, 400, "did you mean 'ancestral'?"),
+        ({"model": "gpt-4"}, 404, "no model 'gpt-4' here; there is 'tiny'"),
+        ({"prompt": "Ж"}, 400, "not in the model's vocabulary"),
+        ({"logprobs": 3}, 400, "`logprobs` is not supported"),
+        ({"steps": 51}, 400, "51 steps; at most 50 are allowed here"),
+        ({"n": 17}, 400, "at most 16"),
+        ({"prompt": []}, 400, "empty list"),
+        ({"prompt": "a" * 6_000}, 413, "send less"),
+        ({"class": "cat"}, 400, "trained without classes"),
+    ],
+)
+def test_a_wrong_request_is_answered_in_one_sentence(client, fields, status, words):
+    answer = ask(client, **fields)
+    error = answer.json()["error"]
+    assert answer.status_code == status
+    assert words in error["message"]
+    assert {"message", "type", "param", "code"} == error.keys()
+
+
+def test_no_other_page_no_other_name_and_no_wrong_token_gets_in(client, model):
+    assert client.get("/v1/models", headers={"host": "elsewhere.example"}).status_code == 403
+    assert client.post("/v1/completions", json=ASK, headers={"origin": "http://elsewhere.example"}).status_code == 403
+    with TestClient(application(model, "tiny", token="secret"), base_url=HERE) as other:
+        assert other.get("/v1/models").status_code == 401
+        assert other.get("/v1/models", headers={"authorization": "Bearer secret"}).status_code == 200
+
+
+def test_out_of_time_and_too_many_say_so(model):
+    with TestClient(application(model, "tiny", Limits(seconds=0.0)), base_url=HERE) as client:
+        answer = ask(client)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (504, "timeout")
+    with TestClient(application(model, "tiny", Limits(waiting=0)), base_url=HERE) as client:
+        answer = ask(client)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (429, "rate_limit_error")
+
+
+def test_images_are_not_completed():
+    with pytest.raises(InputError, match="this model makes images; zellige play shows it"):
+        application(small("image"), "tiny")
+
+
+@pytest.mark.parametrize("words", [["--steps", "0"], ["--port", "70000"], ["--seconds", "0"], ["--batch", "0"]])
+def test_wrong_options_end_with_2(words, capsys):
+    assert cli.main(["serve", "x", *words]) == 2
+    assert words[0] in capsys.readouterr().err
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cli.main(["serve", "runs/demo"]) == 2
+    assert "pip install 'zellige[web]'" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------- a real server
+@pytest.fixture(scope="module")
+def server(model):
+    """A server with uvicorn; its address, and its application."""
+    app = application(model, "tiny", Limits())
+    listening = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}", app
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+def test_the_client_of_openai(server, model):
+    """Models, a completion, a stream, infilling, an error, 50 at once, a body of 100 MB."""
+    openai = pytest.importorskip("openai", reason="the client is missing")
+    client = openai.OpenAI(base_url=f"{server[0]}/v1", api_key="none", max_retries=0)
+    assert [each.id for each in client.models.list()] == ["tiny"]
+    more = {"model": "tiny", "prompt": "the ", "max_tokens": 8, "seed": 3, "extra_body": {"steps": 6}}
+    whole = client.completions.create(**more)
+    (drawn,) = zellige.sample(model, prompt="the ", length=12, seed=3, steps=6)
+    assert "the " + whole.choices[0].text == drawn
+    parts = list(client.completions.create(**more, stream=True))
+    assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
+    assert parts[2].model_extra["zellige"]["step"] == 2
+    assert len(client.completions.create(**more, suffix=" is").choices[0].text) == 8
+    with pytest.raises(openai.BadRequestError, match="`max_tokens` 20 or less"):
+        client.completions.create(**more | {"max_tokens": LENGTH})
+    with pytest.raises(openai.NotFoundError, match="no model"):
+        client.completions.create(**more | {"model": "other"})
+    with pytest.raises(openai.APIStatusError) as large:
+        client.completions.create(**more | {"prompt": "a" * 100_000_000})
+    assert large.value.status_code == 413
+
+    async def at_once() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{server[0]}/v1", api_key="none", max_retries=0) as many:
+            asked = [many.completions.create(**more | {"seed": seed}) for seed in range(50)]
+            return [answer.choices[0].text for answer in await asyncio.gather(*asked)]
+
+    answers = asyncio.run(at_once())
+    assert answers[3] == whole.choices[0].text
+    assert len(answers) == 50
+
+
+def test_who_hangs_up_is_no_longer_drawn_for(server):
+    """A request of very many steps, whose asker goes away: the worker is free again at once, long before it would be done."""
+    address, app = server
+    host, port = address.removeprefix("http://").split(":")
+    body = json.dumps(ASK | {"steps": 2_000, "stream": True, "max_tokens": 20}).encode()
+    with socket.create_connection((host, int(port))) as wire:
+        wire.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            + b"Content-Length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        assert b"200 OK" in wire.recv(200)
+        assert app.state.worker.load == 1
+    began = time.monotonic()
+    while app.state.worker.load and time.monotonic() - began < 30:
+        time.sleep(0.02)
+    assert app.state.worker.load == 0
+    assert time.monotonic() - began < 10
