@@ -105,7 +105,7 @@ def test_a_stop_ends_a_text_streamed_or_not(client):
 @pytest.mark.parametrize(
     ("fields", "status", "words"),
     [
-        ({"promt": "a"}, 400, "`promt`: no such field"),
+        ({"text": "a"}, 400, "`text`: no such field"),
         ({"max_tokens": 400}, 400, "use `max_tokens` 20 or less"),
         ({"temperature": -1}, 400, "`temperature`"),
         ({"sampler": "ancestrall"}, 400, "did you mean 'ancestral'?"),
