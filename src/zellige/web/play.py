@@ -51,7 +51,7 @@ class Draw(BaseModel):
     fixed: list[int] | None = None
 
 
-class Judged(BaseModel):
+class AskedBound(BaseModel):
     """Tokens that were drawn, and which of them were given: a bound is asked for."""
 
     model_config = STRICT
@@ -123,7 +123,7 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
     return Job(object(), start, lambda job, step: step)
 
 
-def bound_job(asked: Judged, model: Any, limits: Limits) -> Job:
+def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
     """-log p of what was drawn given the rest: eight replicates, one after another."""
     if not model.method.bounded:
         raise InputError(f"{model.method.name} defines no likelihood bound; nothing is said of -log p")
@@ -214,7 +214,7 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
         return StreamingResponse(lines(job, request), media_type="application/x-ndjson")
 
     @app.post("/api/bound")
-    async def _(asked: Judged, request: Request) -> Response:
+    async def _(asked: AskedBound, request: Request) -> Response:
         job = bound_job(asked, of_number(asked.model), limits)
         request.app.state.workers[asked.model].ask(job)
         return StreamingResponse(lines(job, request), media_type="application/x-ndjson")
