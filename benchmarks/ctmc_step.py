@@ -110,7 +110,7 @@ def step(way: str, method: TauLDR, published: Published, x_0: Tensor) -> float:
 def forget(process: Any) -> None:
     """No matrix of these times is there yet, as at each step of a training; what serves all times is."""
     if isinstance(process, CTMC):
-        process.cache.keys = None
+        process.cache.matrices.clear()
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ There is one matrix for each distinct pair of times, never one for each position
 of it cost. The matrices of the papers are in `rates` and `transitions`.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +18,14 @@ from .schedule import CLEAN, Schedule, on_grid
 
 
 class MatrixCache:
-    """The last matrices that a process has made: at most MANY of them, and KEPT bytes.
+    """The last matrices that a process has made: at most MANY of them, and KEPT bytes, unless one call asks for more.
 
     No part of its state: a copy, and what is pickled, begins with an empty one.
     """
 
     def __init__(self):
-        self.keys: Tensor | None = None  # (n,) sorted
-        self.matrices: Tensor | None = None  # (n, K, K)
+        self.kind: tuple[torch.device, torch.dtype] | None = None  # of keys and matrices
+        self.matrices: dict[float, Tensor] = {}  # (K, K) of each key
         self.terms: Tensor | None = None  # of `CTMC`, (21, K, K)
         self.logs: Any = None  # of `CTMC`, its `LogTable`
 
@@ -33,17 +34,18 @@ class MatrixCache:
 
     def of(self, keys: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
         """The matrices (U, K, K) of distinct keys (U,), of which those that are not here are made."""
-        kind = keys.device, keys.dtype
-        if self.keys is None or self.matrices is None or (self.keys.device, self.keys.dtype) != kind:
-            self.terms = None  # of another device or precision, as the others are
-            self.keys, self.matrices = keys, make(keys)
-        new = keys[~torch.isin(keys, self.keys)]
-        if len(new):
-            if len(self.keys) + len(new) > min(MANY, KEPT // (8 * self.matrices[0].numel())):
-                self.keys, self.matrices, new = self.keys[:0], self.matrices[:0], keys
-            self.keys, order = torch.cat((self.keys, new)).sort()
-            self.matrices = torch.cat((self.matrices, make(new)))[order]
-        return self.matrices[torch.searchsorted(self.keys, keys)]
+        if self.kind != (kind := (keys.device, keys.dtype)):
+            self.kind, self.matrices, self.terms = kind, {}, None
+        wanted = keys.tolist()
+        new = [key not in self.matrices for key in wanted]
+        if self.matrices and any(new):
+            one = next(iter(self.matrices.values()))
+            if len(self.matrices) + sum(new) > min(MANY, KEPT // (8 * one.numel())):
+                self.matrices, new = {}, [True] * len(wanted)
+        if any(new):
+            made = make(keys[torch.tensor(new, device=keys.device)])
+            self.matrices.update(zip(itertools.compress(wanted, new), made))
+        return torch.stack([self.matrices[key] for key in wanted])
 
 
 class Dense(Process):
@@ -74,7 +76,7 @@ class Dense(Process):
     def _matrices(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
         """The distinct matrices (U, K, K), and which of them (*) each time has."""
         keys, where = self._keys(s, t).unique(return_inverse=True)
-        return self.cache.of(keys, self._of), where
+        return self.cache.of(keys, self._of) if len(keys) else self.prior.new_empty(0, self.K, self.K), where
 
     def _apart(self, v: Tensor, s: Tensor | float, t: Tensor | float, f) -> Tensor:
         """f(v of the positions with one matrix (n, K), that matrix) for each matrix: (*, K) -> (*, K)."""

@@ -74,9 +74,11 @@ def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
 
 def _jumps(probability: Tensor) -> Tensor:
     """The matrix of jumps (K,) over a line of K levels; the diagonal takes what would leave the line, so columns sum to 1 too."""
-    level = torch.arange(len(probability))
-    Q = probability[(level[:, None] - level).abs()].fill_diagonal_(0.0)
-    return Q + torch.diag(1 - Q.sum(-1))
+    K = len(probability)
+    line = torch.cat((probability.flip(0), probability[1:]))  # n = 1-K..K-1: row i is K of them, from n = -i on
+    Q = line.as_strided((K, K), (1, 1)).flip(0).fill_diagonal_(0.0)
+    Q.diagonal().copy_(1 - Q.sum(-1))
+    return Q
 
 
 # ---------------------------------------------------------------------------------- nearest neighbours
