@@ -96,7 +96,16 @@ def test_mnist(published):
     assert np.array_equal(small.train[0]["tokens"].reshape(14, 14), (blocks + 2) // 4 * 8 // 256)
     white = prepare(Data("binarized-mnist", path=folder))
     assert white.tokenizer.size == 2
-    assert np.array_equal(rows(white, "validation"), rows(corpus, "validation") >= 128)
+    shares, levels = rows(white, "test").mean(0), rows(corpus, "test").mean(0) / 255  # of 10,000 images at each place
+    assert (
+        np.abs(shares - levels).max() < 0.025
+    )  # 784 means of 10,000 draws: P(miss) < 784 * 2 exp(-2 * 10,000 * 0.025^2) < 6e-3
+    assert np.array_equal(
+        rows(white, "test"), rows(prepare(Data("binarized-mnist", path=folder)), "test")
+    )  # drawn once
+    black, full = rows(corpus, "test") == 0, rows(corpus, "test") == 255
+    assert not rows(white, "test")[black].any()
+    assert rows(white, "test")[full].all()
 
 
 def test_images_of_the_hub(monkeypatch):

@@ -43,7 +43,11 @@ def mnist(data: "Data", fetch: Fetch) -> Raw:
 
 
 def binarized(data: "Data", fetch: Fetch) -> Raw:
-    """MNIST in black and white: a pixel is white from 128 up. Larochelle's drawn ones, where `data.path` has his .amat files."""
+    """MNIST in black and white, drawn once: of level v with probability v / 255 white (Salakhutdinov and Murray, 2008).
+
+    Larochelle's draw, on which the numbers of the literature are, where `data.path` has his .amat files; else one of our own, of
+    the same law. Arrays of zeros and ones are taken as they are.
+    """
     folder = Path(data.path or "").expanduser()
     drawn = sorted(folder.glob("*.amat")) if data.path and folder.is_dir() else []
     if drawn:
@@ -53,7 +57,15 @@ def binarized(data: "Data", fetch: Fetch) -> Raw:
         splits = {split: amat(files[split]) for split in ("train", "validation", "test") if split in files}
         return Raw(splits, 2, about=sums(files) | {"protocol": "binarised by one fixed draw (Larochelle)"})
     raw = mnist(data, fetch)
-    return replace(raw, levels=2)
+    splits = {name: _drawn(pixels, i) for i, (name, pixels) in enumerate(sorted(raw.splits.items()))}
+    about = raw.about | {"protocol": "binarised by one fixed draw (Zellige's)"}
+    return replace(raw, splits=splits, size=2, about=about)
+
+
+def _drawn(pixels: np.ndarray, seed: int) -> np.ndarray:
+    if pixels.max(initial=0) <= 1:
+        return pixels
+    return (255 * np.random.default_rng([seed, 0]).random(pixels.shape, np.float32) < pixels).astype(np.uint8)
 
 
 def idx(path: Path) -> np.ndarray:
