@@ -21,6 +21,7 @@ from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 
 T = TypeVar("T")
+Document = dict[str, Any]  # a result as JSON has it
 Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -80,11 +81,8 @@ Estimator = Annotated[
 
 def write_json(terminal: Terminal, command: str, arguments: Any, result: Any, began: float, **more: Any) -> None:
     """The result as JSON, where --json asks for it."""
-    if terminal.json is None:
-        return
-    if command != "evaluate":  # whose results are whole documents
-        result = json_record(command, arguments, result, seconds=time.monotonic() - began, **more)
-    put_json(terminal, result)
+    if terminal.json is not None:
+        put_json(terminal, json_record(command, arguments, result, seconds=time.monotonic() - began, **more))
 
 
 def put_json(terminal: Terminal, document: Any) -> None:

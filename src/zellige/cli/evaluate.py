@@ -1,48 +1,52 @@
 """`zellige evaluate`: one entry for likelihoods, samples, pairs, probes and suites."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from ..data import Data
 from ..errors import InputError
 from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
 from .common import (
+    Document,
     Estimator,
     OfData,
     command_options,
     load,
     note_change,
+    put_json,
     resumable,
     run_folder,
     unfinished_folder,
-    write_json,
 )
-from .evaluate_bracket import bracket
+from .evaluate_again import again
+from .evaluate_audit import audit
+from .evaluate_bracket import Bracket, bracket
 from .evaluate_features import train_features
-from .evaluate_generate import generate
-from .evaluate_pairs import pairs
-from .evaluate_probe import probe
-from .evaluate_steps import steps
-from .evaluate_suite import suite
+from .evaluate_generate import Generate, generate
+from .evaluate_pairs import Pairs, pairs
+from .evaluate_probe import Probe, probe
+from .evaluate_steps import Steps, steps
+from .evaluate_suite import Suite, suite
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result
 
-MODES = {  # a flag of `evaluate` that makes another command of it
-    "--suite": suite,
-    "--generate": generate,
-    "--pairs": pairs,
-    "--probe": probe,
-    "--train-features": train_features,
-    "--bracket": bracket,
-    "--steps": steps,  # last: others have an option of that name
+MODES: dict[
+    str, tuple[Callable[..., Document | None], type]
+] = {  # a flag of `evaluate` that makes another command of it
+    "--suite": (suite, Suite),
+    "--generate": (generate, Generate),
+    "--pairs": (pairs, Pairs),
+    "--probe": (probe, Probe),
+    "--bracket": (bracket, Bracket),
+    "--steps": (steps, Steps),  # last: others have an option of that name
 }
+TRAIN = "--train-features"  # trains, and judges nothing
 
 
 @command_options
@@ -53,35 +57,49 @@ class Evaluate(OfData):
     unconditional: bool = False
     """of a model with classes, tell it none: a bound on -log p, and not given the class"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """do again what this file says was done"""
+    """do again what this file says was done, of any kind, and say whether its number holds"""
     show: bool = False
     """with --from: print what the file holds, evaluate nothing"""
+    audit: str | None = None
+    """a folder with claims.csv: model, data, protocol, value, unit; computes each, and says which hold"""
 
 
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN`"""
     flags = options.given(words)
-    mode = next((MODES[flag] for flag in MODES if flag in flags), None)
-    if mode is not None:
-        return mode(words, terminal, began)
-    about = f"The likelihood of a text, with its 95% intervals.\n{', '.join(MODES)}: each has its own --help."
-    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
-    data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
-    recorded = None
-    if chosen.show and not chosen.from_:
-        raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
-    if chosen.from_:
-        from ..evaluation.result import Result
-        from ..evaluation.result_json import read_result
+    asked = not {"--help", "-h"} & set(words)
+    if TRAIN in flags:
+        return train_features(words, terminal, began)
+    if "--show" in flags and asked:
+        return _show(words, terminal)
+    if "--audit" in flags and asked:
+        document = audit(words, terminal, judge_words)
+        put_json(terminal, document)
+        return 0 if document["result"]["holds"] else 1
+    if "--from" in flags and asked:
+        classes = {"": Evaluate} | {flag: cls for flag, (_, cls) in MODES.items()}
+        document = again(words, terminal, began, judge_words, classes)
+    else:
+        document = judge_words(words, terminal, began)
+    if document is None:  # of several processes, the first one speaks
+        return 0
+    put_json(terminal, document)
+    return 0 if all(document.get("held", {}).values()) else 1
 
-        document = read_result(chosen.from_)
-        recorded = Result.from_dict(document, chosen.from_)
-        if chosen.show:
-            _print(terminal, recorded)
-            write_json(terminal, "evaluate", None, document, began)
-            return 0
-        chosen, data = _again(chosen, data, document, flags)
-    file = run_folder(chosen.run)
+
+def judge_words(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+    """Judge what a command line asks for, and print it; `write`: into the run, if it is one. None: another process speaks."""
+    flags = options.given(words)
+    mode = next((MODES[flag][0] for flag in MODES if flag in flags), judge_text)
+    return mode(words, terminal, began, write)
+
+
+def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+    """The likelihood of a text."""
+    about = f"The likelihood of a text, with its 95% intervals.\n{', '.join([*MODES, TRAIN])}: each has its own --help."
+    chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
+    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
+    file = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import evaluate as judge
     from ..evaluation import workers
@@ -96,8 +114,8 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
             distributed=world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
-    if rank:  # of several, the first one speaks
-        return 0
+    if rank:
+        return None
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
@@ -106,31 +124,27 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     }  # fmt: skip
     _print(terminal, result)
     document = result.to_dict("evaluate", arguments)
-    if recorded is not None:
-        same = recorded.value == result.value
-        terminal.note(f"{path(chosen.from_ or '')} holds {'the same number' if same else str(recorded)}")
-    elif file is not None:
-        from .evaluate_print import write
+    if file is not None:
+        from .evaluate_print import write as write_into
 
-        name = write(file, result, document, terminal)
+        name = write_into(file, result, document, terminal)
         terminal.result(f"  written   {path(name)}")
         terminal.result(f"  again     zellige evaluate --from {path(name)}")
-    write_json(terminal, "evaluate", arguments, document, began)
+    return document
+
+
+def _show(words: Sequence[str], terminal: Terminal) -> int:
+    """What a file of a likelihood holds, as it was printed."""
+    from ..evaluation.result import Result
+    from ..evaluation.result_json import read_result
+
+    chosen = options.parse(Evaluate, words, "evaluate", most=1)
+    if not chosen.from_:
+        raise InputError("--show needs a file; e.g. zellige evaluate --from runs/demo/evaluate-pydocs-test.json --show")
+    document = read_result(chosen.from_)
+    _print(terminal, Result.from_dict(document, chosen.from_))
+    put_json(terminal, document)
     return 0
-
-
-def _again(chosen: Evaluate, data: Data | None, document: dict, flags: set[str]) -> tuple[Evaluate, Data | None]:
-    """The options that a result was made with; those given now outrank them."""
-    before = document.get("arguments")
-    if not isinstance(before, dict) or "run" not in before:
-        raise InputError(f"'{chosen.from_}' does not say how it was made; evaluate the run itself")
-    before = dict(before)
-    made_on = before.pop("data", None)
-    if data is None and made_on is not None:
-        data = Data(**made_on)
-    names = {f.name for f in dataclasses.fields(Evaluate)} - {"data", "from_", "show", "processes"}
-    keep = {n: v for n, v in before.items() if n in names and f"--{n}" not in flags and not (n == "run" and chosen.run)}
-    return dataclasses.replace(chosen, **keep), data
 
 
 def _print(terminal: Terminal, result: "Result") -> None:

@@ -14,6 +14,7 @@ from ..show.record import as_file
 from ..show.terminal import Terminal
 from . import options
 from .common import (
+    Document,
     OfTexts,
     command_options,
     file_suffix,
@@ -23,7 +24,6 @@ from .common import (
     resumable,
     run_folder,
     unfinished_folder,
-    write_json,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Bracket(OfTexts):
     """samples of the model's own that are weighed too; None: none of them"""
 
 
-def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --bracket`"""
     about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
     chosen = options.parse(Bracket, words, "evaluate", about=about, most=1)
@@ -76,11 +76,10 @@ def bracket(words: Sequence[str], terminal: Terminal, began: float) -> int:
         terminal.result(line)
     note_change(terminal, result.about)
     document = result.to_dict()
-    folder = run_folder(chosen.run)
+    folder = run_folder(chosen.run) if write else None
     if folder is not None:
         _write(terminal, folder / f"bracket-{_name(chosen, result)}.json", document)
-    write_json(terminal, "evaluate", None, document, began)
-    return 0
+    return document
 
 
 def describe(result: "Result") -> list[str]:

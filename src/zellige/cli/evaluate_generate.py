@@ -15,7 +15,7 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
 from . import options
-from .common import OfRun, command_options, load, note_change
+from .common import Document, OfRun, command_options, load, note_change
 from .evaluate_generate_beside import FEATURES, Beside, cheats, measured
 from .evaluate_generate_classes import classes_of
 from .evaluate_generate_draw import draw, ways_of
@@ -86,7 +86,7 @@ class Generate(OfRun):
     """the folder for generate.jsonl (the samples), generate-JUDGE.json, .md and figures; that of the run if not given"""
 
 
-def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate MODEL --generate`"""
     words = [word for word in words if word != "--generate"]
     flags = options.given(words)
@@ -94,7 +94,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Generate, words, "evaluate --generate", about="Samples, judged: perplexity beside entropy.", most=1
     )
     _check(chosen)
-    folder = _folder(chosen)
+    folder = _folder(chosen) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device) if chosen.run else None
     from ..evaluation import sample_quality, sweep
     from ..evaluation.distances import LEAST
@@ -136,9 +136,9 @@ def generate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     sets = sets or draw(chosen, model, ways, folder, terminal)
     more = cheats(chosen, model, judge, beside, sets[0].way, number, terminal) if chosen.cheats else []
     result = measured(chosen, judge, sets, more, beside, embed, terminal)
-    document = files.as_document(chosen, model, judge, result, time.monotonic() - began)
+    document = files.as_document(chosen, files.arguments(chosen, flags), model, judge, result, time.monotonic() - began)
     files.publish(terminal, folder, document, chosen, bool(ways))
-    return 0
+    return document
 
 
 def _check(chosen: Generate) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..show.numbers import path
 from ..show.record import as_file, json_record
-from .common import file_suffix, put_json
+from .common import file_suffix
 from .evaluate_generate_classes import told_classes
 
 if TYPE_CHECKING:
@@ -27,7 +27,15 @@ def samples_file(folder: Path, chosen: Any) -> Path:
     return folder / f"{NAME}{_suffix(chosen, DRAWN)}.jsonl"
 
 
-def as_document(chosen: Any, model: Any, judge: "Judge", result: dict[str, Any], seconds: float) -> dict[str, Any]:
+def arguments(chosen: Any, flags: set[str]) -> dict[str, Any]:
+    """The options as the JSON has them; "data" is None where it is the run's own."""
+    of_data = {} if any(flag.startswith("--data.") for flag in flags) else {"data": None}
+    return {"mode": NAME} | dataclasses.asdict(chosen) | of_data
+
+
+def as_document(
+    chosen: Any, arguments: dict[str, Any], model: Any, judge: "Judge", result: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     """The result as JSON; `result` as `evaluate_generate_beside.measured` has it."""
     from ..evaluation import distances, matched, sample_quality, sweep
     from ..models.identity import identity, which_weights
@@ -52,7 +60,7 @@ def as_document(chosen: Any, model: Any, judge: "Judge", result: dict[str, Any],
     if model is not None:
         about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}
     return json_record(
-        "evaluate", {"mode": NAME} | dataclasses.asdict(chosen), result | {"about": about},
+        "evaluate", arguments, result | {"about": about},
         interval={"level": 0.95, "method": interval}, unit="perplexity per token of the judge", kind="samples",
         protocol=protocol, seed=chosen.seed, seconds=seconds,
     )  # fmt: skip
@@ -74,7 +82,7 @@ def _suffix(chosen: Any, names: tuple[str, ...]) -> str:
 
 
 def publish(terminal: "Terminal", folder: Path | None, document: dict[str, Any], chosen: Any, drawn: bool) -> None:
-    """Print the result, write it into the folder, if there is one, and as JSON where that was asked for."""
+    """Print the result, and write it into the folder, if there is one."""
     from .evaluate_generate_print import describe
 
     lines = describe(document)
@@ -83,7 +91,6 @@ def publish(terminal: "Terminal", folder: Path | None, document: dict[str, Any],
     if folder is not None:
         for line in write(folder, document, lines, chosen, drawn):
             terminal.result(line)
-    put_json(terminal, document)
 
 
 def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any, drawn: bool) -> list[str]:

@@ -1,6 +1,5 @@
 """`zellige evaluate MODEL --generate` of images: FID and its kin beside real images of the same number."""
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import evaluate_generate_files as files
-from .common import note_change
+from .common import Document, note_change
 from .evaluate_generate_classes import classes_of, told_classes
 from .evaluate_generate_draw import draw, ways_of
 
@@ -27,7 +26,7 @@ FEATURES = "inception"
 
 def generate_images(
     chosen: Any, flags: set[str], model: Any, folder: Path | None, terminal: Terminal, began: float
-) -> int:
+) -> Document:
     """The command, of a model that makes images; `chosen` are its options, `flags` those that were given."""
     wrong = next((name for name in OF_TEXT if f"--{name}" in flags), None)
     if wrong is not None:
@@ -46,9 +45,11 @@ def generate_images(
     image_quality.check_enough(number, len(reference[1]), features.width)
     sets = sets or draw(chosen, model, ways, folder, terminal)
     points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
-    document = _document(chosen, model, features, points, real, reference, time.monotonic() - began)
+    document = _document(
+        chosen, files.arguments(chosen, flags), model, features, points, real, reference, time.monotonic() - began
+    )
     files.publish(terminal, folder, document, chosen, bool(ways))
-    return 0
+    return document
 
 
 def real_images(
@@ -107,7 +108,8 @@ def _scored(
 
 
 def _document(
-    chosen: Any, model: Any, features: "Features", points: list[dict], real: dict, reference: tuple[str, Any], seconds: float
+    chosen: Any, arguments: Document, model: Any, features: "Features", points: list[dict], real: dict,
+    reference: tuple[str, Any], seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The result as JSON."""
     from ..evaluation import image_quality, sweep
@@ -123,7 +125,7 @@ def _document(
     }  # fmt: skip
     result = {"points": points, "real": real, "about": about | {"length": int(model.method.shape[0])}}
     return json_record(
-        "evaluate", {"mode": files.NAME} | dataclasses.asdict(chosen), result,
+        "evaluate", arguments, result,
         interval={"level": 0.95, "method": image_quality.INTERVAL}, unit="FID", kind="samples", protocol=protocol,
         seed=chosen.seed, seconds=seconds,
     )  # fmt: skip

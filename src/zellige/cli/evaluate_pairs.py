@@ -14,7 +14,7 @@ from ..show.numbers import counted, pm
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import OfRun, command_options, file_suffix, load, of_model, run_folder, write_json, write_result
+from .common import Document, OfRun, command_options, file_suffix, load, of_model, run_folder, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.choices import ChoiceScores
@@ -36,7 +36,7 @@ class Pairs(OfRun):
     """of a model with classes, tell it none"""
 
 
-def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def pairs(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --pairs FILE`"""
     about = "-log p(continuation | context) of pairs in a file, and the accuracy of choices."
     chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
@@ -48,7 +48,7 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..evaluation import choices
 
         records = choices.read_pairs(chosen.pairs)
-    folder = run_folder(chosen.run)
+    folder = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with Bar(terminal, "pairs", 1, "rows") as bar:
         judged = choices.score_choices(
@@ -64,8 +64,7 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float) -> int:
         classes = {"class": chosen.classes, "unconditional": chosen.unconditional}
         suffix = file_suffix(prefix=chosen.prefix, draws=draws, seed=chosen.seed or None, **classes)
         write_result(terminal, folder / f"pairs-{Path(chosen.pairs).stem}{suffix}.json", document)
-    write_json(terminal, "evaluate", None, document, began)
-    return 0
+    return document
 
 
 def describe(judged: "ChoiceScores") -> list[str]:

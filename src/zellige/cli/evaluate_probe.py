@@ -14,7 +14,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import OfRun, command_options, file_suffix, load, of_model, run_folder, write_json, write_result
+from .common import Document, OfRun, command_options, file_suffix, load, of_model, run_folder, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.probe import Probe as Result
@@ -48,7 +48,7 @@ class Probe(OfRun):
     """of the split, of fresh weights, of the order of the texts"""
 
 
-def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --probe ag_news`"""
     about = "A linear probe and fine-tuning, against random weights and a bag of tokens."
     chosen = options.parse(Probe, words, "evaluate", about=about, most=1)
@@ -60,7 +60,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..evaluation import probe as probing
 
         data = probing.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
-    folder = run_folder(chosen.run)
+    folder = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     with contextlib.ExitStack() as stack:
         bars: dict[str, Any] = {}
@@ -88,8 +88,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float) -> int:
             rate=rate if rate != Probe.rate else None, seed=chosen.seed or None,
         )  # fmt: skip
         write_result(terminal, folder / f"probe-{chosen.probe}{suffix}.json", document)
-    write_json(terminal, "evaluate", None, document, began)
-    return 0
+    return document
 
 
 def describe(result: "Result") -> list[str]:

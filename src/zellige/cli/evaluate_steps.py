@@ -11,6 +11,7 @@ from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
 from .common import (
+    Document,
     OfData,
     command_options,
     file_suffix,
@@ -19,7 +20,6 @@ from .common import (
     resumable,
     run_folder,
     unfinished_folder,
-    write_json,
     write_result,
 )  # fmt: skip
 
@@ -32,7 +32,7 @@ class Steps(OfData):
     """numbers of steps, and "continuous"; also 32,128,continuous"""
 
 
-def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --steps T T ... continuous`"""
     chosen = options.parse(Steps, words, "evaluate", about="The bound against the number of steps.", most=1)
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
@@ -58,7 +58,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
             )  # fmt: skip
             results.append(result)
     if rank:
-        return 0
+        return None
     last = results[wanted.index(0)] if 0 in wanted else results[-1]
     apart = [None if r is last else difference(r, last) for r in results]
     for line in [*heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", ""]:
@@ -85,7 +85,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
         },
         unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in results),
     )  # fmt: skip
-    folder = run_folder(chosen.run)
+    folder = run_folder(chosen.run) if write else None
     if folder is not None:
         where = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
         suffix = file_suffix(
@@ -94,8 +94,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float) -> int:
             seed=chosen.seed or None,
         )  # fmt: skip
         write_result(terminal, folder / f"steps-{where}{suffix}.json", document)
-    write_json(terminal, "evaluate", None, document, began)
-    return 0
+    return document
 
 
 def _name(T: int) -> str:

@@ -10,6 +10,7 @@ from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
 from .common import (
+    Document,
     Estimator,
     OfTexts,
     command_options,
@@ -19,7 +20,6 @@ from .common import (
     resumable,
     run_folder,
     unfinished_folder,
-    write_json,
     write_result,
 )  # fmt: skip
 
@@ -51,7 +51,7 @@ class Suite(OfTexts):
     estimator: Estimator = "bound"
 
 
-def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:
+def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --suite NAME`"""
     chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
     from ..evaluation.protocol import protocol_named
@@ -67,7 +67,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from ..evaluation.suite import judge
 
     rank, world = workers.ranks()
-    folder = run_folder(chosen.run)
+    folder = run_folder(chosen.run) if write else None
     with resumable(terminal), Bar(terminal, "evaluate", 1, "rows") as bar:
         name = [""]
 
@@ -82,7 +82,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:
             progress=lambda done, total: bar.update(done, name[0], total=total),
         )  # fmt: skip
     if rank:
-        return 0
+        return None
     for line in lines(table):
         terminal.result(line)
     document = table.to_dict(dataclasses.asdict(chosen))
@@ -92,8 +92,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float) -> int:
             draws=chosen.draws if chosen.draws != table.protocol.draws else None, seed=chosen.seed or None,
         )  # fmt: skip
         write_result(terminal, folder / f"suite-{chosen.suite}-{chosen.protocol}{suffix}.json", document)
-    write_json(terminal, "evaluate", None, document, began)
-    return 0
+    return document
 
 
 def lines(table: "SuiteTable") -> list[str]:

@@ -11,7 +11,7 @@ import io
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar, Union
 
 from ..arguments import MOST, MOST_SEED
@@ -116,18 +116,10 @@ def _or(words: Sequence[str]) -> str:
 
 def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
     """Every option of a dataclass, by its flag; positional fields are left out."""
-    import tyro
-
     options: dict[str, Flag] = {}
-    hints = typing.get_type_hints(cls, include_extras=True)
-    for field in dataclasses.fields(cls):
-        hint, name = hints[field.name], field.name
-        if typing.get_origin(hint) is typing.Annotated:
-            marks = typing.get_args(hint)[1:]
-            if tyro.conf.Positional in marks:
-                continue
-            name = next((m.name for m in marks if getattr(m, "name", None) is not None), name)
-            hint = typing.get_args(hint)[0]
+    for field, name, hint in named_fields(cls):
+        if name is None:
+            continue
         value = getattr(default, field.name, field.default)
         if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
             value = field.default_factory()
@@ -138,6 +130,21 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
             flag = "--" + prefix + name.replace("_", "-")
             options[flag] = Flag(flag, hint, value, cls, field.name)
     return options
+
+
+def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
+    """Each field of a dataclass, what its option is called (None: it is positional), and its type."""
+    import tyro
+
+    hints = typing.get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        hint, name = hints[field.name], field.name
+        if typing.get_origin(hint) is typing.Annotated:
+            marks = typing.get_args(hint)[1:]
+            positional = tyro.conf.Positional in marks
+            name = None if positional else next((m.name for m in marks if getattr(m, "name", None) is not None), name)
+            hint = typing.get_args(hint)[0]
+        yield field, name, hint
 
 
 def spelt(text: str) -> str:

@@ -29,6 +29,7 @@ from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
+from ..models.classes import told_none
 from ..models.embed import embed_tokens, tokens_at_once
 from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model

@@ -18,6 +18,7 @@ import torch
 from .. import samplers
 from ..errors import InputError, check_counts
 from ..models.frames import collect
+from ..models.identity import fingerprint
 from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..samplers.pairing import admissible, of_length
@@ -224,7 +225,8 @@ def score_samples(
     if against is not None:
         measures["mauve"] = sample_quality.mauve(judge.features(one.texts), against, seed)
     return {
-        "way": asdict(one.way), "samples": len(one.texts), "tokens": sum(map(len, reading.rows)),
+        "way": asdict(one.way), "samples": len(one.texts), "samples_sha256": fingerprint(one.texts),
+        "tokens": sum(map(len, reading.rows)),
         "judged": int(reading.tokens.sum()), "cut": reading.cut,
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
         "measures": {name: number.to_dict() for name, number in measures.items()}, "example": one.texts[0],
@@ -247,7 +249,8 @@ def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
 def image_point(one: Set, measures: dict[str, Number]) -> dict[str, Any]:
     """A measured set of images, as JSON has it; the measures are those of `image_quality`."""
     return {
-        "way": asdict(one.way), "samples": len(one.rows or ()), "tokens": sum(map(len, one.rows or ())),
+        "way": asdict(one.way), "samples": len(one.rows or ()), "samples_sha256": fingerprint(torch.tensor(one.rows or ())),
+        "tokens": sum(map(len, one.rows or ())),
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
         "measures": {name: number.to_dict() for name, number in measures.items()},
     }  # fmt: skip

@@ -33,12 +33,16 @@ def checkout() -> str | None:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    words = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):  # no git here
+        commit, changes = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "-s", "-uno")))
+    except (OSError, subprocess.SubprocessError):  # no git here, or one that does not trust the folder
         return None
-    return done.stdout.strip() or None
+    return commit + ("-dirty" if changes else "")
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
 
 
 @cache

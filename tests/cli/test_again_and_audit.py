@@ -1,0 +1,218 @@
+"""A protocol that travels: every kind of result does itself again and says whether its number holds; claims are audited."""
+
+import csv
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+from zellige import Config, Data, Net, cli
+from zellige.cli import options, typed
+from zellige.cli.evaluate import MODES, Evaluate
+from zellige.cli.evaluate_audit import compared, of_unit, read_claims
+from zellige.data.tokenizer import Bytes
+from zellige.errors import InputError
+from zellige.evaluation.held import Figure, changes, figures
+from zellige.methods import METHODS, build
+from zellige.models.config import Train
+from zellige.models.model import Model
+
+TEXT = "the value of the object is returned by the function and it is the name of a class\n"
+KINDS = {
+    "bound": "m --draws 2 --limit 4",
+    "ends": "m --draws 2 --limit 4 --ends none",
+    "steps": "m --steps 4 continuous --draws 2 --limit 4",
+    "bracket": "m --bracket --numbers 1 2 --limit 2 --own 1 --orders forward --per-step 8",
+    "pairs": "m --pairs pairs.jsonl --draws 8",
+    "probe": "m --probe ag_news --data.path . --linear",
+    "generate": "m --generate --judge judge --count 2 --steps 4 --no-distances --context 8",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small model and a judge, random weights, with the text that they would have been trained on."""
+    folder = tmp_path_factory.mktemp("travel")
+    (folder / "notes.txt").write_text(TEXT * 60)
+    pair = {"context": "the value of ", "choices": ["the object", "a class"], "answer": 0}
+    (folder / "pairs.jsonl").write_text((json.dumps(pair) + "\n") * 2)
+    rows = [(i % 4 + 1, f"title {i}", "of the name") for i in range(400)]
+    with (folder / "test.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    for name, where in (("mdlm", "m"), ("ar", "judge")):
+        torch.manual_seed(0)
+        net = Net(layers=1, hidden=16, heads=2, length=16)
+        method = build(name, 256, net, METHODS[name].Config())
+        data = Data("text", path=str(folder / "notes.txt"), tokenizer="bytes")
+        Model(method, Bytes(), Config(name, METHODS[name].Config(), data, net, Train())).save(folder / where)
+    return folder
+
+
+@pytest.fixture
+def run(folder, monkeypatch, capsys, tmp_path_factory):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(folder / "cache"))
+
+    def call(command: str):
+        code = cli.main(shlex.split(command))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_result_does_itself_again(run, kind):
+    code, _, err = run(f"evaluate {KINDS[kind]} --json {kind}.json")
+    assert (code, err.count("error")) == (0, 0), err
+    document = json.loads(Path(f"{kind}.json").read_text())
+    assert {"zellige", "python", "platform", "torch"} <= set(document["versions"])
+    about = document["result"]["about"]
+    assert len(about["weights_sha256"]) == 64
+    assert about["tokenizer_sha256"]
+    assert document["protocol"]
+    of_samples = [point["samples_sha256"] for point in document["result"].get("points", ())]
+    assert about.get("tokens_sha256") or about.get("sha256") or all(of_samples)
+    assert figures(document)
+    code, out, _ = run(f"evaluate --from {kind}.json --json again.json")
+    assert code == 0
+    assert "bit for bit" in out
+    assert f"  holds     {kind}.json" in out
+    again = json.loads(Path("again.json").read_text())
+    assert set(again["held"].values()) == {"bit for bit"}
+    assert [f.value for f in figures(again)] == [f.value for f in figures(document)]
+
+
+def test_what_changed_is_named_and_a_number_that_does_not_hold_fails(run, folder):
+    run(f"evaluate {KINDS['bound']} --json r.json")
+    document = json.loads(Path("r.json").read_text())
+    del document["checksum"]
+    document["versions"]["torch"] = "1.0"
+    document["result"]["value"] += 100
+    Path("wrong.json").write_text(json.dumps(document))
+    before = Path("notes.txt").read_text()
+    try:
+        Path("notes.txt").write_text(before.replace("value", "VALUE"))
+        code, out, err = run("evaluate --from wrong.json")
+    finally:
+        Path("notes.txt").write_text(before)
+    assert code == 1
+    assert "note: torch was 1.0, is " in err
+    assert "note: tokens was " in err
+    assert "note: data was " in err
+    assert "does not hold  bits/char was" in out
+
+
+def test_options_typed_now_outrank_those_of_the_file(run):
+    run(f"evaluate {KINDS['bound']} --json r.json")
+    code, _, err = run("evaluate --from r.json --draws 4 --seed 3 --json again.json")
+    again = json.loads(Path("again.json").read_text())
+    assert code in (0, 1), err
+    assert (again["arguments"]["draws"], again["seed"], again["arguments"]["limit"]) == (4, 3, 4)
+
+
+def test_the_words_of_options_give_the_options():
+    for words in (
+        "x --draws 2 --data.name pydocs --estimator any_order",
+        "x --no-unconditional --data.labels --seed 4",
+    ):
+        one = options.parse(Evaluate, words.split(), "evaluate", most=1)
+        again = typed.words_of(Evaluate, dataclasses.asdict(one))
+        assert options.parse(Evaluate, again, "evaluate", most=1) == one
+    cls = MODES["--generate"][1]
+    one = options.parse(
+        cls, ["x", "--calls", "8", "16", "--temperature", "0.7", "--class", "a", "b"], "evaluate", most=1
+    )
+    assert options.parse(cls, typed.words_of(cls, dataclasses.asdict(one)), "evaluate", most=1) == one
+
+
+def claims(lines: list[str], folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "claims.csv").write_text("model,data,protocol,value,unit,tolerance,kind\n" + "\n".join(lines) + "\n")
+    return folder
+
+
+def test_an_audit_prints_which_claims_hold(run, folder):
+    run(f"evaluate {KINDS['bound']} --json r.json")
+    value = json.loads(Path("r.json").read_text())["result"]["value"]
+    how = "--draws 2 --limit 4"
+    lines = [
+        f"../m,,{how},{value:.6f},bits/char,,bound",
+        f"../m,,{how},{value * 0.6931471805599453:.4f},nats/char,,",
+        f"../m,../notes.txt,{how} --data.tokenizer bytes,{value:.6f},bits/char,,",
+        f"../m,,{how} --ends none,{value:.3f},bits/char,1000,bound",
+        f"../m,,{how},{value + 50:.3f},bits/char,,",
+        f"../m,,{how},12,FID,,",
+        "../nobody,,,1.0,bits/char,,",
+    ]
+    code, out, _ = run(f"evaluate --audit {claims(lines, folder / 'claims').name} --json audit.json")
+    assert code == 1
+    result = json.loads(Path("audit.json").read_text())["result"]
+    verdicts = [row["verdict"] for row in result["claims"]]
+    good, bad = ["holds"] * 3, ["is not a bound of what is claimed", "does not hold"]
+    assert verdicts == [*good, *bad, "cannot be checked", "cannot be checked"]
+    assert "3 of 7 claims hold" in out
+    assert "'FID' is not among ours" in out
+    code, out, _ = run(f"evaluate --audit {claims(lines[:3], folder / 'true').name}")
+    assert (code, "3 of 3 claims hold" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("model,value\nm,1\n", "has no column 'unit'"),
+        ("model,value,unit,colour\nm,1,x,red\n", "has a column 'colour'"),
+        ("model,value,unit\nm,much,x\n", "value of claim 1 of"),
+        ("model,value,unit\n", "holds no claim"),
+        ("model,value,unit\n,1,x\n", "has no model"),
+        ("model,value,unit,kind\nm,1,x,truth\n", "it must be bound, exact, estimate or empty"),
+    ],
+)
+def test_a_wrong_file_of_claims_is_one_sentence(tmp_path, text, wrong):
+    (tmp_path / "claims.csv").write_text(text)
+    with pytest.raises(InputError, match=wrong):
+        read_claims(tmp_path)
+
+
+def test_a_claim_beside_a_number(tmp_path):
+    (tmp_path / "claims.csv").write_text("model,value,unit,kind,low,high\nm,3.41,bpc,,,\nm,2,ppl,exact,1.5,2.1\n")
+    one, two = read_claims(tmp_path)
+    assert (one.unit, one.half, two.half) == ("bits/char", pytest.approx(0.005), 0.5)
+    ours = lambda value, kind="bound": Figure("bits/char", value, 0.01, "bits/char", kind)  # noqa: E731
+    assert [compared(one, ours(v))[0] for v in (3.42, 3.43, 3.4)] == ["holds", "does not hold", "holds"]
+    assert compared(two, ours(9.0))[0] == "cannot be checked"
+    assert compared(two, ours(2.0, "loss"))[0] == "is not a bound of what is claimed"
+    with pytest.raises(InputError, match="unit of several numbers"):
+        of_unit(
+            [
+                Figure("a: perplexity", 1, 0, "perplexity", "bound"),
+                Figure("b: perplexity", 2, 0, "perplexity", "bound"),
+            ],
+            "perplexity",
+        )
+
+
+def test_in_what_sense_a_number_holds():
+    one = Figure("x", 2.0, 0.1, "x", "bound")
+    assert [one.holds(v) for v in (2.0, 2.000001, 2.05, 2.2)] == [
+        "bit for bit",
+        "up to rounding",
+        "within its interval",
+        "",
+    ]
+    with pytest.raises(InputError, match="is not a result"):
+        figures({"result": {}}, "r.json")
+    before = {
+        "versions": {"torch": "1"},
+        "protocol": {"time": "a"},
+        "result": {"sets": [{"set": "ptb", "result": {"about": {"sha256": "1"}}}]},
+    }
+    now = {
+        "versions": {"torch": "2"},
+        "protocol": {"time": "b"},
+        "result": {"sets": [{"set": "ptb", "result": {"about": {"sha256": "2"}}}]},
+    }
+    assert changes(before, now) == ["torch was 1, is 2", "ptb: data was 1, is 2", "protocol: time was a, is b"]
