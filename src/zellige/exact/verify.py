@@ -19,7 +19,7 @@ from ..samplers import SAMPLERS, Sampler, find
 from ..samplers.pairing import admissible
 from ..samplers.sampler import check
 from ..show import numbers
-from . import identities
+from . import diagnosis, identities
 from .identities import OWN, SHARED, L, Row, V
 
 
@@ -37,6 +37,7 @@ class Report:
     pairings: dict[str, dict[str, float | None]]
     notes: tuple[str, ...] = ()
     typed: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, list[str]] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[Row]:
@@ -70,6 +71,8 @@ class Report:
         few = each if len(each) < 4 else []
         out += ["", f"{n - failed} of {n} hold{fails}{''.join(few)}   {numbers.duration(self.seconds)}"]
         out += [] if few else ["".join(each[i : i + 7]).strip() for i in range(0, len(each), 7)]
+        for name, sentences in self.words.items():
+            out += ["", f"what is wrong with {name}", *(f"  {sentence}" for sentence in sentences)]
         for row in self.failures:
             again = " ".join(
                 ["zellige verify", *filter(None, [self.typed.get(row.method, row.method)]), "--only", row.key]
@@ -88,6 +91,7 @@ class Report:
         return {
             "ok": self.ok,
             "rows": rows,
+            "words": dict(self.words),
             "pairings": self.pairings,
             "notes": self.notes,
             "seconds": self.seconds,
@@ -211,10 +215,13 @@ def _verify(
             pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
             pairings[name] = {key: value for key, (value, _) in pairs.items()}
             notes += [note for _, note in pairs.values() if note]
+    wrong = {row.method for row in rows if not row.ok}
+    words = {cls.name: sentences for cls in classes if cls.name in wrong and (sentences := diagnosis.explained(cls))}
     return Report(
         tuple(rows),
         perf_counter() - started,
         pairings,
         tuple(dict.fromkeys(notes)),
         {c.name: numbers.path(reference(c)) for c in classes},
+        words,
     )

@@ -12,6 +12,7 @@ from ...core.schedule import CLEAN, Linear
 from ...methods import AR, BD3LM, MDLM
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
+from ...nn.attention import documents
 from ...nn.block import Net
 from .. import bounds, enumeration
 from .check import QUADRATURE, L, Largest, V, numbers, own
@@ -87,6 +88,45 @@ def a_cache_changes_nothing(method: Method):
             for kind, memory in (("block by block", cache), ("at once", one.extend(None, read[:, :i]))):
                 worst.see(one.hidden(here, t[:, i : i + block], None, memory), whole, f"L' = {block}, {i} read {kind}")
     yield worst.row(BLOCKS, "with a cache = without one")
+
+
+DOCUMENTS = (1, 3, 2)  # the lengths of those that a row packs
+
+
+@own("blocks.documents", lambda m: by_blocks(m) or isinstance(m, MDLM))
+@torch.no_grad()
+def packed_documents_are_each_alone(method: Method):
+    """A row of several documents, against each in a row of its own: inputs and hidden states."""
+    worst = Largest()
+    segments = torch.arange(len(DOCUMENTS)).repeat_interleave(torch.tensor(DOCUMENTS))
+    for block in lengths(method) if by_blocks(method) else (0,):
+        one = transformer(method, block)
+        x_0, x_t, t = noisy(one, max(block, 1))
+        first = t.gather(1, _firsts(segments, block)[None].expand(t.shape))  # one time for each block
+        packed = Batch(x_0, segments=segments.expand(x_0.shape))
+        reads = one.inputs(packed) if isinstance(one, AR) else x_t
+        whole, begin = one.hidden(reads, first, packed, _beside(one, packed)), 0
+        for length in DOCUMENTS:
+            at = slice(begin, begin + length)
+            alone = Batch(x_0[:, at])
+            seen = one.inputs(alone) if isinstance(one, AR) else x_t[:, at]
+            ours = one.hidden(seen, first[:, at], alone, _beside(one, alone))
+            worst.see(whole[:, at], ours, f"L' = {block}, positions {begin} to {begin + length - 1}")
+            begin += length
+    yield worst.row(BLOCKS, "packed documents = each of them alone", 1e-6)  # rotary angles are float32
+
+
+def _beside(method: Method, batch: Batch) -> Tensor | None:
+    """The clean tokens that it reads beside."""
+    return method.clean(batch) if isinstance(method, Diffusion) else None
+
+
+def _firsts(segments: Tensor, block: int) -> Tensor:
+    """For each position the first of its block in its document (L,), or 0 where there are no blocks."""
+    if not block:
+        return torch.zeros_like(segments)
+    start, place = documents(segments[None])
+    return (start + place // block * block)[0]
 
 
 # ---------------------------------------------------------------------------------- the two ends

@@ -6,6 +6,7 @@ from torch import Tensor
 from ...core.batch import Batch
 from ...core.schedule import Linear
 from ...methods.diffusion import Diffusion
+from ...methods.score import Scored
 from .. import bounds, enumeration
 from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
@@ -47,6 +48,17 @@ def losses_are_any_order_likelihoods(method: Diffusion):
     worst, x_0 = Largest(), enumeration.states(V, L)
     worst.see(bounds.expectation(free.loss, x_0), bounds.any_order(free, x_0), "x_0")
     yield worst.row(BOUND, "alpha from 1 to 0: E of the loss = any order", QUADRATURE)
+
+
+@own("bound.losses-term", lambda m: isinstance(m, Scored))
+@torch.no_grad()
+def the_loss_of_scores_is_one_term(method: Diffusion):
+    """SEDD's loss is the diffusion term alone."""
+    worst, x_0 = Largest(), enumeration.states(V, L)[[1, 3, 8]]
+    worst.see(
+        bounds.expectation(method.loss, x_0, nodes(method)), bounds.continuous_terms(method, x_0)["diffusion"], "x_0"
+    )
+    yield worst.row(BOUND, "E of the loss = the diffusion term", QUADRATURE)
 
 
 @own("bound.estimators")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...core.prediction import reverse_rate
 from ...core.process import Process
-from ...core.schedule import CLEAN, PRIOR
+from ...core.schedule import CLEAN, PRIOR, SCHEDULES, Exponential, Polynomial
 from .. import enumeration
 from .check import INSIDE, TIMES, L, Largest, above, data_law, numbers, processes, reachable, shared
 
@@ -106,3 +106,18 @@ def rates_factorise_over_positions():
             here = whole.gather(-1, enumeration.index(moved, P.K)[:, None])[:, 0]
             worst.see(each[:, i, y], torch.where(X[:, i] == y, 0.0, here), f"{name}, t = {t}")
     yield worst.row(PROCESS, "rates position by position = rates on K^L")
+
+
+@shared("process.schedules")
+def schedules_agree_with_alpha():
+    """Of each, rates and weights are slopes of alpha, and the inverse goes back."""
+    worst, late = Largest(), {"begin": Polynomial(1.5, 1e-3, begin=0.2), "exponential": Exponential(0.5, 4.0)}
+    for name, schedule in [*((name, kind()) for name, kind in SCHEDULES.items()), *late.items()]:
+        for t in INSIDE:
+            alpha, slope, where = schedule.alpha(t), _derivative(schedule.alpha, t), f"{name}, t = {t}"
+            worst.see(schedule.beta(t), -slope / alpha, f"{where}: beta")
+            worst.see(schedule.weight(t), -slope / (1 - alpha), f"{where}: weight")
+            worst.see(schedule.sigma(t), -alpha.log(), f"{where}: sigma")
+            worst.see(schedule.log_snr(t), (alpha / (1 - alpha)).log(), f"{where}: log SNR")
+            worst.see(schedule.inverse(alpha), torch.tensor([t]).double(), f"{where}: inverse")
+    yield worst.row(PROCESS, "schedules: rates = slopes of alpha, inverses")

@@ -34,7 +34,22 @@ from ...samplers import (
 from ...samplers.sampler import start_law
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
-from .check import L, Largest, Row, above, apart, data_law, discrete, end_at, ends, of_order, one_alpha, own, truth_of
+from .check import (
+    L,
+    Largest,
+    Row,
+    V,
+    above,
+    apart,
+    data_law,
+    discrete,
+    end_at,
+    ends,
+    of_order,
+    one_alpha,
+    own,
+    truth_of,
+)
 
 SAMPLER = "sampler"
 GIVEN = torch.tensor([1, -1])
@@ -203,6 +218,19 @@ _exact("sampler.first_hitting", "first_hitting  law = the data's", FirstHitting(
 _exact("sampler.any_order", "any_order  law = the data's", AnyOrder())
 _exact("sampler.fixed_order", "fixed_order  law = the data's", *map(FixedOrder, ("forward", "backward", "1,0")))
 _exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Confidence, ("margin", "entropy")))
+
+
+@own("sampler.fixed_order-law")
+@torch.no_grad()
+def an_order_is_the_likelihood_in_it(method: Diffusion):
+    """Of a network that is not exact."""
+    worst, exact = Largest(), method.estimators()
+    if FixedOrder.refuse(method) is not None or not {"forward", "backward"} <= exact.keys():
+        return
+    X, clean = enumeration.states(V, L), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
+    for order in ("forward", "backward"):
+        worst.see(script.sample_law(FixedOrder(order), method, L)[clean], (-exact[order](Batch(X))).exp(), order)
+    yield worst.row(SAMPLER, "fixed_order = exp(-its exact likelihood)")
 
 
 @own("sampler.any_order-law")
