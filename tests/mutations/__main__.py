@@ -119,7 +119,14 @@ def page(results: list[dict[str, Any]]) -> str:
         "a sampler or a network, is planted in the sources, one after another (`python -m tests.mutations`, a part of",
         "`make test-long`).",
         "",
-        *([f"So far {n} of the {len(CATALOGUE)} of the catalogue were planted.", ""] if n < len(CATALOGUE) else []),
+        *(
+            [
+                f"So far an answer stands for {n} of the {len(CATALOGUE)}; the shares are of these alone.",
+                "",
+            ]
+            if n < len(CATALOGUE)
+            else []
+        ),
         "| caught by | errors | share |",
         "|---|---:|---:|",
         f"| `verify` alone | {verify} of {n} | {100 * verify / n:.1f}% |",

@@ -603,13 +603,6 @@ MASKED = [
         "bound.draws mdlm",
     ),
     M(
-        "the jump at t = 0 is missing where masks are counted",
-        K,
-        '"reconstruction": (n * reconstruction * ce).sum(-1)',
-        '"reconstruction": (0 * reconstruction * ce).sum(-1)',
-        "bound.counts mdlm",
-    ),
-    M(
         "in an order, the network sees the token that it predicts",
         K,
         "counted[row] & (place[row] >= turn)",
