@@ -236,7 +236,7 @@ def forms() -> dict[str, type]:
         evaluate_suite,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
-        if dataclasses.is_dataclass(each) and isinstance(each, type):
+        if dataclasses.is_dataclass(each) and isinstance(each, type) and each.__name__ != "Beside":  # no options
             made[name] = each
     return made | {"compare": compare.form()}
 

@@ -689,7 +689,7 @@ TERMS = [
 ]
 G, U, Z = "methods/genmd4.py", "methods/uniform.py", "methods/score.py"
 FAMILIES = [
-    M("eq. 32 without its 1", G, "w[x_0] * (here + 1)", "w[x_0] * here", "bound.closed-form genmd4"),
+    M("the weight of x_0 without its 1", G, "w[x_0] * (here + 1)", "w[x_0] * here", "bound.closed-form genmd4"),
     M(
         "the push of RLOO twice as strong",
         G,

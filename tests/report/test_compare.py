@@ -182,7 +182,13 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert (record["command"], record["seed"], record["unit"]) == ("compare", 3, "nats/token")
     assert record["arguments"]["methods"][1] == {
         "method": "sedd",
-        "options": {"process": "uniform", "schedule": "loglinear", "scale_by_sigma": None},
+        "options": {
+            "process": "uniform",
+            "schedule": "loglinear",
+            "scale_by_sigma": None,
+            "sigma_min": None,
+            "sigma_max": None,
+        },
     }
     assert out.splitlines()[:-1] == table.terminal_lines(record["result"])
     assert out.splitlines()[-1] == "  written   c/compare.json   c/compare.md   c/compare.svg"

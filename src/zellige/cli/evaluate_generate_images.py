@@ -4,8 +4,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import InputError
 from ..show.numbers import byte_size
 from ..show.progress import Bar
@@ -79,6 +77,8 @@ def real_images(
                 f"the samples have classes, and {name} comes without; give --data.labels, or leave out --class"
             )
         some = "" if len(set(classes)) == len(class_names(model)) else " of these classes"
+        import numpy as np
+
         return f"{name} {part}{some}", evenly_spaced(rows.array()[np.isin(rows.labels, classes)], most)
 
     return of_classes(split), of_classes(other, number)

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..errors import InputError
 from ..schema import read_json
+from .image_features import CONFIG
 from .judge import Judge
 
 WIDTH = 512
@@ -36,6 +38,8 @@ def embedder(name: str, judge: Judge) -> tuple[Embed, str]:
         return lambda texts: judge.means(texts).double().numpy(), f"mean hidden states of the judge {judge.inner.name}"
     if name == "ngrams":
         return hashed_ngrams, f"hashed runs of {LENGTHS[0]} to {LENGTHS[-1]} bytes, {WIDTH} numbers"
+    if (Path(name) / CONFIG).is_file():
+        raise InputError(f"'{name}' holds features of images; give `features` judge, ngrams, or a model of texts")
     config = Path(name) / "config.json"
     if Path(name).is_dir() and not (config.is_file() and "model_type" in read_json(config)):
         from ..models.embed import embed

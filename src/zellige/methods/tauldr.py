@@ -74,7 +74,6 @@ class TauLDR(Diffusion):
         {},
         {"prediction": "leave-one-out"},
         {"process": "gaussian"},
-        {"process": "gaussian", "head": "logistic"},
         {"process": "birth-death"},
         {"process": "absorbing"},
     )

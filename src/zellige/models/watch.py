@@ -259,8 +259,8 @@ def sample(
     count: int = 1,
     steps: int | None = None,
     sampler: Any = None,
-    prompt: str | None = None,
-    seed: int = 0,
+    prompt: str | Sequence[str] | None = None,
+    seed: int | Sequence[tuple[int, int]] = 0,
     temperature: float = 1.0,
     top_p: float = 1.0,
     length: int | None = None,
@@ -277,7 +277,7 @@ def sample(
         count: how many texts.
         steps: of the sampler, 64 by default; as many network calls at most for nearly all.
         sampler: a name of `zellige list samplers`, or a sampler; by default the method's own.
-        prompt: what each text begins with.
+        prompt: what each text begins with, or what each of them does.
         seed: a text depends on it and on the text's number alone.
         temperature, top_p: act on the clean posterior; 1 draws from the model.
         length: tokens of a text; by default the model's own length.
