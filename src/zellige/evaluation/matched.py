@@ -56,10 +56,10 @@ def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged)
         return None
     ends = order[above - 1 : above + 1]
     pair = [_without(sets[i]) for i in ends]
-    value, share = _between(*curve[ends], target)
-    without_sample = _between(*pair, target)[0]
+    value, share = _between(curve[ends[0]], curve[ends[1]], target)
+    without_sample = _between(pair[0], pair[1], target)[0]
     without_real = _without(real)
-    moved = _between(*curve[ends], without_real[:, 0])[0]
+    moved = _between(curve[ends[0]], curve[ends[1]], without_real[:, 0])[0]
     log = from_jackknife(value, without_sample, moved)
     low, high = (temperatures[i] for i in ends)
     return Matched(

@@ -38,7 +38,7 @@ def fingerprint(*parts: Any) -> str:
             if isinstance(tensor, torch.Tensor):
                 data = tensor.detach().cpu().contiguous().reshape(-1)
                 digest.update(f"{tensor.dtype} {[*tensor.shape]}".encode())
-                digest.update(memoryview(data.view(torch.uint8).numpy()))
+                digest.update(memoryview(data.view(torch.uint8).numpy()))  # pyright: ignore[reportArgumentType]
             else:
                 digest.update(json.dumps(tensor, sort_keys=True, default=str).encode())
     return digest.hexdigest()

@@ -42,7 +42,7 @@ def takes(sampler: type[Sampler]) -> list[str]:
 
 def options(sampler: type[Sampler]) -> list[str]:
     """The options that belong to this sampler: all but those that every one has."""
-    return [name for name in takes(sampler) if name not in takes(Sampler)]
+    return [name for name in takes(sampler) if name not in takes(Sampler)]  # pyright: ignore[reportArgumentType]
 
 
 __all__ = [

@@ -118,9 +118,10 @@ class Seen:
         nats = sum(self.cost.values())
         more: dict[str, Any] = {"verdict": self.kind.verdict(tokens)} if not self.kind.running else {}
         if hasattr(self.kind, "notes"):
-            more["notes"] = self.kind.notes(tokens)
+            more["notes"] = self.kind.notes(tokens)  # pyright: ignore[reportAttributeAccessIssue]
         if hasattr(self.kind, "clashes"):
-            more["clashes"] = self.kind.clashes(tokens)[0].nonzero()[0].tolist()
+            clashes = self.kind.clashes(tokens)[0]  # pyright: ignore[reportAttributeAccessIssue]
+            more["clashes"] = clashes.nonzero()[0].tolist()
         return more | {
             "tokens": tokens, "end": end, "text": page_text(self.kind.text(tokens[:end])),
             "nats": round(nats, 3) if math.isfinite(nats) else None, "drawn": len(self.cost),
