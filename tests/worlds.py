@@ -182,3 +182,17 @@ class Counting(nn.Module):
     def head(self, h):
         self.heads += h[..., 0].numel()
         return self.network.head(h)
+
+
+class LogitsOf(nn.Module):
+    """The logits that a method's head of two numbers stands for, as a network whose head gives them."""
+
+    def __init__(self, method):
+        super().__init__()
+        self.logits = lambda x, time: method._clean(method.network.features(x, time), x)
+
+    def features(self, x, time=None, **kwargs):
+        return self.logits(x, time)
+
+    def head(self, h):
+        return h

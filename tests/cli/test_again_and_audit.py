@@ -15,7 +15,7 @@ from zellige.cli.evaluate import MODES, Evaluate
 from zellige.cli.evaluate_audit import compared, of_unit, read_claims
 from zellige.data.tokenizer import Bytes
 from zellige.errors import InputError
-from zellige.evaluation.held import Figure, changes, figures
+from zellige.evaluation.repeat import Figure, changes, figures
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
 from zellige.models.model import Model

@@ -203,7 +203,6 @@ def forms() -> dict[str, type]:
         evaluate,
         evaluate_bracket,
         evaluate_features,
-        evaluate_generate,
         evaluate_pairs,
         evaluate_probe,
         evaluate_steps,
@@ -211,11 +210,14 @@ def forms() -> dict[str, type]:
         import_export,
         infill,
         lists,
+        play,
         report,
         sample,
+        serve,
         train,
         verify,
     )
+    from zellige.cli.generate.command import Generate
 
     made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
     places = (
@@ -224,21 +226,22 @@ def forms() -> dict[str, type]:
         sample,
         infill,
         lists,
+        play,
         report,
+        serve,
         verify,
         import_export,
         evaluate_bracket,
         evaluate_features,
-        evaluate_generate,
         evaluate_pairs,
         evaluate_probe,
         evaluate_steps,
         evaluate_suite,
     )
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
-        if dataclasses.is_dataclass(each) and isinstance(each, type) and each.__name__ != "Beside":  # no options
+        if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
-    return made | {"compare": compare.form()}
+    return made | {"compare": compare.form(), "generate": Generate}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_d3pm import X_0, D, close, d3pm
 
-from worlds import L, V, numbers
+from worlds import L, LogitsOf, V, numbers
 from zellige import exact, methods
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
@@ -25,14 +25,7 @@ def test_logistic_head_is_logits_of_two_numbers(process, last):
     other = d3pm(process, last=last, auxiliary=0.3)
     assert method.outputs(V, method.config) == 2
 
-    class Logits(torch.nn.Module):
-        def features(self, x, time=None, **kwargs):
-            return method._clean(method.network.features(x, time), x)
-
-        def head(self, h):
-            return h
-
-    other.network = Logits()
+    other.network = LogitsOf(method)
     batch = Batch(X_0.repeat(20, 1))
     for f in ("loss", "bound"):
         a, b = (getattr(m, f)(batch, torch.Generator().manual_seed(3)) for m in (method, other))

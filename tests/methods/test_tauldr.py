@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from worlds import L, V, numbers, table
+from worlds import L, LogitsOf, V, numbers, table
 from zellige import exact
 from zellige.core import random
 from zellige.core.batch import Batch
@@ -40,14 +40,7 @@ def test_a_logistic_head_is_the_logits_that_it_stands_for(process, prediction):
     method, other = small(process, 4, head="logistic", **of), small(process, 4, **of)
     assert method.outputs(V, method.config) == 2
 
-    class Logits(torch.nn.Module):
-        def features(self, x, time=None, **kwargs):
-            return method._clean(method.network.features(x, time), x)
-
-        def head(self, h):
-            return h
-
-    other.network = Logits()
+    other.network = LogitsOf(method)
     parameters, batch = list(method.parameters()), Batch(torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1]]).repeat(10, 1))
     for objective in (*OBJECTIVES, "bound"):
         values = []

@@ -27,11 +27,11 @@ from .evaluate_again import again
 from .evaluate_audit import audit
 from .evaluate_bracket import Bracket, bracket
 from .evaluate_features import train_features
-from .evaluate_generate import Generate, generate
 from .evaluate_pairs import Pairs, pairs
 from .evaluate_probe import Probe, probe
 from .evaluate_steps import Steps, steps
 from .evaluate_suite import Suite, suite
+from .generate.command import Generate, generate
 
 if TYPE_CHECKING:
     from ..evaluation.result import Result

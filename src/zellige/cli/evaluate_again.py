@@ -40,7 +40,7 @@ def again(
     words: Sequence[str], terminal: Terminal, began: float, judge: Judge, classes: dict[str, type]
 ) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
-    from ..evaluation.held import changes, figures
+    from ..evaluation.repeat import changes, figures
     from ..evaluation.result_json import read_result
 
     source, words = typed.take(words, "--from", "evaluate")

@@ -33,7 +33,7 @@ from .common import Document
 from .evaluate_again import Judge
 
 if TYPE_CHECKING:
-    from ..evaluation.held import Figure
+    from ..evaluation.repeat import Figure
 
 CLAIMS, NEEDED = "claims.csv", ("model", "value", "unit")
 COLUMNS = ("model", "data", "protocol", "value", "unit", "tolerance", "low", "high", "kind")
@@ -133,7 +133,7 @@ def _claim(row: dict[str, str], where: str) -> Claim:
 
 def _checked(claim: Claim, made: dict[tuple[str, ...], Any], silent: Terminal, judge: Judge) -> dict[str, Any]:
     """A claim, the number of ours that stands beside it, and the verdict."""
-    from ..evaluation.held import figures
+    from ..evaluation.repeat import figures
 
     ours, document = None, {}
     try:

@@ -1,10 +1,13 @@
 """What `zellige play` and `zellige serve` share: where they listen, and what they need."""
 
 import importlib.util
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InputError
+from ..show.terminal import Terminal
 
 if TYPE_CHECKING:
     from ..web.limits import Limits
@@ -37,6 +40,20 @@ class Listening:
         from ..web.limits import Limits
 
         return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
+
+
+def answer_requests(
+    app: Any, chosen: Listening, terminal: Terminal, line: Callable[[str], str], token: str | None = None
+) -> None:
+    """Answer requests until Ctrl-C; `line` says of the address what a person does with it."""
+    from ..web.listen import address, answer_forever, listen
+
+    with listen(chosen.host, chosen.port) as listening:
+        if warning := open_to_others(chosen.host, token):
+            terminal.note(warning)
+        terminal.result(f"{line(address(listening))}   Ctrl-C stops it")
+        sys.stdout.flush()
+        answer_forever(app, listening)
 
 
 def open_to_others(host: str, token: str | None) -> str | None:

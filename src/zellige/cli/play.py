@@ -1,6 +1,5 @@
 """`zellige play`: a page on this machine where models write, and are looked at while they do."""
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from ..errors import InputError
 from ..show.terminal import Terminal
 from . import options
 from .common import command_options, load
-from .listening import Listening, need_web, open_to_others
+from .listening import Listening, answer_requests, need_web
 
 MOST = 8  # models
 
@@ -30,15 +29,8 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     models = {name: load(terminal, name, "play", chosen.method, chosen.device) for name in chosen.run}
     from dataclasses import replace
 
-    from ..web.listen import address, answer_forever, listen
     from ..web.play import LIMITS, application
 
     limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
-    app = application(models, limits, chosen.host)
-    with listen(chosen.host, chosen.port) as listening:
-        if warning := open_to_others(chosen.host, None):
-            terminal.note(warning)
-        terminal.result(f"{address(listening)}   open it in a browser; Ctrl-C stops it")
-        sys.stdout.flush()
-        answer_forever(app, listening)
+    answer_requests(application(models, limits, chosen.host), chosen, terminal, "{}   open it in a browser".format)
     return 0

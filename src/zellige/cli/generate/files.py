@@ -5,14 +5,14 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.numbers import path
-from ..show.record import as_file, json_record
-from .common import file_suffix
-from .evaluate_generate_classes import told_classes
+from ...show.numbers import path
+from ...show.record import as_file, json_record
+from ..common import file_suffix
+from .classes import told_classes
 
 if TYPE_CHECKING:
-    from ..evaluation.judge import Judge
-    from ..show.terminal import Terminal
+    from ...evaluation.judge import Judge
+    from ...show.terminal import Terminal
 
 DRAWN = (  # choices that make the samples, and those that make of them the numbers
     "count", "sampler", "steps", "temperature", "top_p", "length", "frontier", "temperatures", "top_ps", "calls", "samplers",
@@ -36,9 +36,9 @@ def arguments(chosen: Any, flags: set[str]) -> dict[str, Any]:
 def as_document(
     chosen: Any, arguments: dict[str, Any], model: Any, judge: "Judge", result: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
-    """The result as JSON; `result` as `evaluate_generate_beside.measured` has it."""
-    from ..evaluation import distances, matched, sample_quality, sweep
-    from ..models.identity import identity, which_weights
+    """The result as JSON; `result` as `beside.measured` has it."""
+    from ...evaluation import distances, matched, sample_quality, sweep
+    from ...models.identity import identity, which_weights
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {
@@ -83,7 +83,7 @@ def _suffix(chosen: Any, names: tuple[str, ...]) -> str:
 
 def publish(terminal: "Terminal", folder: Path | None, document: dict[str, Any], chosen: Any, drawn: bool) -> None:
     """Print the result, and write it into the folder, if there is one."""
-    from .evaluate_generate_print import describe
+    from .print import describe
 
     lines = describe(document)
     for line in lines:
@@ -95,10 +95,10 @@ def publish(terminal: "Terminal", folder: Path | None, document: dict[str, Any],
 
 def write(folder: Path, document: dict[str, Any], lines: list[str], chosen: Any, drawn: bool) -> list[str]:
     """The JSON, the table and the figures; the lines that say so."""
-    from ..files import make, write_file
-    from ..report import sweep as figures
-    from .evaluate_generate_beside_print import of_cheats
-    from .evaluate_generate_print import tables
+    from ...files import make, write_file
+    from ...report import sweep as figures
+    from .beside_print import of_cheats
+    from .print import tables
 
     points, real = document["result"]["points"], document["result"]["real"]
     judge = Path(document["protocol"]["judge"]["judge"]).name if "judge" in document["protocol"] else ""

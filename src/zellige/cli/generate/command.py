@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from ..data import Data
-from ..errors import InputError
-from ..show.numbers import byte_size
-from ..show.progress import Bar
-from ..show.terminal import Terminal
-from . import evaluate_generate_files as files
-from . import options
-from .common import Document, OfRun, command_options, load, note_change
-from .evaluate_generate_beside import FEATURES, Beside, cheats, measured
-from .evaluate_generate_classes import classes_of
-from .evaluate_generate_draw import draw, ways_of
-from .evaluate_generate_images import generate_images
-from .sampler_options import SamplerOptions
+from ...data import Data
+from ...errors import InputError
+from ...show.numbers import byte_size
+from ...show.progress import Bar
+from ...show.terminal import Terminal
+from .. import options
+from ..common import Document, OfRun, command_options, load, note_change
+from ..sampler_options import SamplerOptions
+from . import files
+from .beside import FEATURES, Beside, cheats, measured
+from .classes import classes_of
+from .draw import draw, ways_of
+from .images import generate_images
 
 if TYPE_CHECKING:
-    from ..evaluation.sweep import Set
+    from ...evaluation.sweep import Set
 
 
 @command_options
@@ -96,11 +96,11 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     _check(chosen)
     folder = _folder(chosen) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device) if chosen.run else None
-    from ..evaluation import sample_quality, sweep
-    from ..evaluation.distances import LEAST
-    from ..evaluation.judge import Judge
-    from ..evaluation.text_features import embedder
-    from ..show import kinds
+    from ...evaluation import sample_quality, sweep
+    from ...evaluation.distances import LEAST
+    from ...evaluation.judge import Judge
+    from ...evaluation.text_features import embedder
+    from ...show import kinds
 
     if chosen.mauve:
         sample_quality.mauve_package()
@@ -159,7 +159,7 @@ def _check(chosen: Generate) -> None:
 
 def _folder(chosen: Generate) -> Path | None:
     """Where the files go; None: nowhere. InputError where nothing can be written."""
-    from ..files import writable
+    from ...files import writable
 
     if chosen.out is not None:
         folder = Path(chosen.out)
@@ -186,7 +186,7 @@ def _device(chosen: Generate, model: Any) -> Any:
 
 def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: Terminal) -> Beside:
     """Real texts, as many as there are samples of a set and twice as many for distances, and the training set."""
-    from ..evaluation import sweep
+    from ...evaluation import sweep
 
     if chosen.reference == "none" and not chosen.cheats:
         return Beside()
@@ -199,7 +199,7 @@ def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: 
                 f"no file at '{chosen.reference}'; without a run --reference needs a file of texts, or none"
             )
         return Beside()
-    from ..evaluation.corpus import beside_training, corpus_of
+    from ...evaluation.corpus import beside_training, corpus_of
 
     data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
     try:
@@ -220,7 +220,7 @@ def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: 
 
 def _training(model: Any, corpus: Any, chosen: Generate) -> Any:
     """The rows that the model was trained on; None where they are not wanted, or not at hand."""
-    from ..evaluation.corpus import corpus_of
+    from ...evaluation.corpus import corpus_of
 
     if not (chosen.distances or chosen.cheats):
         return None

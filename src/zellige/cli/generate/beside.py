@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..show.progress import Bar
-from ..show.terminal import Terminal
+from ...errors import InputError
+from ...show.progress import Bar
+from ...show.terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..evaluation.cheats import Cheat
-    from ..evaluation.judge import Judge
-    from ..evaluation.judged import Judged
-    from ..evaluation.sweep import Set
+    from ...evaluation.cheats import Cheat
+    from ...evaluation.judge import Judge
+    from ...evaluation.judged import Judged
+    from ...evaluation.sweep import Set
 
 FEATURES = "judge"
 
@@ -36,7 +36,7 @@ def cheats(
     chosen: Any, model: Any, judge: "Judge", beside: Beside, way: Any, count: int, terminal: Terminal
 ) -> "list[Cheat]":
     """Every cheat that can be made here; a note says which cannot."""
-    from ..evaluation import cheats as made
+    from ...evaluation import cheats as made
 
     if beside.training is None:
         raise InputError("--cheats are made of the training text, and it is not at hand; leave them out")
@@ -58,10 +58,10 @@ def measured(
     chosen: Any, judge: "Judge", sets: "list[Set]", more: "list[Cheat]", beside: Beside, embed: Any, terminal: Terminal
 ) -> dict[str, Any]:  # fmt: skip
     """{points, real, cheats, matched, compared} as the document's result has them."""
-    from ..evaluation import matched, sweep
-    from ..evaluation.cheats import fooled
-    from ..evaluation.judged import judged
-    from ..evaluation.real_text import RealText
+    from ...evaluation import matched, sweep
+    from ...evaluation.cheats import fooled
+    from ...evaluation.judged import judged
+    from ...evaluation.real_text import RealText
 
     own = lambda one: chosen.tokens == "own" and one.rows is not None  # noqa: E731
     tested = [*sets, *(cheat.samples for cheat in more)]
@@ -117,8 +117,8 @@ def _add_memorisation(
     scored: list[dict[str, Any]], readings: "list[Judged]", model_rows: list[Any], training: Any, terminal: Terminal
 ) -> None:
     """Of all sets in one pass over the training set; of those in the model's tokens."""
-    from ..evaluation.memorisation import longest
-    from ..evaluation.sample_quality import mean
+    from ...evaluation.memorisation import longest
+    from ...evaluation.sample_quality import mean
 
     rows = [[*each] if each is not None else [] for each, _ in zip(model_rows, scored)]
     with Bar(terminal, "search", 1, "rows") as bar:
@@ -133,6 +133,6 @@ def _add_memorisation(
 
 
 def _numbers(point: dict[str, Any]) -> dict[str, Any]:
-    from ..evaluation.sweep import measure_of
+    from ...evaluation.sweep import measure_of
 
     return {name: measure_of(point, name) for name in point["measures"]}

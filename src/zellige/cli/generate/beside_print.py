@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..evaluation.sample_quality import Number
-from ..show.numbers import columns
-from .evaluate_generate_numbers import CALLED, shown
+from ...evaluation.sample_quality import Number
+from ...show.numbers import columns
+from .numbers import CALLED, shown
 
 BESIDE = 3  # columns of a printed table beside real text
 

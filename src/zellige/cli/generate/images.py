@@ -4,19 +4,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..show.numbers import byte_size
-from ..show.progress import Bar
-from ..show.record import json_record
-from ..show.terminal import Terminal
-from . import evaluate_generate_files as files
-from .common import Document, note_change
-from .evaluate_generate_classes import classes_of, told_classes
-from .evaluate_generate_draw import draw, ways_of
+from ...errors import InputError
+from ...show.numbers import byte_size
+from ...show.progress import Bar
+from ...show.record import json_record
+from ...show.terminal import Terminal
+from ..common import Document, note_change
+from . import files
+from .classes import classes_of, told_classes
+from .draw import draw, ways_of
 
 if TYPE_CHECKING:
-    from ..evaluation.image_features import Features
-    from ..evaluation.sweep import Set
+    from ...evaluation.image_features import Features
+    from ...evaluation.sweep import Set
 
 OF_TEXT = ("judge", "tokens", "first", "eos", "long", "context", "mauve", "cheats", "distances", "no-distances")
 FEATURES = "inception"
@@ -29,8 +29,8 @@ def generate_images(
     wrong = next((name for name in OF_TEXT if f"--{name}" in flags), None)
     if wrong is not None:
         raise InputError(f"--{wrong} is about texts, and this model makes images; leave it out")
-    from ..evaluation import image_quality, sweep
-    from ..evaluation.image_features import features_of
+    from ...evaluation import image_quality, sweep
+    from ...evaluation.image_features import features_of
 
     ways, classes = ways_of(chosen, model), classes_of(chosen, model)
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
@@ -57,9 +57,9 @@ def real_images(
 
     Where the samples are told classes, both are images of these.
     """
-    from ..data.rows import evenly_spaced
-    from ..evaluation.corpus import asked_of_classes, beside_training, corpus_of
-    from ..models.classes import class_names
+    from ...data.rows import evenly_spaced
+    from ...evaluation.corpus import asked_of_classes, beside_training, corpus_of
+    from ...models.classes import class_names
 
     if split == "none":
         raise InputError("FID compares with real images; give --reference train or test")
@@ -88,8 +88,8 @@ def _scored(
     model: Any, features: "Features", sets: "list[Set]", reference: Any, floor: tuple[str, Any], seed: int, terminal: Terminal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:  # fmt: skip
     """Each set, and the real images that stand beside, as JSON has it."""
-    from ..evaluation import image_quality, sweep
-    from ..show import kinds
+    from ...evaluation import image_quality, sweep
+    from ...show import kinds
 
     kind: Any = kinds.of(model.tokenizer)
     beside = sweep.Set(sweep.Way(), [], floor[1].tolist())
@@ -112,8 +112,8 @@ def _document(
     reference: tuple[str, Any], seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The result as JSON."""
-    from ..evaluation import image_quality, sweep
-    from ..models.identity import identity
+    from ...evaluation import image_quality, sweep
+    from ...models.identity import identity
 
     about = identity(model)
     protocol = {

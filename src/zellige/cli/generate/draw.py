@@ -4,18 +4,18 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show.progress import Bar
-from ..show.terminal import Terminal
-from . import evaluate_generate_files as files
-from .evaluate_generate_classes import classes_of
+from ...show.progress import Bar
+from ...show.terminal import Terminal
+from . import files
+from .classes import classes_of
 
 if TYPE_CHECKING:
-    from ..evaluation.sweep import Set, Way
+    from ...evaluation.sweep import Set, Way
 
 
 def ways_of(chosen: Any, model: Any) -> "list[Way]":
     """Every way to draw that was asked for; the plain one first. None where samples are given, or nothing could draw."""
-    from ..evaluation import sweep
+    from ...evaluation import sweep
 
     if model is None or chosen.samples:
         return []
@@ -32,7 +32,7 @@ def ways_of(chosen: Any, model: Any) -> "list[Way]":
 
 def draw(chosen: Any, model: Any, ways: "list[Way]", folder: Path | None, terminal: Terminal) -> "list[Set]":
     """A set for each way, written into the folder."""
-    from ..evaluation import sweep
+    from ...evaluation import sweep
 
     sets: list[Set] = []
     classes = classes_of(chosen, model)
@@ -45,7 +45,7 @@ def draw(chosen: Any, model: Any, ways: "list[Way]", folder: Path | None, termin
             )
             before += chosen.count * (way.steps or 1)
     if folder is not None and ways:  # before they are judged, which may take longer
-        from ..files import make, write_file
+        from ...files import make, write_file
 
         make(folder)
         write_file(files.samples_file(folder, chosen), sweep.samples_as_lines(sets))

@@ -3,11 +3,11 @@
 import textwrap
 from typing import Any
 
-from ..evaluation.sweep import curves_of
-from ..show.numbers import columns, count, counted, parameters
-from .common import of_model
-from .evaluate_generate_beside_print import headline, table_of_cheats
-from .evaluate_generate_numbers import CALLED, shown
+from ...evaluation.sweep import curves_of
+from ...show.numbers import columns, count, counted, parameters
+from ..common import of_model
+from .beside_print import headline, table_of_cheats
+from .numbers import CALLED, shown
 
 ALIGN = "<" + 10 * ">"
 

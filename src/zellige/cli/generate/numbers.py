@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..evaluation.sweep import measure_of
+from ...evaluation.sweep import measure_of
 
 CALLED = {
     "perplexity": "perplexity, corpus",
