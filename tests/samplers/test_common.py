@@ -9,10 +9,10 @@ from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, gener
 
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
-from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods import MDLM
+from zellige.models.sampler_options import SamplerOptions
 from zellige.samplers import (
     Ancestral,
     AnyOrder,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import InputError
+from ..models.sampler_options import SamplerOptions
 from ..show.numbers import counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -16,7 +17,6 @@ from ..show.terminal import Terminal
 from .common import OfRun, load, writable, write_json
 from .frames import FrameFiles, frames_folder
 from .panels import Panels, PartialRow
-from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
     from ..models.frames import Drawn, Frame

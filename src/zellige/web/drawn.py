@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..core.maths import xlogy
-from ..core.prediction import posterior
+from ..core.prediction import DataScore, posterior
 from ..models.frames import Frame
 from ..report.trace import page_text
 from ..show.kinds import of
@@ -33,6 +33,8 @@ class Witness:
 
     def predict(self, x_t: Any, t: Any, **more: Any) -> Any:
         pred = self.method.predict(x_t, t, **more)
+        if isinstance(pred, DataScore):  # a chain on the data: there is no clean posterior
+            return pred
         at = more.get("at")
         places = None if at is None else at[0].nonzero()[:, 0].tolist()
         law = posterior(pred)

@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from .. import samplers
@@ -20,6 +20,7 @@ from ..models.classes import class_names, find_classes
 from ..models.identity import identity, unit
 from ..models.infill import approximate, gaps
 from ..models.sampler_choice import choose_sampler, end_token
+from ..models.sampler_options import SamplerOptions
 from ..models.watch import watch
 from ..report.page import asset, fill_template
 from ..report.trace import page_text, piece_layout
@@ -30,7 +31,9 @@ from .drawn import Seen, witnessed
 from .export import Recorded, exported
 from .guard import Guard
 from .limits import Limits
-from .worker import Busy, Failed, Job, OutOfTime, Worker
+from .refusals import WRONG, Refusals
+from .sampler_fields import sampler_fields
+from .worker import Job, Worker
 
 STRICT = ConfigDict(extra="forbid", strict=True)
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
@@ -42,6 +45,7 @@ class Draw(BaseModel):
     model_config = STRICT
     model: int = Field(0, ge=0)
     sampler: str | None = None
+    options: dict[str, Any] = {}
     steps: int | None = Field(None, ge=1)
     temperature: float = Field(1.0, ge=0, le=100)
     top_p: float = Field(1.0, gt=0, le=1)
@@ -61,15 +65,15 @@ class AskedBound(BaseModel):
     class_: str | None = Field(None, alias="class")
 
 
-def refusal(status: int, code: str, message: str) -> dict[str, Any]:
-    return {"error": message, "code": code}
+def refusal(status: int, code: str, message: str, field: str | None = None) -> dict[str, Any]:
+    return {"error": message, "code": code, "field": field}
 
 
 def about(number: int, name: str, model: Any) -> dict[str, Any]:
     """What the page has to know of a model."""
     kind, one = of(model.tokenizer), identity(model)
     admitted = [
-        {"name": name, "error": cls.error}
+        {"name": name, "error": cls.error, "options": sampler_fields(cls)}
         for name, cls in samplers.SAMPLERS.items()
         if cls.refuse(model.method) is None
     ]
@@ -84,6 +88,15 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def own_options(asked: dict[str, Any]) -> dict[str, Any]:
+    """A sampler's options, each of its kind. InputError where one is not, or where no sampler has it."""
+    try:
+        options = dataclasses.asdict(SamplerOptions(**asked))
+    except TypeError as problem:
+        raise InputError(str(problem)) from None
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
     """A draw of one text, alone in its group: its steps are seen one by one. InputError where something is wrong."""
     limits.check("text", len(asked.text), "characters in a text")
@@ -93,7 +106,14 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
         find_classes(model, asked.class_)
     kind, length = of(model.tokenizer), int(model.method.shape[0])
     laws: list[Any] = []
-    chosen = choose_sampler(asked.sampler, model.method, asked.temperature, asked.top_p, end=end_token(model.tokenizer))
+    chosen = choose_sampler(
+        asked.sampler,
+        model.method,
+        asked.temperature,
+        asked.top_p,
+        own_options(asked.options),
+        end_token(model.tokenizer),
+    )
     how: dict[str, Any] = {
         "sampler": witnessed(chosen, laws),
         "steps": asked.steps,
@@ -175,20 +195,10 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
 
     app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
 
-    @app.exception_handler(RequestValidationError)
-    async def _(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"][1:])
-        return JSONResponse(refusal(400, first["type"], f"{field or 'the body'}: {first['msg']}"), 400)
-
-    @app.exception_handler(InputError)
-    async def _(request: Request, error: InputError) -> JSONResponse:
-        return JSONResponse(refusal(400, "invalid_value", str(error)), 400)
-
-    @app.exception_handler(Busy)
-    async def _(request: Request, error: Busy) -> JSONResponse:
-        return JSONResponse(refusal(429, "busy", "too many wait; try again in a moment"), 429)
-
+    refusals = Refusals(
+        refusal, limits.seconds, "an object, as the page does", "/, /api/models, /api/draw, /api/bound, /api/export"
+    )
+    refusals.add_to(app)
     texts = {
         "/": (front(), "text/html"),
         "/play.js": (_asset("play.js"), "text/javascript"),
@@ -231,15 +241,8 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
         try:
             async for step in job.steps(request.is_disconnected):
                 yield json.dumps(step, ensure_ascii=False, allow_nan=False) + "\n"
-        except OutOfTime:
-            yield (
-                json.dumps(refusal(504, "timeout", f"not done within {limits.seconds:g} seconds; take fewer steps"))
-                + "\n"
-            )
-        except Failed as error:
-            yield json.dumps(refusal(500, "failed", f"the model failed ({error}); the terminal says why")) + "\n"
-        except InputError as error:
-            yield json.dumps(refusal(400, "invalid_value", str(error))) + "\n"
+        except WRONG as error:
+            yield json.dumps(refusals.of(error)[1]) + "\n"
 
     app.add_middleware(Guard, limits=limits, host=host, token=None, refuse=refusal)
     return app

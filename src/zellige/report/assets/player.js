@@ -13,8 +13,13 @@
     else document.documentElement.dataset.theme = name;
     for (const b of all(".theme button")) b.setAttribute("aria-pressed", b.dataset.theme === name);
   };
-  for (const b of all(".theme button")) b.onclick = () => theme(b.dataset.theme);
-  if (["light", "dark"].includes(ask.get("theme"))) theme(ask.get("theme"));
+  const themes = ["light", "dark", "auto"];
+  for (const place of all(".theme")) place.replaceChildren(...themes.map(name => {
+    const button = Object.assign(document.createElement("button"), {textContent: name, onclick: () => theme(name)});
+    button.dataset.theme = name;
+    return button;
+  }));
+  theme(themes.find(name => name === ask.get("theme")) ?? "auto");
 
   // copy a sample; print with every folded part open
   for (const b of all("button.copy")) b.onclick = async () => {

@@ -34,6 +34,7 @@
       this.part("model").replaceChildren(...models.map(m => make("option", {value: m.number, textContent: `${m.name} (${m.what})`})));
       this.part("model").value = Math.min(number, models.length - 1);
       this.part("model").onchange = () => { this.choose(); panesChanged(); };
+      this.part("sampler").onchange = () => this.choices();
       this.part("bound").onclick = () => this.bound();
       this.part("listen").onclick = () => this.listen();
       const text = this.part("text");
@@ -68,11 +69,35 @@
       const of = this.model.samplers.map(s => make("option", {value: s.name, textContent: s.name, title: `error: ${s.error}`}));
       this.part("sampler").replaceChildren(...of);
       this.part("sampler").value = this.model.sampler;
+      this.choices();
       this.part("listen").hidden = this.model.kind !== "roll";
       this.part("bound").disabled = !this.model.bounded;
       this.part("files").replaceChildren(...["html", "gif", ...this.model.formats].map(format =>
         make("button", {textContent: `save .${format}`, onclick: () => this.save(format)})));
       this.clear();
+    }
+
+    // the fields of the sampler's options; of blocks also those of the one that writes each of them
+    choices() {
+      const of = name => this.model.samplers.find(s => s.name === name)?.options ?? [];
+      const before = this.options(), own = of(this.part("sampler").value), names = own.map(o => o.name);
+      const inner = names.includes("block_sampler") ? of(before.block_sampler ?? "ancestral").filter(o => !names.includes(o.name)) : [];
+      this.part("options").replaceChildren(...[...own, ...inner].map(option => {
+        const label = make("label"), type = {switch: "checkbox", text: "text"}[option.kind] ?? "number";
+        const input = make("input", {type, name: option.name, step: option.kind === "number" ? "any" : 1, placeholder: option.default ?? ""});
+        if (type === "checkbox") input.checked = before[option.name] ?? option.default;
+        else input.value = before[option.name] ?? "";
+        if (option.name === "block_sampler") input.onchange = () => this.choices();
+        label.append(make("span", {textContent: option.name}), input, make("span", {className: "note", textContent: option.note}));
+        return label;
+      }));
+      this.root.querySelector(".options").hidden = !names.length;
+    }
+
+    // those that are not left as they are
+    options() {
+      const inputs = [...this.part("options").querySelectorAll("input")], value = i => i.type === "checkbox" || (i.type === "number" ? i.valueAsNumber : i.value.trim());
+      return Object.fromEntries(inputs.filter(i => i.type === "checkbox" ? i.checked : i.value.trim()).map(i => [i.name, value(i)]));
     }
 
     clear() {
@@ -149,7 +174,7 @@
     press(i, mode, on) {
       const places = this.word(i).filter(k => this.tokens[k] >= 0), set = mode === "lock" ? this.locked : this.away;
       if (!places.length || this.abort) return undefined;
-      on ??= !set.has(places[0]);
+      on ??= !set.has(i);
       for (const k of places) {
         if (on) set.add(k); else set.delete(k);
         if (on) (mode === "lock" ? this.away : this.locked).delete(k);
@@ -213,7 +238,7 @@
 
     request(fill) {
       const own = {
-        model: this.model.number, sampler: this.part("sampler").value, steps: Number($("steps").value),
+        model: this.model.number, sampler: this.part("sampler").value, options: this.options(), steps: Number($("steps").value),
         temperature: Number($("temperature").value), top_p: Number($("top_p").value), seed: Number($("seed").value),
       };
       if (this.model.classes.length && $("class").value) own.class = $("class").value;
@@ -257,9 +282,10 @@
     tell(more = "") {
       const done = this.done, own = this.asked;
       if (!done) return;
-      const guided = own.temperature !== 1 || own.top_p < 1 ? "; guided, so not the model's own law" : "";
+      const options = Object.entries(own.options).map(([name, value]) => `, ${name} ${value}`).join("");
+      const guided = own.temperature !== 1 || own.top_p < 1 || own.options.top_k ? "; guided, so not the model's own law" : "";
       const nats = done.nats === null ? "" : `-log p of the tokens as they were drawn = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
-      this.facts = [this.model.name, `${this.asked.sampler}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, done.verdict, nats, more].filter(Boolean);
+      this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, done.verdict, nats, more].filter(Boolean);
       this.part("numbers").textContent = [done.verdict, nats, more, `law: ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].filter(Boolean).join("\n");
     }
 
@@ -358,8 +384,8 @@
 
   const go = async fill => {
     const some = fill ? panes.filter(p => p.away.size) : panes;
-    const wrong = [...document.querySelectorAll("#ask input[type=number]")].find(i => !i.checkValidity());
-    if (wrong) { say(`${wrong.labels[0].textContent.trim()}: ${wrong.validationMessage}`, true); wrong.focus(); return; }
+    const wrong = [...document.querySelectorAll("#ask input, .options input")].find(i => !i.checkValidity());
+    if (wrong) { wrong.closest("details")?.setAttribute("open", ""); say(`${wrong.name || wrong.labels[0].textContent.trim()}: ${wrong.validationMessage}`, true); wrong.focus(); return; }
     busy(true);
     say("waiting");
     const ends = await Promise.allSettled(some.map(p => p.draw(fill)));

@@ -1,16 +1,18 @@
-"""The options of samplers on the command line: those of `sample`, `infill` and `evaluate --generate`."""
+"""The options of samplers, as they are declared to every command that draws, and to the page of `zellige play`."""
 
 from dataclasses import dataclass
 
+from ..arguments import checked
 from ..errors import InputError
 
 
+@checked
 @dataclass(frozen=True)
 class SamplerOptions:
     """Those of one sampler or another; a sampler's own default stands where none is given."""
 
     block_sampler: str | None = None
-    """write block after block, text of any --length, with this sampler inside; its options are given as always"""
+    """write block after block, text of any length, with this sampler inside; its options are given as always"""
     stride: int | None = None
     """blockwise: tokens of a block, where the network has none of its own"""
     window: int | None = None
@@ -20,11 +22,11 @@ class SamplerOptions:
     entropy: float | None = None
     """blockwise, left_to_right: end where the last 256 tokens repeat themselves, in nats per token"""
     redraw: int | None = None
-    """blockwise, left_to_right: draw a text that --entropy would end again instead, at most so often (9 in BD3-LM's code)"""
+    """blockwise, left_to_right: draw a text that entropy would end again instead, at most so often (9 in BD3-LM's code)"""
     top_k: int | None = None
     """all but metropolis: keep so many of the likeliest tokens, before top-p"""
     drop_crossing: bool | None = None
-    """with --top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does"""
+    """with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does"""
     grid: str | None = None
     """ancestral, euler, tau_leaping: uniform, cosine or log-snr; auto: MD4's cosine with its linear schedule, else uniform"""
     argmax: str | None = None
@@ -59,4 +61,4 @@ class SamplerOptions:
     def __post_init__(self):
         """The samplers check all other ranges themselves."""
         if self.per_step is not None and self.per_step < 1:
-            raise InputError(f"--per-step is {self.per_step}; it must be 1 or more")
+            raise InputError(f"`per_step` is {self.per_step}; it must be 1 or more")

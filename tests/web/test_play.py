@@ -1,0 +1,274 @@
+"""`zellige play` without a browser: what its addresses answer, to right requests and to wrong ones."""
+
+import dataclasses
+import json
+import re
+import threading
+
+import pytest
+
+import zellige
+from zellige import samplers
+from zellige.models.sampler_options import SamplerOptions
+
+from .small_models import LENGTH, small
+
+TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
+Limits = pytest.importorskip("zellige.web.limits").Limits
+play = pytest.importorskip("zellige.web.play")
+sampler_fields = pytest.importorskip("zellige.web.sampler_fields").sampler_fields
+
+HERE = "http://127.0.0.1"
+MODELS = {
+    "text": small(),
+    "ar": small(name="ar"),
+    "sudoku": small("sudoku"),
+    "images": small("image", classes=3),
+    "music": small("music"),
+    "csm": small(name="csm"),
+}
+NUMBER = {name: i for i, name in enumerate(MODELS)}
+
+
+@pytest.fixture(scope="module")
+def client():
+    limits = dataclasses.replace(play.LIMITS, body=20_000, steps=50)
+    with TestClient(play.application(MODELS, limits), base_url=HERE, raise_server_exceptions=False) as client:
+        yield client
+
+
+def lines(response) -> list[dict]:
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def draw(client, model="text", **fields) -> list[dict]:
+    answer = client.post("/api/draw", json={"model": NUMBER[model], "steps": 6} | fields)
+    assert answer.status_code == 200, answer.text
+    return lines(answer)
+
+
+def recorded(steps: list[dict], model: str, **fields) -> dict:
+    """What the page sends of a draw to have it as a file."""
+    return {
+        "model": NUMBER[model], "format": "html", "steps": [s["step"] for s in steps], "t": [s["t"] for s in steps],
+        "calls": [s["calls"] for s in steps], "held": steps[0]["given"], "start": steps[0]["from"],
+        "changes": [[change[:2] for change in s["changes"]] for s in steps], "entropy": [None] * len(steps[0]["from"]),
+    } | fields  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------- what is right
+@pytest.mark.parametrize("model", MODELS)
+def test_a_draw_is_what_sample_draws(client, model):
+    steps = draw(client, model, seed=4)
+    frames = list(zellige.watch(MODELS[model], seed=4, steps=6))
+    assert steps[-1]["tokens"] == frames[-1].x[0].tolist()
+    assert [s["calls"] for s in steps] == [int(f.calls[0]) for f in frames]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        ("fixed_order", {"order": "backward", "per_step": 5}),
+        ("remasking", {"remasking": "rescale", "eta": 0.4}),
+        ("confidence", {"confidence": "margin", "threshold": 0.2}),
+        ("ancestral", {"argmax": "every", "top_k": 2}),
+        ("blockwise", {"block_sampler": "first_hitting", "stride": 6}),
+    ],
+)
+def test_the_options_of_a_sampler_are_those_of_sample(client, sampler, options):
+    steps = draw(client, sampler=sampler, options=options, seed=1)
+    *_, last = zellige.watch(MODELS["text"], steps=6, seed=1, sampler=sampler, **options)
+    assert steps[-1]["tokens"] == last.x[0].tolist()
+    assert last.x[0].tolist() != draw(client, sampler=sampler, seed=1)[-1]["tokens"]
+
+
+def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
+    listed = {
+        option["name"]: option
+        for model in client.get("/api/models").json()
+        for sampler in model["samplers"]
+        for option in sampler["options"]
+    }
+    every = {option["name"] for cls in samplers.SAMPLERS.values() for option in sampler_fields(cls)}
+    assert every == {field.name for field in dataclasses.fields(SamplerOptions)}
+    assert listed.keys() <= every
+    assert listed["eta"] == {"name": "eta", "kind": "number", "note": "how much", "default": 0.02}
+    assert listed["order"]["note"].startswith("forward, backward")
+    assert not any("--" in option["note"] for option in listed.values())
+
+
+def test_the_law_of_a_token_is_the_one_it_was_drawn_from(client):
+    """By likelihood: of one token a step the probabilities multiply to the exact p of that order."""
+    steps = draw(client, sampler="fixed_order", seed=2, steps=None)
+    assert steps[-1]["drawn"] == LENGTH
+    p = [change[3] for step in steps for change in step["changes"]]
+    assert len(p) == LENGTH
+    assert all(0 < value <= 1 for value in p)
+    for step in steps[1:]:
+        for _, _, piece, chosen, bits, rivals in step["changes"]:
+            assert dict(map(tuple, rivals)).get(piece, chosen) == chosen
+            assert 0 <= bits <= 5
+
+
+def test_gaps_are_filled_and_the_rest_stays(client):
+    steps = draw(client, text="the ____ is")
+    assert re.fullmatch(r"the .{4,}? is.*", steps[-1]["text"], re.S)
+    tokens = steps[-1]["tokens"][:11]
+    again = draw(client, fixed=[*tokens[:4], *[-1] * 4, *tokens[8:]], seed=5)[-1]["tokens"]
+    assert again[:4] + again[8:11] == tokens[:4] + tokens[8:11]
+    cells = [3, *[-1] * 15]
+    assert draw(client, "sudoku", fixed=cells)[-1]["tokens"][0] == 3
+
+
+def test_a_bound_comes_in_eight_parts(client):
+    tokens = draw(client)[-1]["tokens"]
+    ask = {"model": 0, "tokens": tokens, "held": [0] * LENGTH}
+    parts = lines(client.post("/api/bound", json=ask))
+    assert len(parts) == 8
+    assert all(part["nats"] > 0 and not part["exact"] for part in parts)
+    exact = lines(client.post("/api/bound", json=ask | {"model": NUMBER["ar"]}))
+    assert [part["exact"] for part in exact] == [True]
+
+
+@pytest.mark.parametrize(
+    ("model", "format", "start"),
+    [
+        ("text", "html", b"<!doctype"), ("text", "gif", b"GIF8"), ("images", "gif", b"GIF8"), ("images", "png", b"\x89PNG"),
+        ("sudoku", "html", b"<!doctype"), ("music", "mid", b"MThd"), ("music", "html", b"<!doctype"),
+    ],
+)  # fmt: skip
+def test_a_run_becomes_a_file(client, model, format, start):
+    answer = client.post("/api/export", json=recorded(draw(client, model), model, format=format))
+    assert answer.status_code == 200, answer.text
+    assert answer.content.startswith(start)
+
+
+def test_a_saved_page_shows_hostile_text_as_text(client):
+    steps = draw(client, text="<script>x()</script>\u200f\x07")
+    assert steps[0]["start"][-3:] == [None] * 3 or steps[0]["start"][20:22] == ["\\u200f", "\\x07"]
+    body = recorded(steps, "text", title="</title><script>x()</script>", facts=["<img onerror=x()>"])
+    page = client.post("/api/export", json=body).text
+    assert "<script>x()" not in page
+    assert "<img onerror" not in page
+    assert "&lt;/title&gt;" in page
+
+
+def test_two_people_at_once_get_what_they_get_alone(client):
+    alone = [draw(client, seed=seed)[-1]["tokens"] for seed in range(6)]
+    together: list = [None] * 6
+    threads = [
+        threading.Thread(target=lambda i=i: together.__setitem__(i, draw(client, seed=i)[-1]["tokens"]))
+        for i in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_the_page_names_no_address_of_others(client):
+    for path in ("/", "/play.js", "/player.js", "/play.css"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert not re.search(r"(https?:)?//[\w-]+\.\w", re.sub(r"//\s", "", answer.text)), path
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+# ---------------------------------------------------------------------------------------------- what is wrong
+NOTHING = [{"step": 0, "t": 1.0, "calls": 0, "given": [0], "from": [-1], "changes": []}]
+CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("draw", {"model": 99}, 400, "there is no model 99; there are 6"),
+        ("draw", {"colour": 0}, 400, "`colour`: no such field"),
+        ("draw", {"steps": 0}, 400, "`steps`: it should be greater than or equal to 1"),
+        ("draw", {"steps": 51}, 400, "51 steps; at most 50 are allowed here"),
+        ("draw", {"steps": "8"}, 400, "`steps`"),
+        ("draw", {"temperature": -1}, 400, "`temperature`"),
+        ("draw", {"top_p": 0}, 400, "`top_p`"),
+        ("draw", {"seed": 2**64}, 400, "`seed`"),
+        ("draw", {"sampler": "ancestrall"}, 400, "did you mean 'ancestral'?"),
+        ("draw", {"sampler": "tau_leaping", "options": {"jumps": "two"}}, 400, "unknown jumps 'two'; auto, one or sum"),
+        ("draw", {"sampler": "remasking", "options": {"eta": "much"}}, 400, "`eta` is 'much'; it must be a number"),
+        ("draw", {"sampler": "remasking", "options": {"eta": 2}}, 400, "it must be between 0 and 1"),
+        ("draw", {"sampler": "remasking", "options": {"etta": 2}}, 400, "'etta'"),
+        ("draw", {"sampler": "euler", "options": {"order": "backward"}}, 400, "takes no `order`"),
+        ("draw", {"sampler": "fixed_order", "options": {"order": "2,0"}}, 400, "name each position from 0 to 1 once"),
+        ("draw", {"text": "Ж"}, 400, "not in the model's vocabulary"),
+        ("draw", {"text": "a" * 200}, 400, "the model takes 24"),
+        ("draw", {"text": "\ud800"}, 400, "not in the model's vocabulary"),
+        ("draw", {"text": "a" * 30_000}, 413, "send less"),
+        ("draw", {"fixed": [1, 2, 99]}, 400, "99"),
+        ("draw", {"fixed": [0] * 25}, 400, "25"),
+        ("draw", {"class": "cat"}, 400, "trained without classes"),
+        ("draw", {"model": NUMBER["images"], "class": "9"}, 400, "9"),
+        ("draw", [], 400, "send an object"),
+        ("draw", "x", 400, "send an object"),
+        ("bound", {}, 400, "`tokens`"),
+        ("bound", CELLS | {"tokens": [0, 99]}, 400, "`tokens` must be 0 to"),
+        ("bound", CELLS | {"held": [1] * LENGTH}, 400, "nothing was drawn"),
+        ("bound", CELLS | {"tokens": [], "held": []}, 400, "nothing was drawn"),
+        ("bound", CELLS | {"model": NUMBER["csm"]}, 400, "no likelihood bound"),
+        ("export", {}, 400, "`format`"),
+        ("export", recorded(NOTHING, "text", format="mp3"), 400, "`format`"),
+        ("export", recorded(NOTHING, "text", format="png"), 400, ".png"),
+        ("export", recorded(NOTHING, "text", start=[999]), 400, "0 to"),
+        ("export", recorded(NOTHING, "text", held=[]), 400, "do not fit"),
+    ],
+)  # fmt: skip
+def test_a_wrong_request_is_answered_in_one_sentence(client, path, body, status, words):
+    answer = client.post(f"/api/{path}", content=json.dumps(body), headers={"content-type": "application/json"})
+    assert answer.status_code == status, answer.text
+    error = answer.json()
+    assert {"error", "code", "field"} == error.keys()
+    assert words in error["error"]
+    assert "\n" not in error["error"]
+
+
+@pytest.mark.parametrize("path", ["/api/draw", "/api/bound", "/api/export"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[" * 10_000, b'{"model": NaN}', b"null"])
+def test_what_is_no_json_is_answered_in_one_sentence(client, path, content):
+    answer = client.post(path, content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert {"error", "code", "field"} == answer.json().keys()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/x", 404), ("GET", "/api/draw", 405), ("POST", "/", 405)]
+)
+def test_what_is_not_there_says_what_is(client, method, path, status):
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert "/api/draw" in answer.json()["error"]
+
+
+def test_another_page_and_another_name_are_refused(client):
+    for headers in ({"origin": "http://elsewhere.example"}, {"host": "elsewhere.example"}):
+        answer = client.post("/api/draw", json={}, headers=headers)
+        assert answer.status_code == 403
+        assert answer.json()["code"] in ("wrong_origin", "wrong_host")
+
+
+def test_what_fails_in_the_model_and_out_of_time_end_the_stream_in_one_sentence(monkeypatch):
+    model = small()
+    monkeypatch.setattr(model.method, "predict", lambda *a, **k: 1 / 0)
+    with TestClient(play.application({"broken": model}), base_url=HERE) as client:
+        last = lines(client.post("/api/draw", json={}))[-1]
+        assert last["error"].startswith("the model failed (ZeroDivisionError)")
+    with TestClient(play.application({"slow": small()}, Limits(seconds=0.0)), base_url=HERE) as client:
+        assert "not done within 0 seconds" in lines(client.post("/api/draw", json={}))[-1]["error"]
+    with TestClient(play.application({"full": small()}, Limits(waiting=0)), base_url=HERE) as client:
+        answer = client.post("/api/draw", json={})
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+
+
+def test_what_nobody_foresaw_is_json_too(monkeypatch):
+    monkeypatch.setattr(play, "exported", lambda *a: 1 / 0)
+    with TestClient(play.application({"text": small()}), base_url=HERE, raise_server_exceptions=False) as client:
+        answer = client.post("/api/export", json=recorded(NOTHING, "text"))
+    assert answer.status_code == 500
+    assert answer.json()["error"].startswith("the model failed (ZeroDivisionError)")
