@@ -180,11 +180,11 @@ def test_make_targets_exist(command):
 def test_commands_and_options_exist(command, capsys):
     """The command is there, and so is each of its options: they stand in its help."""
     _, name, *words = shlex.split(command)
-    assert name in help.USAGE
+    assert name in help.COMMANDS
     method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
     mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
     mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
-    assert main([name, *method, *mode, "--help"]) == 0
+    assert main([name, *method, *mode, "--help-all"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):
         assert re.search(rf"{re.escape(option)}\b", shown) or option in help.HELP, option

@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-from zellige.cli.help import USAGE
+from zellige.cli.help import COMMANDS
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "zellige"
 DIALECT = {"found", "said", "kept", "told", "plain", "given"}  # each says that something happened, not what is there
@@ -75,9 +75,9 @@ def test_two_packages_share_a_public_name_for_a_reason():
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 packages[node.name].add(place.split("/")[0])
-    shared = {name for name, homes in packages.items() if len(homes - {"cli"} if name in USAGE else homes) > 1}
+    shared = {name for name, homes in packages.items() if len(homes - {"cli"} if name in COMMANDS else homes) > 1}
     missing, needless = (
-        shared - set(SHARED_NAMES) - set(USAGE),
+        shared - set(SHARED_NAMES) - set(COMMANDS),
         set(SHARED_NAMES) - {n for n, h in packages.items() if len(h) > 1},
     )
     assert (missing, needless) == (set(), set())

@@ -19,7 +19,7 @@ import tyro
 import zellige
 from small import RECORD
 from zellige import cli
-from zellige.cli import help, meanings, options
+from zellige.cli import brief, help, meanings, options
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub
@@ -77,26 +77,70 @@ def test_help_fits_80_columns_and_names_every_command(capsys):
     for text in (help.HELP, help.TRAIN):
         assert all(len(line) <= 80 for line in text.splitlines())
     named = re.findall(r"^  (\w+)  ", help.HELP, re.M)
-    assert sorted(named) == sorted(help.USAGE)
+    assert sorted(named) == sorted(help.COMMANDS)
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
 
 
 def test_the_commands_are_those_of_the_help_and_need_no_torch():
     code = "import sys; from zellige.cli.commands import COMMANDS; print(*COMMANDS, 'torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.USAGE, "False"]
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.COMMANDS, "False"]
 
 
-@pytest.mark.parametrize("command", help.USAGE)
-def test_every_command_has_help(command, capsys):
-    assert cli.main([command, "--help"]) == 0
-    captured = capsys.readouterr()
-    assert f"zellige {command}" in captured.out
-    assert captured.err == ""
+PAGES = [
+    *help.COMMANDS, *(f"train {name}" for name in zellige.METHODS), "train --recipe mdlm-owt",
+    *(f"evaluate {mode}" for mode in ("--suite zero-shot", "--generate", "--pairs x", "--probe ag_news", "--bracket", "--steps")),
+    "evaluate --train-features x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["", *PAGES])
+def test_the_short_help_fits_a_terminal_and_says_where_the_rest_is(command, capsys):
+    pages = []
+    for ask in ("-h", "--help"):
+        assert cli.main([*command.split(), ask]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        pages.append(out)
+    lines = pages[0].splitlines()
+    assert pages[0] == pages[1]
+    assert len(lines) <= brief.LINES
+    assert max(map(len, lines)) <= brief.COLUMNS
+    assert "--help-all" in pages[0] or command == "train"
+
+
+@pytest.mark.parametrize("command", PAGES[1:])
+def test_the_full_help_has_every_option(command, capsys):
+    assert cli.main([*command.split(), "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    assert cli.main([*command.split(), "-h"]) == 0
+    for option in re.findall(r"^  (--[\w.-]+)", capsys.readouterr().out, re.M):
+        assert re.search(rf"{option}\b", whole), option
+
+
+def test_every_option_that_the_short_help_names_is_one():
+    """Of a command, and of the classes in the table none is forgotten."""
+    classes = {cls.__name__: options.flags(cls) for cls in forms().values()}
+    wrong = {
+        (name, word)
+        for name, (_, words) in brief.SHOWN.items()
+        for word in words.split()
+        if f"--{word}" not in classes[name]
+    }
+    assert wrong == set()
+
+
+def test_each_option_is_described_where_it_is_declared():
+    from zellige.cli.sample import Sample
+
+    texts = brief.descriptions(Sample)
+    assert texts["--prompt"] == "what each text begins with"
+    assert texts["--class"].startswith("of a model that was trained with --data.labels")
+    assert texts["--top-k"].startswith("all but metropolis")  # of a dataclass within
 
 
 def test_the_help_of_a_method_is_grouped(capsys):
-    assert cli.main(["train", "mdlm", "--help"]) == 0
+    assert cli.main(["train", "mdlm", "--help-all"]) == 0
     out = capsys.readouterr().out
     for flag in ("--schedule", "--data.name", "--net.layers", "--train.steps", "--resume", "--run"):
         assert flag in out
@@ -286,7 +330,7 @@ def _parts(chosen):
 
 
 def test_every_size_of_a_network_has_a_help(capsys):
-    assert cli.main(["train", "mdlm", "--help"]) == 0
+    assert cli.main(["train", "mdlm", "--help-all"]) == 0
     text = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     for field in dataclasses.fields(zellige.Net):
         (said,) = re.findall(rf"--net\.{field.name}\b(?!-)(?:, --net\.no-\w+)? (?:\S+ )??(.*?)\(default", text)[:1]
@@ -294,15 +338,42 @@ def test_every_size_of_a_network_has_a_help(capsys):
 
 
 def test_the_help_shows_how_a_switch_is_turned_off(capsys):
-    assert cli.main(["train", "mdlm", "--help"]) == 0
+    assert cli.main(["train", "mdlm", "--help-all"]) == 0
     assert "--train.no-tensorboard" in capsys.readouterr().out
 
 
 def test_what_other_programs_call_an_option_is_an_option_of_ours():
     known = {flag for form in forms().values() for flag in options.flags(form)}
-    ours = {flag for flags in meanings.OURS.values() for flag in flags}
-    assert ours <= known
-    assert not {f"--{name}" for name in meanings.OURS if f"--{name}" in options.flags(forms()["train mdlm"])}
+    for table in (meanings.SAME, meanings.NEAR):
+        assert {flag for ours in table.values() for flag in ours} <= known
+        assert not {f"--{name}" for name in table if f"--{name}" in options.flags(forms()["train mdlm"])}
+    assert not set(meanings.SAME) & set(meanings.NEAR)
+
+
+@pytest.mark.parametrize(
+    ("form", "typed", "ours"),
+    [
+        ("train mdlm", "--lr 1e-3 --batch_size=8 --max-steps 9", "--train.rate 1e-3 --train.batch=8 --train.steps 9"),
+        ("train mdlm", "--seq-len 64 --output-dir x --seed 3", "--net.length 64 --run x --train.seed 3"),
+        ("Sample", "--num-samples 3 --max-steps 9 --seq-len 7", "--count 3 --steps 9 --length 7"),
+        ("Sample", "--output a.txt --seed 3 --batch-size 2", "--out a.txt --seed 3 --batch 2"),
+        ("compare", "mdlm md4 --num-samples 3 --lr 1", "mdlm md4 --samples 3 --train.rate 1"),
+    ],
+)
+def test_what_means_the_same_is_taken(form, typed, ours):
+    cls = forms()[form]
+    assert options.canonical(options.flags(cls), typed.split()) == ours.split()
+    assert options.parse(cls, typed.split(), form, most=9) == options.parse(cls, ours.split(), form, most=9)
+
+
+def test_epochs_are_steps_once_the_data_is_known(run, no_page):
+    code, _, err = run(
+        f"train mdlm --run runs/epochs --data.name text --data.path notes.txt {SMALL} --epochs 0.01 --quiet"
+    )
+    assert (code, err) == (0, "")
+    config = json.loads(Path("runs/epochs/config.json").read_text())
+    rows = config["about"]["data"]["splits"]["train"]["rows"]
+    assert config["train"]["steps"] == -(-rows // 400)
 
 
 @pytest.mark.parametrize("place_of_it", [0, 1, 2, 3])

@@ -102,7 +102,7 @@ def _start(words: list[str]) -> str:
 
 def value(flag: Any, rng: random.Random) -> str:
     """Something that a flag may be given: of its kind, or not."""
-    from zellige.cli.options import _values
+    from zellige.cli.flags import _values
 
     allowed, kinds = _values(flag.kind)
     if allowed and rng.random() < 0.6:

@@ -122,17 +122,17 @@ def _drop_output() -> None:
 def dispatch(argv: Sequence[str], terminal: Terminal) -> int:
     """Find the command by its name, and run it."""
     first, rest = (argv[0], list(argv[1:])) if argv else ("--help", [])
-    if first in ("--help", "-h", "help"):
+    if first in ("--help", "-h", "help", "--help-all"):
         terminal.result(help.HELP, keep="\n")
         return 0
     if first in ("--version", "-V"):
         terminal.result(f"zellige {__version__}")
         return 0
-    if first not in help.USAGE:
+    if first not in help.COMMANDS:
         if first.startswith("-"):
             raise InputError(f"unknown option '{first}'; a command comes first (all: zellige --help)")
-        raise unknown("command", first, help.USAGE, "zellige --help")
-    if first == "train" and (not rest or rest[0] in ("--help", "-h")):
+        raise unknown("command", first, help.COMMANDS, "zellige --help")
+    if first == "train" and (not rest or options.asks_help(rest[:1])):
         if not rest:
             raise InputError(
                 "train needs a method; e.g. zellige train mdlm --run runs/mine (all: zellige list methods)"

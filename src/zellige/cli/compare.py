@@ -16,7 +16,6 @@ from .common import own_class, put_json
 
 def compare(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige compare METHOD METHOD ...`"""
-    words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
     about = "Several methods, the same network, data, seed and budget: one table."
     with terminal.waiting("starting"):
         Options = form()

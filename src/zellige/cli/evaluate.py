@@ -67,7 +67,7 @@ class Evaluate(OfData):
 def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige evaluate RUN`"""
     flags = options.given(words)
-    asked = not {"--help", "-h"} & set(words)
+    asked = not options.asks_help(words)
     if TRAIN in flags:
         return train_features(words, terminal, began)
     if "--show" in flags and asked:

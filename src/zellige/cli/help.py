@@ -22,10 +22,11 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   export     a model in a published layout
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
+            --help-all has every option of a command, --help the usual ones
             --no-checksums takes files that have changed since they were written
 New here? zellige demo takes about 4 minutes."""
 
-TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train mdlm --help
+TRAIN = """usage: zellige train METHOD [options]   of one: zellige train mdlm --help
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
                          ar, or file.py:Class for your own
   --data.name pydocs     text, text8, ... (zellige list data)
@@ -38,21 +39,10 @@ TRAIN = """usage: zellige train METHOD [options]   all of them: zellige train md
 example
   zellige train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
 
-USAGE = {
-    "demo": "usage: zellige demo [options]",
-    "train": TRAIN,
-    "evaluate": "usage: zellige evaluate RUN [options]     all of them: zellige evaluate --help",
-    "sample": "usage: zellige sample RUN [options]     all of them: zellige sample --help",
-    "infill": 'usage: zellige infill RUN "a text with ____" [options]     all of them: zellige infill --help',
-    "verify": "usage: zellige verify [METHOD ...]",
-    "compare": "usage: zellige compare METHOD METHOD ... --run FOLDER [options]     all of them: zellige compare --help",
-    "report": "usage: zellige report RUN [--out FILE]",
-    "play": "usage: zellige play RUN [RUN ...] [options]     all of them: zellige play --help",
-    "serve": "usage: zellige serve RUN [--port N] [options]     all of them: zellige serve --help",
-    "list": "usage: zellige list methods|samplers|data|checkpoints|recipes",
-    "import": "usage: zellige import SOURCE --out FOLDER [options]     all of them: zellige import --help",
-    "export": "usage: zellige export MODEL --to LAYOUT --out FOLDER",
-}
+COMMANDS = (
+    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "report", "play", "serve", "list", "import",
+    "export",
+)  # fmt: skip
 
 LISTS = {
     "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",

@@ -4,6 +4,7 @@ A recipe (`--recipe NAME`) says the method, and is the default of every option.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
@@ -46,6 +47,11 @@ def form(method: Any, recipe: str = "") -> Any:
                 ],
                 field(default=""),
             ),
+            (
+                "epochs",
+                Annotated[float | None, tyro.conf.arg(help="passes over the training data, in place of --train.steps")],
+                field(default=None),
+            ),
             ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
             ("overwrite", Annotated[bool, tyro.conf.arg(help="replace the run in it")], field(default=False)),
         ],
@@ -87,11 +93,13 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         Options = form(cls, recipe)
         if recipe:
             default = Options(theirs.options, theirs.data, theirs.net, theirs.train, recipe=recipe)
-    words = ["--train.seed" + w[len("--seed") :] if w.partition("=")[0] == "--seed" else w for w in words]
+    words = options.canonical(options.flags(Options), words)
     where = f"train {name or f'--recipe {recipe}'}"
     name = name or str(method)
     flags = options.given(words)
-    if "--resume" in flags and "--help" not in flags:
+    if {"--resume", "--epochs"} <= flags:
+        raise InputError("--epochs is for a run that begins; with --resume say --train.steps")
+    if "--resume" in flags and not options.asks_help(words):
         options.check(options.flags(Options), words, where)
         folder = _value(words, "--run") or _folder(cls, recipe)
         before = _config(Path(folder), method, from_json)
@@ -105,7 +113,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
                     f"'{folder}' is a run of {before.recipe or 'no recipe'}, not of {recipe}; leave --recipe out"
                 )
             default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
-    elif "--train.start" in flags and "--help" not in flags:
+    elif "--train.start" in flags and not options.asks_help(words):
         options.check(options.flags(Options), words, where)
         from ..training import setup
 
@@ -121,6 +129,12 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls, recipe)}")
     if chosen.resume and chosen.overwrite:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
+    if chosen.epochs is not None:
+        if "--train.steps" in flags:
+            raise InputError("--epochs and --train.steps both say how long; leave one of them out")
+        with terminal.waiting("reading"):
+            steps = _steps(chosen, cls, name)
+        chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, steps=steps))
     with terminal.waiting("starting"):
         from ..training import train as training
         from ..training.run import summary
@@ -142,6 +156,20 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=chosen.train.seed,
     )  # fmt: skip
     return 0
+
+
+def _steps(chosen: Any, cls: Any, name: str) -> int:
+    """How many steps --epochs are, on the data that is there."""
+    from ..training import setup
+
+    if not 0 < chosen.epochs < math.inf:
+        raise InputError(f"--epochs is {chosen.epochs:g}; it must be above 0")
+    own = getattr(cls, "name", name)
+    start = setup.load_start(chosen.train.start, cls, own) if chosen.train.start else None
+    config = setup.choose_config(
+        None, own, cls, chosen.data, chosen.net, chosen.train, chosen.options, chosen.run, start
+    )
+    return math.ceil(chosen.epochs * len(setup.read_corpus(config, start=start).train) / chosen.train.batch)
 
 
 def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .options import named_fields
+from .flags import named_fields
 
 
 def words_of(cls: type, values: Mapping[str, Any], without: Container[str] = (), prefix: str = "") -> list[str]:
