@@ -69,6 +69,15 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
     return InputError(f"unknown {kind} '{name}'; {hint}")
 
 
+def not_installed(what: str, package: str, extra: str, otherwise: str = "") -> InputError:
+    """The error for a package that comes with an extra of Zellige's and is not there, with what to type.
+
+    >>> str(not_installed("`out` x.mid", "mido", "music"))
+    "`out` x.mid needs 'mido'; pip install 'zellige[music]'"
+    """
+    return InputError(f"{what} needs '{package}'; pip install 'zellige[{extra}]'{otherwise}")
+
+
 def at_least(name: str, value: float, least: int) -> None:
     """InputError where the value of an argument or a field is below the least that it may be.
 

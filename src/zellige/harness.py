@@ -25,7 +25,7 @@ import torch
 
 from .core.batch import by_length
 from .core.random import mix
-from .errors import InputError, check_counts
+from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
 from .models.classes import told_none
 from .models.frames import Frame
@@ -44,7 +44,11 @@ try:
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] != "lm_eval":
         raise
-    raise InputError("lm-evaluation-harness is not installed; pip install lm_eval") from None
+    sentence = not_installed("lm-evaluation-harness", "lm_eval", "harness")
+    if __name__ == "__main__":
+        print(f"error: {sentence}", file=sys.stderr)
+        sys.exit(2)
+    raise sentence from None
 
 TOKENS = 256  # are generated where a task names no number
 KNOWN = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")

@@ -373,7 +373,7 @@ def test_sets_of_the_hub(monkeypatch, published):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError) as error:
         prepare(Data("lm1b", tokenizer=str(published / "bert-vocab")), 32)
-    assert str(error.value) == "`data.name` lm1b needs 'datasets'; pip install datasets"
+    assert str(error.value) == "`data.name` lm1b needs 'datasets'; pip install 'zellige[data]'"
 
 
 def test_downloads_are_checked(tmp_path, cache, monkeypatch):

@@ -57,7 +57,7 @@ def test_rows_of_columns(tmp_path, arrow):
 def test_parquet_without_its_reader(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"a\.parquet' needs 'pyarrow' to be read; pip install pyarrow"):
+    with pytest.raises(InputError, match=r"a\.parquet' needs 'pyarrow'; pip install 'zellige\[data\]'"):
         prepare(Data("text", path=str(tmp_path / "a.parquet")), 8)
 
 

@@ -661,7 +661,7 @@ def test_no_gpu(tmp_path):
 def test_wandb_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert refused(tmp_path / "a", wandb="project") == "`train.wandb` needs 'wandb'; pip install wandb"
+    assert refused(tmp_path / "a", wandb="project") == "`train.wandb` needs 'wandb'; pip install 'zellige[wandb]'"
 
 
 def test_logs(tmp_path, monkeypatch):

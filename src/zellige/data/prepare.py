@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked
-from ..errors import InputError, at_least, quoted, unknown
+from ..errors import InputError, at_least, not_installed, quoted, unknown
 from . import catalogue
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
@@ -148,7 +148,7 @@ def _check(data: Data) -> None:
     if data.kind not in ("", "image", "grid"):
         raise InputError(f"`data.kind` is '{data.kind}'; it must be image or grid")
     if entry.hub and not entry.files and not data.path and not installed("datasets"):
-        raise InputError(f"`data.name` {data.name} needs 'datasets'; pip install datasets")
+        raise not_installed(f"`data.name` {data.name}", "datasets", "data")
     for name, value in (("validation", data.validation), ("test", data.test)):
         if isinstance(value, str):
             if data.name != "text":

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, not_installed
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 from .readers import Format, Piece
@@ -221,7 +221,7 @@ def load_hub(data: "Data", hub: tuple[str, str | None, dict[str, str]], cache: P
     try:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError(f"`data.name` {data.name} needs 'datasets'; pip install datasets") from None
+        raise not_installed(f"`data.name` {data.name}", "datasets", "data") from None
     if not sys.stderr.isatty():  # its own bars are welcome on a terminal only
         getattr(datasets, "disable_progress_bars", lambda: None)()
     name, configuration, names = hub

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import InputError
+from ..errors import InputError, not_installed
 
 BLOCK = 1 << 20
 
@@ -124,5 +124,5 @@ def arrow_library(path: Path) -> Any:
         import pyarrow  # pyright: ignore[reportMissingImports]
         import pyarrow.ipc  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError(f"'{path}' needs 'pyarrow' to be read; pip install pyarrow") from None
+        raise not_installed(f"'{path}'", "pyarrow", "data") from None
     return pyarrow

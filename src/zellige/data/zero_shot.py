@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, not_installed
 from . import catalogue, file_names, remote
 from .catalogue import DATASETS
 from .corpus import Data
@@ -93,7 +93,7 @@ def read_texts(
 
 def _need_datasets(name: str) -> None:
     if not remote.installed("datasets"):
-        raise InputError(f"{name} needs 'datasets'; pip install datasets, or give local copies by `data.path`")
+        raise not_installed(name, "datasets", "data", ", or give local copies by `data.path`")
 
 
 def _joined(pieces: Iterable[tuple[str, bool]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.random import mix
-from ..errors import InputError
+from ..errors import InputError, not_installed
 from ..models.checksums import check_sums, write_checksums
 from ..models.tensors import load_tensors, save_tensors
 from ..nn.image_classifier import ImageClassifier
@@ -93,9 +93,8 @@ def inception(weights: Path | None = None, device: torch.device | str = "cpu") -
     try:
         from torch_fidelity import feature_extractor_inceptionv3 as package  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError(
-            "`features` inception needs 'torch-fidelity'; pip install torch-fidelity, or give a folder of "
-            "zellige evaluate --train-features"
+        raise not_installed(
+            "`features` inception", "torch-fidelity", "fid", ", or give a folder of zellige evaluate --train-features"
         ) from None
     except RuntimeError as problem:  # torchvision beside a torch of another build
         first = str(problem).partition("\n")[0]

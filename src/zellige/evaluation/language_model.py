@@ -18,7 +18,7 @@ from torch import Tensor
 from ..core.batch import Batch
 from ..core.random import categorical, mix
 from ..data import remote
-from ..errors import InputError, nearest
+from ..errors import InputError, nearest, not_installed
 from ..schema import read_json
 
 DRAWN = 64  # texts of its own at once
@@ -93,7 +93,7 @@ class Transformer:
         try:
             import transformers
         except ImportError:
-            raise InputError(f"`judge` {name} needs 'transformers'; pip install transformers") from None
+            raise not_installed(f"`judge` {name}", "transformers", "eval") from None
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
         try:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, not_installed
 from ..show.numbers import pm
 from .interval import student
 from .result import summarize
@@ -165,7 +165,7 @@ def mauve_package() -> Any:
     try:
         import mauve as package  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise InputError("`mauve` needs 'mauve'; pip install mauve-text") from None
+        raise not_installed("`mauve`", "mauve", "mauve") from None
     return package
 
 

@@ -171,7 +171,7 @@ def card(model: Shared, repo_id: str | None = None, license: str | None = None) 
     lines += ["| | |", "|---|---|", *table, "", "## Results", "", *_numbers(model.source), "", "## Use", ""]
     lines += [
         "```python",
-        "# Zellige: pip install . in a checkout of its repository",
+        "# pip install zellige",
         "import zellige",
         "",
         f'model = zellige.load("{name}")',

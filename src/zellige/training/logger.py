@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import not_installed
 from ..files import make, write_file
 from ..models.checkpoints import METRICS, step_name
 from ..models.checksums import check_sums
@@ -139,7 +139,7 @@ def require_wandb() -> None:
     import importlib.util
 
     if importlib.util.find_spec("wandb") is None:
-        raise InputError("`train.wandb` needs 'wandb'; pip install wandb")
+        raise not_installed("`train.wandb`", "wandb", "wandb")
 
 
 def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:

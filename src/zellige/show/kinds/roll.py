@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...data.levels import SILENT, VOICES, note_name
-from ...errors import InputError
+from ...errors import not_installed
 from ..style import Line, Mark
 from .modality import Modality
 
@@ -178,5 +178,5 @@ def _mido() -> Any:
     try:
         import mido
     except ImportError:
-        raise InputError("`out` x.mid needs 'mido'; pip install mido") from None
+        raise not_installed("`out` x.mid", "mido", "music") from None
     return mido
