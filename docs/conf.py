@@ -1,20 +1,26 @@
 """Sphinx: make docs."""
 
+import sys
+from pathlib import Path
+
 from zellige import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))  # twins
 
 project = "Zellige"
 copyright = "the Zellige authors"
 release = version = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "twins"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the tests run the snippets of these pages
-exclude_patterns = ["_build", "evaluation-generation.md"]  # the latter is a part of evaluation.md
+exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_title = f"Zellige {version}"
+html_static_path, html_css_files = ["static"], ["zellige.css"]
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 

@@ -6,6 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"
 GENERATED = ROOT / "docs" / "api.md"  # of docstrings, which are read themselves
+FROM_CODE = "<!-- what follows is from the code"  # on the pages of docs/pages.py: the same
 ONE = r"(?:[A-I](?:\.\d+)*|\d+(?:\.\d+)*)\b"
 KIND = r"eqs?\.|sections?|appendix|appendices|tables?|theorems?|propositions?|algorithms?|figures?"
 CITED = re.compile(rf"\b({KIND}) ({ONE}(?:(?:, | and | to ){ONE})*)", re.I)
@@ -26,7 +27,8 @@ def cited(text: str) -> set[str]:
 
 def sources() -> dict[str, str]:
     files = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
-    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files if path not in (LIST, GENERATED)}
+    files = [path for path in files if path not in (LIST, GENERATED) and "_build" not in path.parts]
+    return {path.relative_to(ROOT).as_posix(): path.read_text().partition(FROM_CODE)[0] for path in files}
 
 
 def rows() -> list[list[str]]:

@@ -1,0 +1,219 @@
+"""The pages of docs/methods, docs/samplers and docs/metrics: from docstrings, each below a paragraph written by hand.
+
+    .venv/bin/python docs/pages.py        writes them anew, after a docstring, a choice or a name changed
+
+What stands above MARK on a page is its idea, and is left as it is; a page that is not there yet begins with one to be written.
+`tests/test_site.py` holds pages and code equal.
+"""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zellige import METHODS, SAMPLERS, Net
+from zellige.cli import help
+from zellige.core import bound
+from zellige.evaluation import conditional, distances, image_quality, memorisation, probe, sample_quality, two_sides
+from zellige.methods import build
+
+DOCS = Path(__file__).parent
+MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
+TO_WRITE = "(the idea, in a paragraph by hand)"
+
+METRICS: dict[str, tuple[str, Any, str]] = {  # page: its title, what computes it, what is typed for it
+    "bound": ("The bound", bound, "zellige evaluate runs/demo"),
+    "bracket": ("Between two bounds", two_sides, "zellige evaluate runs/demo --bracket"),
+    "conditional": ("Conditional likelihood", conditional, "zellige evaluate runs/demo --pairs pairs.jsonl"),
+    "probe": ("Linear probe", probe, "zellige evaluate runs/demo --probe ag_news"),
+    "perplexity": ("Generative perplexity", sample_quality.perplexities, "zellige evaluate runs/demo --generate"),
+    "entropy": ("Unigram entropy", sample_quality.unigram_entropies, "zellige evaluate runs/demo --generate"),
+    "distinct": ("distinct-n", sample_quality.distinct, "zellige evaluate runs/demo --generate"),
+    "seq-rep": ("seq-rep-4", sample_quality.repetitions, "zellige evaluate runs/demo --generate"),
+    "mauve": ("MAUVE", sample_quality.mauve, "zellige evaluate runs/demo --generate --mauve"),
+    "energy": ("Energy distance", distances.of_embeddings, "zellige evaluate runs/demo --generate"),
+    "mmd": ("MMD", distances.discrepancy, "zellige evaluate runs/demo --generate"),
+    "tv": ("Total variation of n-grams", distances.total_variation, "zellige evaluate runs/demo --generate"),
+    "typicality": ("Typicality", distances.typicality, "zellige evaluate runs/demo --generate"),
+    "memorised": ("Memorised run", memorisation.longest, "zellige evaluate runs/demo --generate"),
+    "fid": ("FID", image_quality.fid, "zellige evaluate runs/digits --generate"),
+    "kid": ("KID", image_quality.kid, "zellige evaluate runs/digits --generate"),
+    "inception": ("Inception score", image_quality.inception_score, "zellige evaluate runs/digits --generate"),
+    "precision": ("Precision and recall", image_quality.precision_recall, "zellige evaluate runs/digits --generate"),
+}
+
+
+def markdown(text: str) -> str:
+    """A docstring as Markdown: what is indented or has columns stays as it stands, arguments are lists, the rest is prose."""
+    parts: list[str] = []
+    for piece in text.strip("\n").split("\n\n"):
+        if piece.startswith("    ") and parts and parts[-1].startswith("    "):
+            parts[-1] += f"\n\n{piece}"
+        else:
+            parts.append(piece)
+    return "\n".join(map(part, parts))
+
+
+def part(text: str) -> str:
+    """A part between empty lines."""
+    first, *lines = text.split("\n")
+    if first in ("Args:", "Raises:", "Returns:"):
+        items = [line for line in lines if line.startswith(" ")]
+        named = [item.split(": ", 1) for item in re.sub(r"\n {8}", " ", "\n".join(items)).split("\n")]
+        more = "\n".join(line for line in lines if not line.startswith(" "))
+        listed = "\n".join(f"- `{name.strip()}`: {prose(about[0] if about else '')}" for name, *about in named)
+        return f"{first}\n\n{listed}\n" + (f"\n{prose(more)}\n" if more else "")
+    if not text.startswith("|") and re.search(r"^    |\S {2,}\S", text, re.M):
+        return f"```text\n{textwrap.dedent(text)}\n```\n"
+    return (text if text.startswith("|") else prose(text)) + "\n"
+
+
+def prose(line: str) -> str:
+    """A line of a paragraph: but for `code` and **bold**, what Markdown would take for its own is escaped."""
+    parts = re.split(r"(`[^`]+`)", line)
+    return "".join(
+        p if i % 2 else re.sub(r"(?<!\*)\*(?!\*)|\$|<(?=[a-zA-Z/!?])", r"\\\g<0>", p) for i, p in enumerate(parts)
+    )
+
+
+def table(rows: Iterable[Iterable[str]], head: Iterable[str]) -> str:
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len([*head]) + "|", *lines, ""])
+
+
+def about_fields(cls: type) -> dict[str, str]:
+    """What stands below each field of a dataclass."""
+    body = ast.parse(inspect.getsource(inspect.getmodule(cls)))  # pyright: ignore[reportArgumentType]
+    (tree,) = (n for n in ast.walk(body) if isinstance(n, ast.ClassDef) and n.lineno == first_line(cls))
+    texts = {}
+    for entry, below in zip(tree.body, tree.body[1:]):
+        if isinstance(entry, ast.AnnAssign) and isinstance(below, ast.Expr):
+            texts[entry.target.id] = " ".join(inspect.cleandoc(below.value.value).split())  # pyright: ignore
+    return texts
+
+
+def first_line(cls: type) -> int:
+    lines, number = inspect.getsourcelines(cls)
+    return number + next(i for i, line in enumerate(lines) if line.lstrip().startswith("class "))
+
+
+def title(module: Any) -> tuple[str, str]:
+    """The first sentence of a module, and the rest of what it says."""
+    text = inspect.getdoc(module) or ""
+    first, _, rest = text.partition("\n\n")
+    return " ".join(first.split()).removesuffix("."), rest
+
+
+def method_page(name: str) -> Iterator[str]:
+    cls = METHODS[name]
+    module = sys.modules[cls.__module__]
+    yield listed("methods", name)
+    yield "To check it by enumeration, each identity with its largest error, and to train it:\n"
+    yield shell(f"zellige verify {name}", f"zellige train {name} --run runs/{name}")
+    yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+    texts = about_fields(cls.Config)
+    defaults = cls.Config()
+    rows = [[f"`{field}`", f"`{getattr(defaults, field)}`", prose(about)] for field, about in texts.items()]
+    if rows:
+        yield f"## Choices\n\n`{cls.__name__}.Config`; on the command line `--{next(iter(texts)).replace('_', '-')}` and so on.\n"
+        yield table(rows, ["field", "default", ""])
+    yield source(module)
+
+
+def sampler_page(name: str) -> Iterator[str]:
+    cls = SAMPLERS[name]
+    module = sys.modules[cls.__module__]
+    yield listed("samplers", name)
+    fits = [method for method in METHODS if cls().refuse(small(method)) is None]
+    yield f"Draws from {', '.join(f'[{method}](../methods/{method}.md)' for method in fits)}, with their usual choices.\n"
+    method = "mdlm" if "mdlm" in fits else fits[0]
+    yield "To check by enumeration what holds of its law, and to draw with it:\n"
+    yield shell(f"zellige verify {method} --sampler {name}", f"zellige sample runs/{method} --sampler {name}")
+    yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+    yield f"## `{cls.__name__}`\n\n{markdown(inspect.getdoc(cls) or '')}"
+    yield source(module)
+
+
+def metric_page(name: str) -> Iterator[str]:
+    _, thing, typed = METRICS[name]
+    yield shell(typed)
+    if inspect.ismodule(thing):
+        yield f"## In the words of the code\n\n**{title(thing)[0]}.**\n\n{markdown(title(thing)[1])}"
+        yield source(thing)
+    else:
+        module = sys.modules[thing.__module__]
+        yield f"## The code\n\n<!-- not run: a part of its file -->\n```python\n{inspect.getsource(thing).rstrip()}\n```\n"
+        yield source(module) + "What the file says of all its measures, their papers and their intervals:\n"
+        yield f"**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+
+
+def listed(kind: str, name: str) -> str:
+    """The row of `zellige list`."""
+    (row,) = (row for row in help.table(kind) if row["name"] == name)
+    row.pop("name")
+    return table([row.values()], row)
+
+
+@cache
+def small(method: str) -> Any:
+    """A method with its usual choices and hardly a network."""
+    return build(method, 5, Net(layers=1, hidden=16, heads=2))
+
+
+def shell(*lines: str) -> str:
+    return "\n".join(["```sh", *lines, "```", ""])
+
+
+def source(module: Any) -> str:
+    return f"In `{module.__name__.replace('.', '/')}.py`; [the reference](../api.md) has all names.\n"
+
+
+KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
+    "methods": ("Methods", METHODS, method_page),
+    "samplers": ("Samplers", SAMPLERS, sampler_page),
+    "metrics": ("Metrics", METRICS, metric_page),
+}
+
+
+def page(path: Path) -> str:
+    """What a page is to say: its own beginning, and the rest from the code."""
+    kind, name = path.parent.name, path.stem
+    text = (
+        path.read_text(encoding="utf-8")
+        if path.exists()
+        else f"# {METRICS[name][0] if kind == 'metrics' else name}\n\n{TO_WRITE}\n\n"
+    )
+    return text.partition(MARK)[0] + MARK + "\n" + "\n".join(KINDS[kind][2](name))
+
+
+def index(kind: str) -> str:
+    """The page that lists those of a kind, each with the first sentence of its idea."""
+    caption, names, _ = KINDS[kind]
+    lines = [f"# {caption}", "", "| | |", "|---|---|"]
+    for name in names:
+        head, _, idea = paths(kind)[name].read_text(encoding="utf-8").partition("\n")
+        first = re.split(r"(?<=[.]) (?=[A-Z])", " ".join(idea.partition(MARK)[0].split()))[0]
+        lines.append(f"| [{head.removeprefix('# ')}]({name}.md) | {first} |")
+    return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", *names, "```", ""])
+
+
+def paths(kind: str) -> dict[str, Path]:
+    return {name: DOCS / kind / f"{name}.md" for name in KINDS[kind][1]}
+
+
+def written() -> dict[Path, str]:
+    """Every page with what it is to say."""
+    pages = {path: page(path) for kind in KINDS for path in paths(kind).values()}
+    return pages | {DOCS / kind / "index.md": index(kind) for kind in KINDS}
+
+
+if __name__ == "__main__":
+    for path in (path for kind in KINDS for path in paths(kind).values()):
+        path.write_text(page(path), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,118 @@
+"""The documentation as a site: pages from the code, twins in Markdown, nothing that a browser would fetch elsewhere."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from zellige.evaluation import distances, sample_quality
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+import pages  # noqa: E402
+
+FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed|link(?![^>]*rel="(?:author|canonical)"))\b[^>]*?(?:src|href|data)=["'](?:https?:)?//"""
+    r"""|@import\s+(?:url\()?["']?(?:https?:)?//|url\(\s*["']?(?:https?:)?//"""
+)
+
+
+def test_the_pages_are_made_from_the_code():
+    written = pages.written()
+    stale = [str(path.relative_to(ROOT)) for path, text in written.items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "write them again: python docs/pages.py"
+    there = {path for kind in pages.KINDS for path in (ROOT / "docs" / kind).glob("*.md")}
+    assert there == set(written), "of no method, sampler or metric"
+
+
+@pytest.mark.parametrize(
+    "path", [path for kind in pages.KINDS for path in pages.paths(kind).values()], ids=lambda p: p.stem
+)
+def test_every_page_begins_with_its_idea(path):
+    title, _, idea = path.read_text(encoding="utf-8").partition(pages.MARK)[0].partition("\n")
+    assert title.startswith("# ")
+    assert pages.TO_WRITE not in idea
+    assert len(idea.split()) > 20
+
+
+def test_every_measure_of_samples_has_a_page():
+    rows = [[1, 2, 3, 4, 5, 1, 2], [2, 2, 1, 3, 4, 5, 6], [4, 4, 1, 2, 3, 1, 1], [1, 1, 2, 5, 3, 3, 2]]
+    nats, tokens, features = torch.arange(4.0) + 1, torch.full((4,), 6), np.eye(4)
+    names = set(sample_quality.measure(rows, nats, tokens))
+    names |= set(distances.measures(rows, nats.numpy(), features, rows, nats.numpy(), features))
+    covered = {name.partition("-")[0] for name in pages.METRICS}
+    for name in names:
+        assert re.split(r"[ -]\d|[ ,]|-rep", name.lower())[0] in covered, name
+
+
+def test_markdown_of_a_docstring():
+    text = (
+        "A *b* costs $1 where x <y:\n\n    a = 1\n\n    b = 2\n\nTV      halves\n        of it\n\n"
+        "Args:\n    x: one,\n        two.\nLast."
+    )
+    assert pages.markdown(text) == (
+        "A \\*b\\* costs \\$1 where x \\<y:\n\n```text\na = 1\n\nb = 2\n```\n\n```text\nTV      halves\n        of it\n```\n\n"
+        "Args:\n\n- `x`: one, two.\n\nLast.\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site, built as `make docs` does: minutes."""
+    application = pytest.importorskip("sphinx.application", reason="sphinx is not installed: make docs installs it")
+    folder = tmp_path_factory.mktemp("site")
+    docs = ROOT / "docs"
+    app = application.Sphinx(docs, docs, folder, folder / ".doctrees", "html", warningiserror=True, status=None)
+    app.build()
+    assert app.statuscode == 0, "a warning: make docs shows it"
+    return folder
+
+
+def test_what_would_be_fetched_is_seen():
+    for text in (
+        '<script defer src="https://cdn.example/x.js">', "<img alt='' src='//example/x.png'>", "@import 'https://example/x.css'",
+        '<link rel="stylesheet" href="https://example/x.css">', "a { background: url(https://example/x.png) }",
+    ):  # fmt: skip
+        assert FETCHED.search(text)
+    assert not FETCHED.search(
+        '<a href="https://example">x</a> <img src="x.png"> <link rel="canonical" href="https://example/">'
+    )
+
+
+@pytest.mark.long
+def test_the_site_asks_no_other_host(site):
+    files = [path for kind in ("html", "css", "js") for path in site.rglob(f"*.{kind}")]
+    assert len(files) > 60
+    assert [
+        f"{p.relative_to(site)}: {m[0]}" for p in files for m in FETCHED.finditer(p.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.long
+def test_every_page_has_a_twin_and_stands_in_llms_txt(site):
+    listed = set(re.findall(r"\]\(([\w/-]+)\.md\)", (site / "llms.txt").read_text(encoding="utf-8")))
+    sources = {
+        str(p.relative_to(ROOT / "docs").with_suffix(""))
+        for p in (ROOT / "docs").rglob("*.md")
+        if "_build" not in p.parts
+    }
+    assert listed == sources - {"index"}
+    for page in sources:
+        assert (site / f"{page}.html").is_file()
+        twin = (site / f"{page}.md").read_text(encoding="utf-8")
+        assert "{eval-rst}" not in twin
+        assert len(twin) > 200
+    assert (
+        "The reverse kernel" in (site / "api.md").read_text(encoding="utf-8")
+        or "zellige.train(" in (site / "api.md").read_text()
+    )
+
+
+@pytest.mark.long
+def test_the_search_needs_no_server(site):
+    """Sphinx's index is a script that the page loads: that works from file:// too."""
+    assert (site / "searchindex.js").read_text(encoding="utf-8").startswith("Search.setIndex(")
+    assert 'src="searchindex.js"' in (site / "search.html").read_text(encoding="utf-8")
