@@ -146,8 +146,29 @@ def test_inverse(schedule):
     torch.testing.assert_close(schedule.inverse(schedule.alpha(t)[:, 0]), t, rtol=1e-7, atol=1e-7)
     between = schedule.alpha_1 + (schedule.clean_end - schedule.alpha_1) * INSIDE  # alphas within the range
     torch.testing.assert_close(schedule.alpha(schedule.inverse(between))[:, 0], between, rtol=1e-7, atol=1e-9)
-    # beyond the range: the nearer end (first hitting draws alphas in (0, 1))
-    torch.testing.assert_close(schedule.inverse(torch.tensor([1.0, 0.0], dtype=D)), t[:2], rtol=0, atol=1e-7)
+    # beyond the range: in the ends (first hitting draws alphas in (0, 1))
+    span = torch.tensor(schedule.span, dtype=D)
+    torch.testing.assert_close(schedule.inverse(torch.tensor([1.0, 0.0], dtype=D)), span, rtol=0, atol=1e-7)
+
+
+@every
+def test_the_ends_are_passed_at_an_even_pace_for_all_states_alike(schedule):
+    """What is still masked before t = 0, and still there after t = 1, is a share of what it is then; the slopes are those."""
+    low, high = schedule.span
+    clean, noisy = schedule.alpha(torch.tensor([0.0, 1.0], dtype=D))
+    near = {"rtol": 1e-6, "atol": 1e-14}  # a late time of a short end has few digits
+    for share in (0.9, 0.5, 0.1):
+        early, late = torch.tensor([low * (1 - share), 1 + (high - 1) * (1 - share)], dtype=D)
+        if low < 0:
+            torch.testing.assert_close(1 - schedule.alpha(early), share * (1 - clean), **near)
+            pace = schedule.weight(early) * (1 - schedule.alpha(early))
+            torch.testing.assert_close(pace, (1 - clean) / -low, **near)
+            torch.testing.assert_close(schedule.beta(early) * schedule.alpha(early), pace, **near)
+        if high > 1:
+            torch.testing.assert_close(schedule.alpha(late), share * noisy, **near)
+            pace = schedule.beta(late) * schedule.alpha(late)
+            torch.testing.assert_close(pace, noisy / (high - 1), **near)
+            torch.testing.assert_close(schedule.weight(late) * (1 - schedule.alpha(late)), pace, **near)
 
 
 @given(st.floats(1e-3, 1.0), st.floats(0.1, 8.0), st.floats(0, 0.3), st.floats(0.5, 1.0))

@@ -179,10 +179,15 @@ def test_totals_in_bits_per_token(golden, case):
 # ---------------------------------------------------------------------------------- sampling
 @pytest.mark.parametrize("case", GRID)
 def test_sampling_grids(golden, case):
-    """Difference: our grid starts at PRIOR and ends at CLEAN, where theirs has alpha = eps (t = 1) and 1 - eps."""
+    """Difference: our grid starts at PRIOR and ends at CLEAN, where theirs has alpha = eps (t = 1) and 1 - eps.
+
+    That of a model of T steps, whose ends are jumps; continuous time has its steps in the ends too.
+    """
     c, config = golden[case], golden.index[case]["config"]
     T = config["timesteps"]
-    times = Ancestral(config["grid"]).times(md4(torch.zeros(1, 1, V)), T)
+    model = md4(torch.zeros(1, 1, V))
+    model.steps = T
+    times = Ancestral(config["grid"]).times(model, T)
     assert len(times) == T + 1
     assert (times[0], times[-1]) == (PRIOR, CLEAN)
     golden.near(case, times[1:-1], c["t"][1:])

@@ -83,6 +83,8 @@ def test_draws_by_counts_have_the_bound_as_their_mean(block):
     terms = exact.continuous_terms(method, x_0)
     whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"]
     close(exact.expectation(method.bound, x_0, COUNTS), whole, rtol=1e-6, atol=1e-6)
+    terms = exact.continuous_terms(method, x_0, jumps=True)
+    whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"]
     close(exact.expectation(method.loss, x_0, COUNTS), whole, rtol=1e-6, atol=1e-6)
 
 

@@ -64,10 +64,15 @@ def test_terms_by_count_are_the_integrals_over_time(method):
     ours = counted(method, Batch(X_0), method.terms)
     for name in TERMS:
         close(ours[name], expected[name], rtol=1e-6, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
-    # the loss folds the three terms into one weight, the bound is their sum
+    close(total(ours), exact.any_order(method, X_0), rtol=1e-9, atol=1e-9)  # whatever the schedule
+    close(counted(method, Batch(X_0), lambda b, g: {"bound": method.bound(b, g)})["bound"], total(ours))
+    # with a jump at each end, as in training, whose loss folds the three terms into one weight
+    expected = exact.continuous_terms(method, X_0, jumps=True)
+    ours = counted(method, Batch(X_0), method.jump_terms)
+    for name in TERMS:
+        close(ours[name], expected[name], rtol=1e-6, atol=1e-7, msg=lambda m, n=name: f"{n}: {m}")
     folded = counted(method, Batch(X_0), lambda b, g: {"loss": method.loss(b, g)})["loss"]
     close(folded, total(expected), rtol=1e-6, atol=1e-7)
-    close(counted(method, Batch(X_0), lambda b, g: {"bound": method.bound(b, g)})["bound"], folded)
 
 
 @torch.no_grad()
@@ -85,7 +90,7 @@ def test_loss_gradient_is_the_gradient_of_the_bound():
     method = free_md4()
     with torch.enable_grad():
         one = counted(method, Batch(X_0[3:4]), lambda b, g: {"v": method.loss(b, g)})["v"].sum()
-        two = total(exact.continuous_terms(method, X_0[3:4])).sum()
+        two = total(exact.continuous_terms(method, X_0[3:4], jumps=True)).sum()
         g = [torch.autograd.grad(v, list(method.parameters()))[0] for v in (one, two)]
     close(*g, rtol=1e-6, atol=1e-7)
 
@@ -110,12 +115,14 @@ def test_terms_at_a_drawn_time_are_the_continuous_bound(schedule):
     expected = exact.continuous_terms(method, X_0[5:6])
     for t in (0.03, 0.4, 1.0):
         # terms draws: the stratified u (t = 1 - u), x_t, then x at t = 0 for the reconstruction
-        draw = lambda u, t=t: method.terms(batch, Given(1 - t, u, 0.999))["diffusion"][0]  # noqa: E731
+        draw = lambda u, t=t: method.jump_terms(batch, Given(1 - t, u, 0.999))["diffusion"][0]  # noqa: E731
         close(noised(method, X_0[5:6], t, draw), exact.expected(method, X_0[5:6], t, None)[0], rtol=1e-9, atol=1e-12)
-    again = lambda u: method.terms(batch, Given(0.5, 0.5, u))["reconstruction"][0]  # noqa: E731
+    expected = exact.continuous_terms(method, X_0[5:6], jumps=True)
+    again = lambda u: method.jump_terms(batch, Given(0.5, 0.5, u))["reconstruction"][0]  # noqa: E731
     close(noised(method, X_0[5:6], 0.0, again), expected["reconstruction"][0], rtol=1e-9, atol=1e-12)
-    close(method.terms(batch, Given(0.5, 0.5, 0.5))["prior"], expected["prior"], rtol=1e-9, atol=1e-12)
-    assert torch.equal(method.loss(batch, Given(0.5, 0.5, 0.5)), method.bound(batch, Given(0.5, 0.5, 0.5)))
+    close(method.jump_terms(batch, Given(0.5, 0.5, 0.5))["prior"], expected["prior"], rtol=1e-9, atol=1e-12)
+    jumps = total(method.jump_terms(batch, Given(0.5, 0.5, 0.5)))
+    assert torch.equal(method.loss(batch, Given(0.5, 0.5, 0.5)), jumps)
 
 
 @torch.no_grad()
@@ -146,7 +153,7 @@ def test_times_are_stratified_over_the_rows_and_the_weight_is_never_infinite():
     method.diffusion = lambda batch, x_t, t: (seen.append(t), torch.zeros(len(t), dtype=D))[1]  # type: ignore[method-assign]
     method.terms(Batch(X_0), torch.Generator().manual_seed(0))
     assert sorted(((1 - seen[0]) * len(X_0)).long().tolist()) == list(range(len(X_0)))
-    method.terms(Batch(X_0), Given(0.0, 0.5, 0.5))
+    method.jump_terms(Batch(X_0), Given(0.0, 0.5, 0.5))
     assert (seen[1] > 0).all()
 
 
@@ -196,6 +203,7 @@ def test_padding_gives_the_bound_of_the_rest(make):
     expected = exact.continuous_terms(make(Rest(network, 2), L), X_0)
     for name in TERMS:
         close(ours[name], expected[name], rtol=1e-6, atol=1e-7)
+    expected = exact.continuous_terms(make(Rest(network, 2), L), X_0, jumps=True)
     loss = counted(make(network, L + 1), Batch(padded, mask), lambda b, g: {"v": make(network, L + 1).loss(b, g)})["v"]
     close(loss, total(expected), rtol=1e-6, atol=1e-7)
 
@@ -422,13 +430,14 @@ def test_schedules_of_the_papers():
 
 @torch.no_grad()
 def test_the_exact_network_reaches_the_entropy_of_the_data():
-    """The sum of the terms of MDLM, alpha_1 = 1e-3, with the true p(x_0 | x_t): H up to O(alpha_1^2)."""
+    """The sum of the terms of MDLM, alpha_1 = 1e-3, with the true p(x_0 | x_t): H; up to O(alpha_1^2) with a jump at the end."""
     method, law = free(), data_law()
     denoiser = exact.Denoiser(method.process, law, L)
     logits = torch.zeros_like(method.network.logits[0])
     X = exact.states(V + 1, L)
     logits[exact.index(X, V + 1)] = posterior(denoiser.predict(X, 0.5)).log().clamp_min(-1e4)
     method.network.logits[0] = logits
-    bound = (law * total(counted(method, Batch(X_0), method.terms))).sum()
-    close(bound, exact.entropy(law), rtol=0, atol=8e-6)
-    assert bound > exact.entropy(law)
+    bound, jumps = ((law * total(counted(method, Batch(X_0), f))).sum() for f in (method.terms, method.jump_terms))
+    close(bound, exact.entropy(law), rtol=0, atol=1e-9)
+    close(jumps, exact.entropy(law), rtol=0, atol=8e-6)
+    assert jumps > exact.entropy(law) + 1e-8

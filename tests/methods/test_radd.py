@@ -79,7 +79,10 @@ def test_what_is_trained_is_a_draw_of_it(kind):
         free = radd(eps=0.0)
         truth = exact.any_order(free, X_0[5:6])
         if kind.startswith("t-") and eps:
-            truth = sum(exact.continuous_terms(method, X_0[5:6])[k] for k in ("diffusion", "reconstruction", "prior"))
+            truth = sum(
+                exact.continuous_terms(method, X_0[5:6], jumps=True)[k]
+                for k in ("diffusion", "reconstruction", "prior")
+            )
         draws = method.loss(Batch(x_0), torch.Generator().manual_seed(1))
         assert five_sigma(draws, torch.as_tensor(truth)), (kind, eps)
 

@@ -129,7 +129,8 @@ def test_loss_and_terms_are_draws_of_the_integrals(config):
     batch, generator = Batch(x_0.expand(rows, -1)), torch.Generator().manual_seed(3)
     assert five_sigma(method.loss(batch, generator), expected["diffusion"])
     for name, value in method.terms(batch, generator).items():
-        assert five_sigma(value, expected[name]), name
+        rare = float(expected[name]) < 1e-6 and not value.any()  # alpha(1) = e^-20 of geometric noise: in no draw
+        assert rare or five_sigma(value, expected[name]), name
     assert not method.loss_is_bound
 
 

@@ -103,7 +103,7 @@ def test_terms_are_draws_of_the_bound(steps, time):
         assert five_sigma(sum(terms.values()), exact.step_bound(method, x_0, method.grid(steps)))
     else:
         for name, value in exact.continuous_terms(method, x_0).items():
-            assert name == "jump" or five_sigma(terms[name], value)
+            assert name == "start" or five_sigma(terms[name], value)
     again = (torch.Generator().manual_seed(4) for _ in range(2))
     assert torch.equal(method.loss(batch, next(again)), method.bound(batch, next(again)))
 

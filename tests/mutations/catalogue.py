@@ -31,8 +31,8 @@ SCHEDULES = [
     M(
         "1 - t for t in the weight of the linear schedule",
         S,
-        "lambda t: 1 / t[..., None])",
-        "lambda t: 1 / (1 - t[..., None]))",
+        "else 1 / t[..., None]",
+        "else 1 / (1 - t[..., None])",
         "bound.closed-form mdlm",
     ),
     M(
@@ -45,23 +45,30 @@ SCHEDULES = [
     M(
         "beta is -alpha', not -alpha'/alpha",
         S,
-        "lambda t: -self._slope(t) / self._alpha(t))",
-        "lambda t: -self._slope(t))",
+        "return -self._slope(t) / self._alpha(t)",
+        "return -self._slope(t)",
         "process.forward",
     ),
     M(
         "the weight is -alpha'/alpha, not -alpha'/(1 - alpha)",
         S,
-        "lambda t: -self._slope(t) / (1 - self._alpha(t)))",
-        "lambda t: -self._slope(t) / self._alpha(t))",
+        "return -self._slope(t) / (1 - self._alpha(t))",
+        "return -self._slope(t) / self._alpha(t)",
         "bound.closed-form md4",
     ),
     M(
         "CLEAN and PRIOR change places",
         S,
-        "return torch.where(inside, value, (t < 0).to(value)[..., None])",
-        "return torch.where(inside, value, (t > 0).to(value)[..., None])",
+        "early = t < 0",
+        "early = t > 0",
         "process.semigroup",
+    ),
+    M(
+        "the length of an end is what is left of it",
+        S,
+        "whole = torch.where(early, lost, left)",
+        "whole = torch.where(early, lost, share)",
+        "bound.draws md4",
     ),
     M(
         "the chain rule is left out where a curve begins late",
@@ -115,8 +122,8 @@ SCHEDULES = [
     M(
         "the inverse forgets alpha_1",
         S,
-        "y = (alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)",
-        "y = alpha / self.alpha_0",
+        "((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp",
+        "(alpha / self.alpha_0).clamp",
         "bound.log-snr md4",
     ),
     M(
@@ -270,7 +277,7 @@ PREDICTIONS = [
     M(
         "the score of t for that of s",
         R,
-        "return self.process.unpush(self.v.to(self.process.prior), s, self.t.clamp(max=1.0))",
+        "return self.process.unpush(self.v.to(self.process.prior), s, _before_prior(self.t))",
         "return self.v.to(self.process.prior)",
         "prediction.kernel",
     ),
@@ -563,22 +570,22 @@ MASKED = [
     M(
         "a step with s and t exchanged",
         K,
-        "self.reveal(t, s))  # MDLM eq. 8",
-        "self.reveal(s, t))  # MDLM eq. 8",
+        "reveal = self.reveal(t, s)",
+        "reveal = self.reveal(s, t)",
         "bound.closed-form mdlm",
     ),
     M(
         "the loss without the jump at t = 1",
         K,
-        "prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)",
+        "prior = torch.where(k == n, schedule.alpha_1, 0.0)",
         "prior = torch.zeros_like(n, dtype=torch.float64)",
         "bound.draws mdlm",
     ),
     M(
         "the weight of k masks over n, not over k",
         K,
-        "- maths.binomial_tail(n, k, m_0)) / k",
-        "- maths.binomial_tail(n, k, m_0)) / n",
+        '"diffusion": (before - after) / k, "reconstruction": after',
+        '"diffusion": (before - after) / n, "reconstruction": after',
         "bound.draws mdlm",
     ),
     M(
@@ -586,20 +593,6 @@ MASKED = [
         K,
         "m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1",
         "m_0, m_1 = 1 - schedule.clean_end, 1.0",
-        "bound.draws mdlm",
-    ),
-    M(
-        "never all are masked",
-        K,
-        "k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)",
-        "k = (random.spread(n, generator) * n).long().clamp_max(n - 1)",
-        "bound.draws mdlm",
-    ),
-    M(
-        "one mask more than is drawn",
-        K,
-        "places(order, group) < k.gather(1, group)",
-        "places(order, group) <= k.gather(1, group)",
         "bound.draws mdlm",
     ),
     M(
@@ -621,6 +614,27 @@ T = "methods/terms.py"
 F = "methods/diffusion.py"
 TERMS = [
     M("one step for all T", T, "value = T * method.step(", "value = method.step(", "bound.draws mdlm"),
+    M(
+        "never all are masked",
+        T,
+        "k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)",
+        "k = (random.spread(n, generator) * n).long().clamp_max(n - 1)",
+        "bound.draws mdlm",
+    ),
+    M(
+        "one mask more than is drawn",
+        T,
+        "places(order, group) < k.gather(1, group)",
+        "places(order, group) <= k.gather(1, group)",
+        "bound.draws mdlm",
+    ),
+    M(
+        "what comes before t = 1 costs its share of what comes there, not of all masks",
+        T,
+        "weight = (r.double() / seen)",
+        "weight = (r.double() / c)",
+        "bound.draws md4",
+    ),
     M(
         "the last step is left out",
         T,
@@ -1158,12 +1172,12 @@ SAMPLERS = [
         SH,
         "state.memory * u ** (1 / n.clamp_min(1))",
         "state.memory * u ** (1 / left.shape[1])",
-        "sampler.first_hitting-drawn genmd4",
+        "sampler.law md4",
     ),
     M(
         "thinning of events without the token's own rate",
         SH,
-        "torch.where(jump, 1.0, w[x] / w.max())",
+        "torch.where(alike, 1.0, w[x] / w.max())",
         "torch.ones_like(place)",
         "sampler.first_hitting-drawn genmd4",
     ),

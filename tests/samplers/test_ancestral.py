@@ -128,15 +128,18 @@ def test_discrete_time():
 
 # ---------------------------------------------------------------------------------- grids
 def test_grids_run_from_where_the_process_starts_to_clean():
+    """Even over the span: (0, 1 + alpha_1) with a mask, else (0, 1)."""
     method, other = mdlm(), denoiser(uniform(V, Linear()))
     for grid, inside in (
         ("uniform", [0.75, 0.5, 0.25]),
         ("cosine", [math.cos(math.pi / 2 * u) for u in (0.25, 0.5, 0.75)]),
     ):
         times = Ancestral(grid).times(method, 4)
-        close(times[1:-1], torch.tensor(inside, dtype=D))
+        close(times[1:-1], (1 + 1e-3) * torch.tensor(inside, dtype=D))
         assert (times[0], times[-1]) == (PRIOR, CLEAN)
-        assert Ancestral(grid).times(other, 4)[0] == 1.0
+        times = Ancestral(grid).times(other, 4)
+        close(times[1:-1], torch.tensor(inside, dtype=D))
+        assert (times[0], times[-1]) == (1.0, CLEAN)
     assert len(Ancestral().times(method, 1)) == 2
     assert len(Ancestral().times(method, None)) == 65
     with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
@@ -146,12 +149,16 @@ def test_grids_run_from_where_the_process_starts_to_clean():
 
 
 def test_md4_has_the_grid_of_its_paper():
-    """Its linear schedule on its own grid steps through the alphas of the cosine schedule on the uniform one (MD4, eq. 6)."""
+    """Its linear schedule on its own grid steps through the alphas of the cosine schedule on the uniform one (MD4, eq. 6).
+
+    But for the ends, where both are linear in t: over the span the alphas differ by eps at most.
+    """
     linear, cosine = md4("linear"), md4("cosine")
+    eps = 1 - linear.process.schedule.alpha_0
     for sampler in (Ancestral(), Euler(), TauLeaping()):
         own, theirs = sampler.times(linear, 7), sampler.times(cosine, 7)
-        close(theirs[1:-1], torch.arange(6, 0, -1, dtype=D) / 7)
-        close(linear.process.schedule.alpha(own), cosine.process.schedule.alpha(theirs))
+        close(theirs[1:-1], -eps + (1 + 2 * eps) * torch.arange(6, 0, -1, dtype=D) / 7)
+        close(linear.process.schedule.alpha(own), cosine.process.schedule.alpha(theirs), rtol=0, atol=eps)
     close(Ancestral("uniform").times(linear, 7), Ancestral("uniform").times(cosine, 7))
     discrete = MD4(None, V, (L,), MD4.Config(diffusion_steps=4))
     close(Ancestral().times(discrete, 4), Ancestral("uniform").times(discrete, 4))

@@ -21,6 +21,7 @@ from .panels import Panels, PartialRow
 if TYPE_CHECKING:
     from ..models.frames import Drawn, Frame
     from ..models.infill import Gaps
+    from ..samplers import Law
     from ..show.kinds import Modality
 
 
@@ -113,6 +114,10 @@ def draw(
     for verdict in panels.verdicts:
         terminal.result(verdict)
     terminal.say(str(drawn))
+    law = None
+    if not prompt and start is None and chosen.length is None:
+        law = _law(chosen, model)
+        terminal.say(f"law      {described(law)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:
@@ -123,10 +128,29 @@ def draw(
         "samples": lines,
         "steps": drawn.steps,
         "expected_calls": drawn.expected_calls,
+        "law": None if law is None else dataclasses.asdict(law),
         "sampling_seconds": drawn.seconds,
     } | panels.record()
     write_json(terminal, command, arguments, result, began, seed=chosen.seed)
     return 0
+
+
+def _law(chosen: Any, model: Any) -> "Law":
+    """Whose law the texts were drawn from, and which number bounds it."""
+    from ..models.sampler_choice import choose_sampler
+    from ..samplers import law_of
+
+    options = {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
+    sampler = choose_sampler(chosen.sampler, model.method, chosen.temperature, chosen.top_p, options)
+    return law_of(sampler, model.method, chosen.steps)
+
+
+def described(law: "Law") -> str:
+    """Whose law it is, and the command that bounds it."""
+    if law.number is None:
+        return f"{law.of}: no number bounds it"
+    words = [f"--{name} {value}" for name, value in law.number.items()]
+    return f"{law.of}: {' '.join(['zellige evaluate', *words])} bounds it"
 
 
 def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: Terminal) -> "Drawn":

@@ -53,7 +53,7 @@ TRAIN = "--train-features"  # trains, and judges nothing
 class Evaluate(OfData):
     estimator: Estimator = "bound"
     ends: str = "model"
-    """terms at the ends of time: model, its own; none; or published, as the code of MD4, GenMD4 and D3PM's images has them"""
+    """terms at the ends of time: model, its own; jumps, each in one; none; published, as MD4's, GenMD4's, D3PM's code"""
     unconditional: bool = False
     """of a model with classes, tell it none: a bound on -log p, and not given the class"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None

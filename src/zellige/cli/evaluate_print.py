@@ -53,6 +53,7 @@ def describe(result: Result) -> list[str]:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
         lines += _both(result)
+        lines += textwrap.wrap(_law(result), 80, initial_indent="    ", subsequent_indent="    ")
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
     if result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
@@ -74,6 +75,19 @@ def describe(result: Result) -> list[str]:
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
     return lines
+
+
+def _law(result: Result) -> str:
+    """Whose samples the number is about."""
+    names = result.protocol.get("bounds samples of")
+    if names is None:  # a result of before this was written down
+        return ""
+    if not names:
+        return "bounds the samples of no sampler here"
+    verb = "-log p of" if result.kind == "exact" else "bounds"
+    few = "" if "ancestral" in names else "; of T steps: --steps T"
+    timed = "steps" in str(result.protocol.get("time"))
+    return f"{verb} samples of {', '.join(names)}{'' if timed or result.kind == 'exact' else few}"
 
 
 def _both(result: Result) -> list[str]:

@@ -76,6 +76,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     ]
     for line in columns([header, *rows], "<>>>"):
         terminal.result(line)
+    terminal.result("T steps bound the samples of ancestral in T steps, and those of no other number")
     note_change(terminal, last.about)
     document = json_record(
         "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},

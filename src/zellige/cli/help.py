@@ -96,16 +96,24 @@ def methods() -> list[dict[str, str]]:
 
 
 def samplers() -> list[dict[str, str]]:
-    """A row for each sampler, from what its class says; then the other names that some of them have."""
+    """A row for each sampler, from what it says of itself without options; then the other names that some of them have."""
+    from ..exact.identities.check import enumerable
+    from ..methods import METHODS
     from ..samplers import ALIASES, SAMPLERS
 
-    rows = [
-        {
-            "name": name, "error with many calls": cls.error, "order": cls.order, "needs": cls.needs,
-            "network calls": cls.calls,
-        }
-        for name, cls in SAMPLERS.items()
-    ]  # fmt: skip
+    first = sorted(METHODS.values(), key=lambda cls: cls.name != "mdlm")  # which admits most
+    methods, rows = [enumerable(cls) for cls in first], []
+    for name, cls in SAMPLERS.items():
+        law = next(cls().law(method, None) for method in methods if cls.refuse(method) is None)
+        words = law.of.partition(",")[0].replace("the model of ", "").replace("64 steps", "T steps")
+        number = "none" if law.number is None else law.number.get("estimator", "bound")
+        number += " of T steps" if law.number and "steps" in law.number else ""
+        rows.append(
+            {
+                "name": name, "draws from": words, "needs": cls.needs,
+                "bounded by": number, "network calls": cls.calls,
+            }
+        )  # fmt: skip
     return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]
 
 

@@ -1,11 +1,12 @@
 """The two bounds of a step of time, per position and in nats, and the first term of -ELBO.
 
-An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0; here each end of time is a jump of its own):
+An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
 
-    prior            KL( q(x | x_0) || prior ) where sampling starts, and the jump PRIOR -> t = 1 for an absorbing process
+    prior            KL( q(x | x_0) || prior ) where sampling starts, and PRIOR -> t = 1 for an absorbing process
     diffusion        the integral over t in (0, 1) of `continuous`, or a sum of `discrete` over a grid
-    reconstruction   the jump t = 0 -> CLEAN, which is -log p(x_0 | x_{t=0})
+    reconstruction   t = 0 -> CLEAN; as a jump it is -log p(x_0 | x_{t=0})
 
+For an absorbing process both ends of continuous time are integrals of `continuous` too (see `core.schedule`), else jumps.
 Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.py` integrates them.
 """
 

@@ -86,7 +86,7 @@ class Score:
     Un-pushing amplifies errors of v where alpha_t / alpha_s is small (uniform noise, the first steps).
 
     At PRIOR nothing can be un-pushed: p_t is the prior there and its score says nothing. v is then the score at t = 1, where
-    the schedule ends, and `reverse` reads the jump from PRIOR through the clean posterior that it gives.
+    the schedule ends, and `reverse` reads the step from PRIOR through the clean posterior that it gives.
     """
 
     process: Process
@@ -95,7 +95,12 @@ class Score:
     t: Tensor
 
     def ratio(self, s):
-        return self.process.unpush(self.v.to(self.process.prior), s, self.t.clamp(max=1.0))
+        return self.process.unpush(self.v.to(self.process.prior), s, _before_prior(self.t))
+
+
+def _before_prior(t: Tensor) -> Tensor:
+    """Times t (*), 1 at PRIOR."""
+    return torch.where(t.isposinf(), 1.0, t)
 
 
 @dataclass(frozen=True)
@@ -113,14 +118,14 @@ class DataScore:
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
     """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
     ratio = pred.ratio(s)
-    if isinstance(pred, Score) and bool((jump := pred.t > 1.0).any()):  # at PRIOR; other positions may have other times
-        ratio = torch.where(jump[..., None], _before_the_jump(pred).ratio(s), ratio)
+    if isinstance(pred, Score) and bool((start := pred.t.isposinf()).any()):  # other positions may have other times
+        ratio = torch.where(start[..., None], _at_prior(pred).ratio(s), ratio)
     return pred.process.likelihood(pred.x_t, s, pred.t) * ratio  # D3PM eq. 4
 
 
-def _before_the_jump(pred: Score) -> Mean:
+def _at_prior(pred: Score) -> Mean:
     """What a score at PRIOR, which is that at t = 1, says of clean tokens."""
-    process, end = pred.process, pred.t.clamp(max=1.0)
+    process, end = pred.process, _before_prior(pred.t)
     ratio = process.unpush(pred.v.to(process.prior), CLEAN, end)
     clean = process.likelihood(pred.x_t, CLEAN, end) * ratio
     return restricted(process, maths.normalise(clean.clamp_min(0.0)), pred.x_t, pred.t)

@@ -1,8 +1,8 @@
 """Noising processes: a Markov chain on K states, the same at every position and independent between positions.
 
 Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a law v (a row vector) is pushed forward by v Q_{s,t}, and
-R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], or CLEAN and PRIOR; they broadcast against
-the leading shape (*) of the states or laws they act on, so each position may have its own.
+R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], in the ends of the schedule beyond it, or CLEAN and
+PRIOR; they broadcast against the leading shape (*) of the states or laws they act on, so each position may have its own.
 
 `matrix` and `rate` are the definition. The operations below them follow from it; a subclass may give closed forms, and the
 tests hold the two equal.
@@ -59,6 +59,15 @@ class Process(nn.Module):
     def start(self) -> float:
         """Where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's law."""
         return PRIOR if bool((self.prior == 0).any()) else 1.0
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The times between which a model of continuous time passes continuously: with a mask from alpha = 1 to 0, else [0, 1].
+
+        Without a mask sampling starts at t = 1 with the prior's law, which is the true one but for the prior's term; and from
+        t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
+        """
+        return self.schedule.span if self.mask is not None and not self.T else (0.0, 1.0)
 
     def push(self, v: Tensor, s: Tensor | float, t: Tensor | float) -> Tensor:
         """v Q_{s,t}, (*, K) -> (*, K)."""

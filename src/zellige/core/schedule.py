@@ -1,16 +1,25 @@
 """Noise schedules: alpha_t, the probability that a token is still untouched at time t.
 
 Time t runs from 0 (the clean end) to 1 (the noisy end). Clean data and the prior are *not* t = 0 and t = 1: they have
-alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A schedule lives strictly between them, and may
-start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear): then there is a jump at that end.
+alpha = 1 and alpha = 0 by definition and their own names, CLEAN and PRIOR. A published schedule lives strictly between them,
+and may start below 1 (MD4's eps, SEDD's sigma_min) and end above 0 (the eps of loglinear).
 
 The two names are -inf and +inf, so they may stand inside a tensor of times (one position clean, its neighbour noisy) and
 s <= t keeps its meaning.
+
+**The ends.** What lies between alpha(0) and 1, and between alpha(1) and 0, is either a jump, from t = 0 to CLEAN and from PRIOR
+to t = 1, or it is passed continuously: at t in (-(1 - alpha(0)), 0) and (1, 1 + alpha(1)), the `span`, each end at an even pace,
+
+    1 - alpha_t = (1 - alpha_0) (1 + t / (1 - alpha_0)),     alpha_t = alpha_1 (1 - (t - 1) / alpha_1)
+
+for all states alike where each has its own alpha. So among the tokens that are lost in an end any is as likely the next, whatever
+it is: p(x_0 | x_t) under absorbing noise does not change there, and what a network says of t = 0 and t = 1 holds throughout.
 
 Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +31,7 @@ PRIOR = math.inf
 
 
 class Schedule(nn.Module):
-    """alpha_t; a subclass gives `_alpha`, `_slope` (= d alpha / dt) and `_inverse` for t in [0, 1].
+    """alpha_t; a subclass gives `_shape` and its slope and inverse, or `_alpha`, `_slope` and `_inverse`, for t in [0, 1].
 
     Args:
         alpha_1: alpha at t = 1, the noisy end.
@@ -60,12 +69,25 @@ class Schedule(nn.Module):
     def _slope(self, t: Tensor) -> Tensor:
         return (self.alpha_0 - self.alpha_1) * self._shape_slope(t)
 
+    def _beta(self, t: Tensor) -> Tensor:
+        return -self._slope(t) / self._alpha(t)
+
+    def _weight(self, t: Tensor) -> Tensor:
+        return -self._slope(t) / (1 - self._alpha(t))  # MDLM eq. 11; MD4 eq. 5
+
+    def _inverse(self, alpha: Tensor) -> Tensor:
+        """The time in [0, 1], the nearer end beyond its range."""
+        return self._shape_inverse(((alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)).clamp(0.0, 1.0))
+
     # -- what everyone asks
+    @property
+    def span(self) -> tuple[float, float]:
+        """The times at which alpha is 1 and 0, where the ends are passed continuously."""
+        return self.clean_end - 1, 1 + self.alpha_1
+
     def alpha(self, t: Tensor | float) -> Tensor:
         """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
-        t = _time(t)
-        inside, value = _inside(t, self._alpha)
-        return torch.where(inside, value, (t < 0).to(value)[..., None])
+        return _joined(_time(t), self._alpha, lambda t: self._end(t)[0])
 
     def alpha_of(self, x: Tensor, t: Tensor | float) -> Tensor:
         """alpha of the states x (*) at times t (broadcast to (*)): (*)."""
@@ -75,18 +97,37 @@ class Schedule(nn.Module):
         return alpha.expand(*x.shape, -1).gather(-1, x[..., None])[..., 0]
 
     def beta(self, t: Tensor | float) -> Tensor:
-        """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, whose jumps have no rate."""
-        inside, value = _inside(_time(t), lambda t: -self._slope(t) / self._alpha(t))
-        return torch.where(inside, value, 0.0)
+        """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, and where an end is one jump."""
+        return _joined(_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
 
     def weight(self, t: Tensor | float) -> Tensor:
         """-alpha'/(1 - alpha): the rate at which a noised token is restored, MDLM's and MD4's weight of the cross-entropy."""
-        inside, value = _inside(_time(t), lambda t: -self._slope(t) / (1 - self._alpha(t)))  # MDLM eq. 11; MD4 eq. 5
-        return torch.where(inside, value, 0.0)
+        return _joined(_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
     def sigma(self, t: Tensor | float) -> Tensor:
         """The total noise -log alpha in nats; infinite at PRIOR."""
         return -self.alpha(t).log()
+
+    def _end(self, t: Tensor, x: Tensor | None = None, rate: bool = False) -> tuple[Tensor, Tensor]:
+        """alpha and 1 - alpha at times t (*) beyond [0, 1], or -alpha' over each of them.
+
+        (*, 1) or (*, K); with `x` (*) of these states, (*).
+        """
+        clean, noisy = self._alpha(t.new_tensor([0.0, 1.0]))
+        lost, left = 1 - clean, noisy
+        longest = lost.amax().detach(), left.amax().detach()
+        t, lost, left = (t[..., None], lost, left) if x is None else (t, lost[x], left[x])
+        early = t < 0
+        length = torch.where(early, *longest)
+        length = torch.where(length > 0, length, 1.0)
+        share = (1 - torch.where(early, -t, t - 1) / length).clamp(0.0, 1.0)  # of the end, until alpha is 1 or 0
+        whole = torch.where(early, lost, left)
+        part = torch.where(share > 0, whole * share, 0.0)
+        alpha, gone = torch.where(early, 1 - part, part), torch.where(early, part, 1 - part)
+        if not rate:
+            return alpha, gone
+        pace = torch.where(share > 0, whole / length, 0.0)
+        return pace / torch.where(alpha > 0, alpha, 1.0), pace / torch.where(gone > 0, gone, 1.0)
 
     def log_snr(self, t: Tensor | float) -> Tensor:
         """log(alpha / (1 - alpha)) (MD4, section 3); +-inf at CLEAN and PRIOR."""
@@ -94,13 +135,13 @@ class Schedule(nn.Module):
         return alpha.log() - (-alpha).log1p()  # MD4 section 3
 
     def inverse(self, alpha: Tensor | float) -> Tensor:
-        """The time t in [0, 1] at which the schedule takes the value alpha (the nearer end beyond its range), (*) -> (*).
+        """The time t in the `span` at which the schedule takes the value alpha, (*) -> (*).
 
         Only for schedules with one alpha for all states.
         """
         alpha = _time(alpha)
-        y = (alpha - self.alpha_1) / (self.alpha_0 - self.alpha_1)
-        return self._shape_inverse(y.clamp(0.0, 1.0))
+        clean, noisy = self._alpha(alpha.new_tensor([0.0, 1.0]))[:, 0]
+        return self._inverse(alpha) + (noisy - alpha).clamp_min(0.0) - (alpha - clean).clamp_min(0.0)
 
     def extra_repr(self) -> str:
         return f"alpha_1={self.alpha_1:g}, alpha_0={self.alpha_0:g}"
@@ -110,10 +151,11 @@ def _time(t: Tensor | float) -> Tensor:
     return t if isinstance(t, Tensor) and t.is_floating_point() else torch.as_tensor(t, dtype=torch.float64)
 
 
-def _inside(t: Tensor, f) -> tuple[Tensor, Tensor]:
-    """f at the times within [0, 1], and where those are; elsewhere f(1/2) stands, so that no gradient is nan."""
-    inside = ~t.isinf()
-    return inside[..., None], f(torch.where(inside, t, 0.5))
+def _joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:
+    """f at the times t (*) within [0, 1], `end` at others. Neither is asked elsewhere, so that no gradient is nan."""
+    inside = (t >= 0) & (t <= 1)
+    value = f(torch.where(inside, t, 0.5))
+    return torch.where(inside[..., None], value, end(torch.where(inside, CLEAN, t)).to(value))
 
 
 class Linear(Schedule):
@@ -128,11 +170,9 @@ class Linear(Schedule):
     def _shape_inverse(self, y):
         return 1 - y
 
-    def weight(self, t):
-        if self.alpha_0 < 1.0:
-            return super().weight(t)
-        inside, value = _inside(_time(t), lambda t: 1 / t[..., None])  # 1 - alpha cancels at small t; 1/t does not
-        return torch.where(inside, value, 0.0)
+    def _weight(self, t):
+        # with alpha_0 = 1, 1 - alpha cancels at small t; 1/t does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else 1 / t[..., None]
 
 
 class Cosine(Schedule):
@@ -232,16 +272,14 @@ class Polynomial(Schedule):
         if len(self.w) == 1:
             return super().alpha_of(x, t)
         t = _time(t).expand(x.shape)
-        inside = ~t.isinf()  # only the exponents of x, so that nothing is (*, K)
+        inside = (t >= 0) & (t <= 1)  # only the exponents of x, so that nothing is (*, K)
         lost = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
-        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost, (t < 0).to(lost))
+        end, _ = self._end(torch.where(inside, CLEAN, t), x)
+        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost, end.to(lost))
 
-    def weight(self, t):
-        if self.alpha_0 < 1.0:
-            return super().weight(t)
-        # tau^w may underflow; w / tau does not
-        inside, value = _inside(_time(t), lambda t: (1 - self.begin) * self.w / self.tau(t)[..., None])
-        return torch.where(inside, value, 0.0)
+    def _weight(self, t):
+        # with alpha_0 = 1, tau^w may underflow; w / tau does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else (1 - self.begin) * self.w / self.tau(t)[..., None]
 
 
 class _OfSigma(Schedule):
@@ -266,19 +304,14 @@ class _OfSigma(Schedule):
     def _slope(self, t):
         return -self._rate(t) * self._alpha(t)
 
-    def beta(self, t):
-        inside, value = _inside(_time(t), self._rate)
-        return torch.where(inside, value, 0.0)
-
-    def weight(self, t):
-        # alpha / (1 - alpha) = 1 / expm1(sigma), exact where sigma is small
-        inside, value = _inside(_time(t), lambda t: self._rate(t) / torch.expm1(self._sigma(t)))
-        return torch.where(inside, value, 0.0)
+    def _beta(self, t):
+        return self._rate(t)
 
     def sigma(self, t):
-        t = _time(t)
-        inside, value = _inside(t, self._sigma)
-        return torch.where(inside, value, torch.where(t < 0, 0.0, math.inf).to(value)[..., None])
+        return _joined(_time(t), self._sigma, lambda t: -self._end(t)[0].log())
+
+    def _weight(self, t):
+        return self._rate(t) / torch.expm1(self._sigma(t))  # alpha / (1 - alpha), exact where sigma is small
 
     def extra_repr(self) -> str:
         return f"sigma_min={self.sigma_min:g}, sigma_max={self.sigma_max:g}"
@@ -298,8 +331,8 @@ class Geometric(_OfSigma):
     def _rate(self, t):
         return self._sigma(t) * math.log(self.sigma_max / self.sigma_min)
 
-    def inverse(self, alpha):
-        sigma = (-_time(alpha).log()).clamp(self.sigma_min, self.sigma_max)
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
         return (sigma / self.sigma_min).log() / math.log(self.sigma_max / self.sigma_min)
 
 
@@ -315,8 +348,8 @@ class LinearSigma(_OfSigma):
     def _rate(self, t):
         return torch.full_like(t, self.sigma_max - self.sigma_min)[..., None]
 
-    def inverse(self, alpha):
-        sigma = (-_time(alpha).log()).clamp(self.sigma_min, self.sigma_max)
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
         return (sigma - self.sigma_min) / (self.sigma_max - self.sigma_min)
 
 
@@ -342,8 +375,8 @@ class Exponential(_OfSigma):
     def _base(self) -> float:
         return (self.sigma_max - self.sigma_min) / (self.growth - 1)
 
-    def inverse(self, alpha):
-        sigma = (-_time(alpha).log()).clamp(self.sigma_min, self.sigma_max)
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
         return ((sigma - self.sigma_min) / self._base).log1p() / math.log(self.growth)
 
     def extra_repr(self) -> str:

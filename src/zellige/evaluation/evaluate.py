@@ -95,6 +95,8 @@ def evaluate_rows(
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
         "seed": seed,
         "device": device.type,
+        "law": ask.law,
+        "bounds samples of": ask.bounds,
     } | (protocol or {})
     full_protocol |= {} if ends == "model" else {"ends": ends}
     training = method.training
@@ -191,9 +193,10 @@ def evaluate(
         estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
             the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
             method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
-        ends: the terms at both ends of time: "model", its own; "none", or "published", as the code of MD4, GenMD4 and D3PM's
-            images has them: no bound then.
-        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3); 0: the model as it is.
+        ends: the terms at both ends of time: "model", its own; "jumps", each end of a published schedule in one jump, a bound
+            of another model; "none", or "published", as the code of MD4, GenMD4 and D3PM's images has them: no bound then.
+        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3), which bounds what `ancestral`
+            draws in T steps; 0: the model as it is, whose bound says nothing of few steps.
         unconditional: of a model that is told classes, do not tell it any: its bound on -log p(x), and not given the class.
         processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
         progress, reading: called with (done, total) while the texts are judged, and while the data is read.

@@ -20,11 +20,15 @@ from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from ..methods.terms import discrete_time, per_position, reconstruction
+from ..methods.terms import discrete_time, per_position
+from ..methods.terms import ends as with_ends
+from ..methods.terms import jumps as with_jumps
 from ..nn.attention import documents
+from ..samplers import laws
+from ..samplers.law import CONTINUOUS, steps_law
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
-ENDS = ("model", "none", "published")
+ENDS = ("model", "jumps", "none", "published")
 Draw = Callable[[Batch, Randomness], dict[str, Tensor]]
 
 
@@ -35,8 +39,9 @@ class Likelihood:
     Attributes:
         method, estimator: "bound", or the name of another likelihood that the method admits.
         t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
-        ends: the bound's terms at both ends of time: the model's own ("model"); left out ("none"), as most papers do; or those of
-            the paper's code where it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
+        ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published schedules have
+            them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where it
+            has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
         steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
     """
 
@@ -100,9 +105,29 @@ class Likelihood:
             whole = f"{steps} steps" if steps else "whole of t in [0, 1]"
             return f"{whole} (stratified)" + (", the ends as published" if self.ends == "published" else "")
         if not self.published:
-            return "whole of t in [0, 1] (stratified)"
+            return "whole of t in [0, 1] (stratified)" + (", a jump at each end" if self.ends == "jumps" else "")
         low = f"t in [{self.t_min:g}, 1]" if self.t_min else "t in [0, 1]"
         return f"{low} (stratified), {'without' if self.ends == 'none' else 'with'} the ends of time"
+
+    @property
+    def law(self) -> str | None:
+        """Whose law it bounds, or is -log p of, as `samplers.Law` has it; None where it is no bound."""
+        if self.published or self.kind == "loss" or not isinstance(self.method, Method):
+            return None
+        law = whose_law(self.method, self.estimator, self.steps)
+        return f"{law}, with a jump at each end" if self.ends == "jumps" else law
+
+    @property
+    def bounds(self) -> list[str]:
+        """The samplers without options of whose law it is a bound, or -log p; none where it is no bound, or of another model."""
+        if self.law is None or self.ends == "jumps":
+            return []
+        number = (
+            {"estimator": self.estimator} if self.estimator != "bound" else {"steps": self.steps} if self.steps else {}
+        )
+        table = laws(self.method, self.steps or getattr(self.method, "steps", 0) or None)
+        same = [{}, {"estimator": "any_order"}] if self.estimator == "any_order" else [number]
+        return [name for name, law in table.items() if law.number in same]
 
     @property
     def strata(self) -> str | None:
@@ -132,6 +157,8 @@ class Likelihood:
             return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
             return discrete_time(m, batch, generator, self.steps)
+        if self.ends == "jumps" and not self.t_min:
+            return m.jump_terms(batch, generator)
         if not self.published:
             return m.terms(batch, generator)
         if not self.t_min:
@@ -141,9 +168,8 @@ class Likelihood:
         else:
             t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
             terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
-        if self.ends == "model":
-            terms["reconstruction"] = reconstruction(m, batch, generator)
-            terms["prior"] = m.prior_term(batch, generator)
+        if self.ends in ("model", "jumps"):
+            terms |= (with_ends if self.ends == "model" else with_jumps)(m, batch, generator)
         return terms
 
 
@@ -230,6 +256,19 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
         known = ["bound"] * bounded(method) + [*others]
         raise unknown("estimator", name, known, ", ".join(known))
     return others[name]
+
+
+def whose_law(method: Any, estimator: str = "bound", steps: int = 0) -> str:
+    """Whose law an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
+    if estimator in (DIVERGENCE, "path"):
+        return "its chain's law, after many proposals"
+    if method.parameterization == "next":
+        return "autoregression"
+    T = 0 if estimator in ("any_order", "random") else steps or method.steps
+    law = steps_law(method, T, method.steps).of if T else CONTINUOUS
+    if estimator in ("forward", "backward"):
+        law = f"autoregression, {estimator}"
+    return f"{law}, block after block" if 0 < method.block < method.shape[0] else law
 
 
 def _no_steps(method: Method, other: bool) -> str | None:

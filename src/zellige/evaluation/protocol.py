@@ -46,9 +46,9 @@ class Protocol:
         metadata={"means": "each row ends with an end-of-text token, wherever the text was cut, and it is counted"}
     )
     t_min: float = field(metadata={"means": "times are drawn from [t_min, 1]"})
-    ends: Literal["model", "none", "published"] = field(
+    ends: Literal["model", "jumps", "none", "published"] = field(
         metadata={
-            "means": "the bound's terms at both ends of time: the model's own, none, or those of the paper's code"
+            "means": "the bound's terms at the ends of time: the model's own, each in one jump, none, or the paper's code's"
         }
     )
     average: Literal["corpus", "per sequence"] = field(

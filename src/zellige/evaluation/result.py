@@ -91,7 +91,7 @@ class Result:
         """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
 
         SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
-        one of other draws; `-ends-none` and `-ends-published` one of other terms at the ends of time; `-unconditional` one of a
+        one of other draws; `-ends-none` and such one of other terms at the ends of time; `-unconditional` one of a
         model with classes that was told none.
         """
         estimator = str(self.protocol.get("estimator", "bound"))

@@ -104,21 +104,29 @@ def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
     return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)
 
 
-def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60) -> dict[str, Tensor]:
+def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60, jumps: bool = False) -> dict[str, Tensor]:
     """The three terms of the continuous-time bound for each x_0 (M, L), enumerated and integrated: (M,) nats each.
 
-    "jump" is the part of the prior term that is the jump PRIOR -> t = 1, which published bounds leave out.
+    "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps` each end
+    is one, as published schedules have it, also where the `span` goes on.
     """
-    start_at = method.process.start
+    start_at, (low, high) = method.process.start, (0.0, 1.0) if jumps else method.span
     prior = bound.prior(method.process, x_0, start_at).sum(-1)
-    jump = expected(method, x_0, PRIOR, 1.0) if start_at == PRIOR else torch.zeros_like(prior)
-    t, weight = quadrature(n)
+    start = expected(method, x_0, PRIOR, 1.0) if start_at == PRIOR else torch.zeros_like(prior)
     return {
-        "diffusion": weight @ expected(method, x_0, t, None),
-        "reconstruction": expected(method, x_0, 0.0, CLEAN),
-        "prior": prior + jump,
-        "jump": jump,
+        "diffusion": integral(method, x_0, 0.0, 1.0, n),
+        "reconstruction": integral(method, x_0, low, 0.0, n) if low < 0 else expected(method, x_0, 0.0, CLEAN),
+        "prior": prior + (start := integral(method, x_0, 1.0, high, n) if high > 1 else start),
+        "start": start,
     }
+
+
+def integral(method: Diffusion, x_0: Tensor, low: float, high: float, n: int = 60) -> Tensor:
+    """The integral of the continuous bound over t from low to high, for each x_0 (M, L): (M,) nats."""
+    u, weight = quadrature(n)
+    t = low + (high - low) * u
+    some = (t > low + (1e-12 if low < 0 else 0.0)) & (t < high)  # nearer to it, and 1 - alpha rounds
+    return (high - low) * weight[some] @ expected(method, x_0, t[some], None)
 
 
 @torch.no_grad()

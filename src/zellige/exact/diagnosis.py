@@ -206,7 +206,7 @@ def _cause(off: Tensor, ours: Tensor, whole: Tensor, terms: dict[str, Tensor]) -
 def _true_terms(method: Diffusion, x_0: Tensor, jumps: bool) -> dict[str, Tensor]:
     """By enumeration: the three terms of continuous time, or those of T steps with the first and last of them as ends."""
     if not method.steps:
-        terms = bounds.continuous_terms(method, x_0)
+        terms = bounds.continuous_terms(method, x_0, jumps=jumps)
         return {name: terms[name] for name in ("diffusion", "reconstruction", "prior")}
     times = method.grid(method.steps)
     first, last = bounds.step_bound(method, x_0, times[:2]), bounds.expected(method, x_0, times[-2], CLEAN)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..core import maths
 from ..core.prediction import LeaveOneOut, Score, restricted
 from ..core.process import Process
-from ..core.schedule import CLEAN
+from ..core.schedule import CLEAN, PRIOR
 from ..methods.diffusion import Diffusion
 
 
@@ -85,7 +85,7 @@ class Denoiser(Diffusion):
         if at is not None:
             ratio, x_t, t = ratio[at], x_t[at], t[at]
         if self.parameterization == "score":
-            v = self.process.push(ratio, CLEAN, t.clamp(max=1.0))  # at PRIOR a Score is that of t = 1
+            v = self.process.push(ratio, CLEAN, torch.where(t == PRIOR, 1.0, t))  # at PRIOR a Score is that of t = 1
             return Score(self.process, v / v.gather(-1, x_t[..., None]), x_t, t)
         kind = restricted if self.parameterization == "mean" else LeaveOneOut
         return kind(self.process, maths.normalise(ratio), x_t, t)

@@ -17,10 +17,9 @@ from ..core import maths
 from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.method import Method
-from ..samplers.metropolis import OverNeighbours
+from ..samplers.metropolis import TEXTS, OverNeighbours, enumerable
 from .enumeration import index, states
 
-TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one to another, are enumerated
 DENSE = 4096  # texts up to which pi is solved for
 CHANGE, PROPOSALS = 1e-13, 100_000  # beyond it is iterated until so little changes in a step, or so often
 
@@ -51,13 +50,6 @@ def moved(x: Tensor, V: int) -> Tensor:
     """The index of x with each token at each position, (B, L) -> (B, L, V)."""
     place = V ** torch.arange(x.shape[1] - 1, -1, -1)
     return index(x, V)[:, None, None] + (torch.arange(V) - x[..., None]) * place[:, None]
-
-
-def enumerable(method: Method) -> str | None:
-    """Why the chain of a method cannot be enumerated; None where it can."""
-    V, L = method.vocabulary, method.shape[0]
-    few = V**L <= TEXTS and V**L * L * V <= ARROWS
-    return None if few else f"{V}^{L} texts are too many to enumerate"
 
 
 @torch.no_grad()

@@ -29,10 +29,17 @@ class Script:
 
     Args:
         times: (B,) in (0, 1), what `maths.stratified` gives each row.
+        uniforms: (B,) in (0, 1), what each row draws as a single number.
     """
 
-    def __init__(self, outcomes: Sequence[Sequence[int]], rows: int, times: Tensor | None = None):
-        self.outcomes, self.sizes, self.times = list(outcomes), [], times
+    def __init__(
+        self,
+        outcomes: Sequence[Sequence[int]],
+        rows: int,
+        times: Tensor | None = None,
+        uniforms: Tensor | None = None,
+    ):
+        self.outcomes, self.sizes, self.times, self.uniforms = list(outcomes), [], times, uniforms
         self.probability = torch.ones(rows, dtype=torch.float64)
 
     def uniform(self, shape, device):
@@ -45,6 +52,8 @@ class Script:
             return (orders[self.categorical(torch.ones(shape[0], 1, len(orders)))[:, 0]] + 0.5) / shape[1]
         if self.times is not None:
             return self.times - torch.arange(len(self.times), dtype=torch.float64) / len(self.times)  # less the strata
+        if self.uniforms is not None:
+            return self.uniforms
         return torch.full(tuple(shape), 0.5, dtype=torch.float64, device=device)
 
     def bernoulli(self, p, at=None):
@@ -63,7 +72,9 @@ class Script:
         return outcome[at].reshape(p.shape[:-1])
 
 
-def scripts(draw: Callable[[Any], Result], rows: int, times: Tensor | None = None) -> Iterator[tuple[Result, Tensor]]:
+def scripts(
+    draw: Callable[[Any], Result], rows: int, times: Tensor | None = None, uniforms: Tensor | None = None
+) -> Iterator[tuple[Result, Tensor]]:
     """What `draw` gives under every outcome of its random draws, and the probability of each for each row, (rows,).
 
     Which draws there are may depend on the outcomes of those before: the outcomes are a tree.
@@ -71,7 +82,7 @@ def scripts(draw: Callable[[Any], Result], rows: int, times: Tensor | None = Non
     open_ended: list[list[Sequence[int]]] = [[]]
     while open_ended:
         outcomes = open_ended.pop()
-        script = Script(outcomes, rows, times)
+        script = Script(outcomes, rows, times, uniforms)
         value = draw(script)
         if len(script.sizes) == len(outcomes):
             yield value, script.probability

@@ -116,11 +116,19 @@ class Diffusion(Method):
             return terms.from_prediction(self, batch, x_t, t)
         return terms.summed(self, self.cost, batch, x_t, t)
 
-    def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor) -> Tensor:
-        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats."""
+    def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats.
+
+        With `weight` (B, L), that of each position in the sum.
+        """
         if not self.pointwise:
-            return terms.from_prediction(self, batch, x_t, t, s)
-        return terms.summed(self, self.cost, batch, x_t, t, s)
+            return terms.from_prediction(self, batch, x_t, t, s, weight)
+        return terms.summed(self, self.cost, batch, x_t, t, s, weight=weight)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The times between which its model passes continuously; a model of T steps has jumps at the ends of [0, 1]."""
+        return (0.0, 1.0) if self.steps else self.process.span
 
     def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
@@ -158,12 +166,17 @@ class Diffusion(Method):
         """
         raise NotImplementedError
 
-    def grid(self, steps: int) -> Tensor:
-        """The T + 1 times of the T-step model, from where sampling starts to CLEAN.
+    def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+        """The same for a model that passes each end of a published schedule in one jump, all its tokens at once."""
+        return terms.discrete_time(self, batch, generator) if self.steps else terms.with_jumps(self, batch, generator)
 
-        A jump at an end is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
+    def grid(self, steps: int) -> Tensor:
+        """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
+
+        What lies beyond them is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
         t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
         """
-        times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        low, high = self.span
+        times = torch.linspace(high, low, steps + 1, dtype=torch.float64)
         times[0], times[-1] = self.process.start, CLEAN
         return times

@@ -7,7 +7,6 @@ order, whose likelihood in a given order is exact.
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..core import maths, random
@@ -16,18 +15,11 @@ from ..core.process import absorbing
 from ..core.random import Randomness
 from ..core.schedule import Schedule
 from ..nn.cross_entropy import cross_entropy
+from . import terms
 from .absorbing import Absorbing
-from .terms import per_position
+from .terms import per_position, places
 
 TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
-
-
-def places(order: Tensor, group: Tensor) -> Tensor:
-    """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
-    sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
-    first = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
-    start = torch.where(first, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
-    return sorted_by(group * group.shape[1] + sorted_by(order)) - start
 
 
 class Masked(Absorbing):
@@ -43,6 +35,9 @@ class Masked(Absorbing):
     weight against the law of k (a weight 1/t would have infinite variance):
 
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
+
+    and so for both ends of time: 1/k in all, whatever the schedule. Training keeps the published ends, each one jump
+    (`jump_terms`): cheaper where the network is told the time, and only another weight of the ends.
 
     In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
 
@@ -79,29 +74,27 @@ class Masked(Absorbing):
     def diffusion(self, batch, x_t, t):
         return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])  # MDLM eq. 11
 
-    def step(self, batch, x_t, t, s):
-        return self.cross_entropy(batch, x_t, per_position(t), self.reveal(t, s))  # MDLM eq. 8; MD4 section 3
+    def step(self, batch, x_t, t, s, weight=None):
+        reveal = self.reveal(t, s)
+        weight = reveal if weight is None else per_position(reveal) * weight
+        return self.cross_entropy(batch, x_t, per_position(t), weight)  # MDLM eq. 8; MD4 section 3
 
     def terms(self, batch, generator=None):
-        if not self.by_counts:
-            return super().terms(batch, generator)
+        return self._by_counts(batch, generator, False) if self.by_counts else super().terms(batch, generator)
+
+    def jump_terms(self, batch, generator=None):
+        return self._by_counts(batch, generator, True) if self.by_counts else super().jump_terms(batch, generator)
+
+    def _by_counts(self, batch: Batch, generator: Randomness, jumps: bool) -> dict[str, Tensor]:
         group, n, k, x_t = self.mask_some(batch, generator)
         ce = self.cross_entropy(batch, x_t, None, group=group)  # RADD eq. 3.7, by numbers of masks
-        diffusion, reconstruction = self._count_weights(n, k)
-        return {
-            "diffusion": (n * diffusion * ce).sum(-1),
-            "reconstruction": (n * reconstruction * ce).sum(-1),
-            "prior": self.prior_term(batch, generator),
-        }
+        return {name: (n * weight * ce).sum(-1) for name, weight in self._count_weights(n, k, jumps).items()}
 
     def loss(self, batch, generator=None):
         if not self.by_counts:
-            return self.bound(batch, generator)
-        # All three terms are weights on the cross-entropy with k masks: the jump from PRIOR is one more weight on k = n.
+            return torch.stack(list(self.jump_terms(batch, generator).values())).sum(0)
         group, n, k, x_t = self.mask_some(batch, generator)
-        diffusion, reconstruction = self._count_weights(n, k)
-        prior = torch.where(k == n, self.process.schedule.alpha_1, 0.0)
-        weight = n * (diffusion + reconstruction + prior)
+        weight = n * sum(self._count_weights(n, k, True).values())
         return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
 
     # ---------------------------------------------------------------------------------- orders
@@ -159,19 +152,16 @@ class Masked(Absorbing):
 
         The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
         """
-        group, n = self.groups(batch)
-        order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
-        if batch.mask is not None:
-            order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
-        k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)
-        k = torch.where(n > 0, k, 0)
-        x_t = batch.tokens.masked_fill(places(order, group) < k.gather(1, group), self.mask)
-        return group, n, k.clamp_min(1), x_t
+        return terms.mask_some(self, batch, generator)
 
-    def _count_weights(self, n: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """The weight that diffusion and reconstruction give to the cross-entropy with k masks of n: two (*) float64."""
+    def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:
+        """The weight of the cross-entropy with k masks of n in each term, (*); with a jump at each end, or not."""
         schedule = self.process.schedule
         m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
+        before, after = maths.binomial_tail(n, k, m_1), maths.binomial_tail(n, k, m_0)  # P(k or more masks)
         # MDLM eq. 11 given k, its weight integrated against the law of k
-        diffusion = (maths.binomial_tail(n, k, m_1) - maths.binomial_tail(n, k, m_0)) / k
-        return diffusion, maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(diffusion)
+        if not jumps:
+            return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}
+        last = maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(after)
+        prior = torch.where(k == n, schedule.alpha_1, 0.0)  # one more weight where all are masks
+        return {"diffusion": (before - after) / k, "reconstruction": last, "prior": prior}

@@ -25,6 +25,15 @@ class Scored(Diffusion):
     scaled: bool = True
 
     def read(self, logits, x_t, t):
+        end = ((t < 0) | (t > 1)) & t.isfinite()
+        if self.process.mask is not None and bool(end.any()):
+            # the clean posterior is that of t = 0 or 1, and so a law's score
+            total = self.process.without_mask(logits).double().logsumexp(-1, keepdim=True)
+            schedule, time = self.process.schedule, torch.where(end, t, 0.5)
+            odds = schedule.weight(time) / schedule.beta(time)  # alpha / (1 - alpha), also where 1 - alpha would cancel
+            inside = self.read(logits, x_t, t.clamp(0.0, 1.0)).v
+            v = torch.where(end[..., None], odds * (logits.double() - total).exp(), inside)
+            return Score(self.process, v.scatter(-1, x_t[..., None], 1.0), x_t, t)
         if self.scaled:
             odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
             odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score

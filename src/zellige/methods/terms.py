@@ -1,16 +1,22 @@
 """The ELBO, assembled from what a method says: its three terms in continuous time and in T steps, and sums over positions.
 
-    prior            KL( q(x | x_0) || prior ) where sampling starts, and the jump PRIOR -> t = 1 if it starts there
+    prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
     diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or T times a step of `grid(T)` drawn uniformly
-    reconstruction   the jump t = 0 -> CLEAN
+    reconstruction   the end t = 0 -> CLEAN
+
+An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is
+a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
+(`with_jumps`).
 
 Functions of a method. Values are nats, float64, one for each row of the batch, (B,).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..core import bound, random
@@ -27,14 +33,33 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------------------------- the three terms
 def continuous_time(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """One draw of each term with a time of its own for each row, stratified."""
+    """One draw of each term with a time of its own for each row, stratified; the ends as the `span` says."""
+    return {"diffusion": inside(method, batch, generator)} | ends(method, batch, generator)
+
+
+def with_jumps(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+    """The same with a jump at each end."""
+    return {"diffusion": inside(method, batch, generator)} | jumps(method, batch, generator)
+
+
+def inside(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """One draw of the diffusion term, t in (0, 1]."""
     t = method.draw_times(batch, generator)
-    diffusion = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+    return method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+
+
+def ends(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+    """One draw of the terms of both ends, as the `span` says."""
+    low, high = method.span
     return {
-        "diffusion": diffusion,
-        "reconstruction": reconstruction(method, batch, generator),
-        "prior": method.prior_term(batch, generator),
+        "reconstruction": (one_by_one if low < 0 else reconstruction)(method, batch, generator),
+        "prior": one_by_one(method, batch, generator, 1.0) if high > 1 else method.prior_term(batch, generator),
     }
+
+
+def jumps(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
+    """One draw of the terms of both ends, each one jump."""
+    return {"reconstruction": reconstruction(method, batch, generator), "prior": method.prior_term(batch, generator)}
 
 
 def discrete_time(
@@ -81,6 +106,26 @@ def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = No
     return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
 
 
+def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
+    """The end beyond t = 0 or t = 1 under absorbing noise, its tokens one after another in a random order: (B,) nats.
+
+    Of the r tokens of it c = 1..r are still to come; with the m masks that are then seen each costs r/m of their sum. Rows in
+    which nothing comes are not asked.
+    """
+    masked = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
+    here = masked if end == 0.0 else batch.counted & ~masked  # what is revealed in this end
+    group, r, c, x_t = mask_some(method, replace(batch, mask=here), generator)
+    seen = c if end == 0.0 else c + torch.zeros_like(c).scatter_add(1, group, (batch.counted & ~here).long())
+    x_t = x_t if end == 0.0 else x_t.masked_fill(batch.counted & ~here, method.process.mask)  # pyright: ignore
+    value = torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
+    rows = here.any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return value
+    t = torch.full((len(rows),), end, dtype=torch.float64, device=x_t.device)
+    weight = (r.double() / seen).gather(1, group)[rows]
+    return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN), weight))
+
+
 def jumps_at(process: Process, t: float, alpha: float) -> bool:
     """Whether the schedule ends at t elsewhere than at alpha; a process without a schedule may."""
     schedule = getattr(process, "schedule", None)
@@ -106,6 +151,7 @@ def summed(
     t: Tensor,
     *per_row: Tensor,
     at: Tensor | None = None,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """The sum over each row of f(logits (N, K), x_0, x_t, t, *per_row) (N,), in chunks that are never held together.
 
@@ -115,18 +161,28 @@ def summed(
         f: treats positions independently, e.g. `method.cost`.
         t: a time for each row (B,) or each position (B, L).
         per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
+        weight: (B, L), that of each position in the sum.
     """
     at, row, values = _chosen(method, batch, x_t, t, per_row, at)
+    share = None if weight is None else weight[at]
 
     def here(logits: Tensor, i: slice) -> Tensor:
-        return f(logits, *(value[i] for value in values)).double()
+        value = f(logits, *(value[i] for value in values)).double()
+        return value if share is None else share[i] * value
 
     h = method.hidden(x_t, per_position(t), batch, method.clean(batch))[at]
     value = each_position(method.network.head, h, method.process.K, here, method.parameters())  # pyright: ignore
     return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value)
 
 
-def from_prediction(method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
+def from_prediction(
+    method: "Diffusion",
+    batch: Batch,
+    x_t: Tensor,
+    t: Tensor,
+    s: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> Tensor:
     """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time where s is None.
 
     For a method that gives `predict` whole, whose positions are not independent.
@@ -136,6 +192,7 @@ def from_prediction(method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, s
     pred = method.predict(x_t, per_position(t), at=at, **beside)
     target = truth(method.process, x_0, x_t[at], time)
     value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
+    value = value if weight is None else weight[at] * value
     return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value.double())
 
 
@@ -148,6 +205,30 @@ def _chosen(
     row = at.nonzero()[:, 0]
     where = at if t.ndim == 2 else row
     return at, row, [batch.tokens[at], x_t[at], *(value[where] for value in (t, *per_row))]
+
+
+# ---------------------------------------------------------------------------------- exactly k masks
+def places(order: Tensor, group: Tensor) -> Tensor:
+    """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
+    sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
+    first = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
+    start = torch.where(first, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
+    return sorted_by(group * group.shape[1] + sorted_by(order)) - start
+
+
+def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Draw k in 1..n for each group, stratified, and mask exactly k of its n positions.
+
+    The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
+    """
+    group, n = method.groups(batch)
+    order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
+    if batch.mask is not None:
+        order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
+    k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)
+    k = torch.where(n > 0, k, 0)
+    lost = places(order, group) < k.gather(1, group)
+    return group, n, k.clamp_min(1), batch.tokens.masked_fill(lost, method.process.mask)  # pyright: ignore
 
 
 # ---------------------------------------------------------------------------------- times

@@ -129,7 +129,7 @@ def _times(how: Any, method: Any, steps: int | None) -> list[float]:
     """The time of each frame, from 1 to 0; where they are a mere counter, or several numbers, shown as if they were even."""
     grid = how.times(method, steps)
     times = [float(t) for t in (grid if grid.ndim == 1 else grid[:, 0])]
-    if grid.ndim > 1 or any(1 < t < math.inf for t in times):
+    if grid.ndim > 1 or 1 < times[0] < math.inf:
         return [1 - i / max(len(times) - 1, 1) for i in range(len(times))]
     return [min(max(t, 0.0), 1.0) for t in times]
 

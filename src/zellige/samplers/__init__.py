@@ -11,11 +11,12 @@ from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .guide import Guided
+from .law import Law, law_of
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import blank, of_length
 from .remasking import Remasking
-from .sampler import ALIASES, SAMPLERS, Sampler, State, check, find, run
+from .sampler import ALIASES, SAMPLERS, Sampler, State, check, find, laws, run
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
 
@@ -56,6 +57,7 @@ __all__ = [
     "FirstHitting",
     "FixedOrder",
     "Guided",
+    "Law",
     "LeftToRight",
     "Metropolis",
     "Remasking",
@@ -67,6 +69,8 @@ __all__ = [
     "blank",
     "check",
     "find",
+    "law_of",
+    "laws",
     "of_length",
     "options",
     "run",

@@ -1,7 +1,8 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
 One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. For every prediction and
-every process. Its law is the T-step model's; as T grows that approaches the law of continuous time with order 1 in 1/T.
+every process. Its law is the T-step model's; as T grows that approaches the law of continuous time with order 1 in 1/T, the ends
+of the schedule too, which the grid enters as soon as it is that fine.
 
 **Choose, then ask.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
 it has probability (alpha_s - alpha_t)/(1 - alpha_t), and what it becomes is drawn from the clean posterior. So the
@@ -14,12 +15,11 @@ sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact
 (`last`, as D3PM's published code), or every step (`every`). Temperature 0 is something else: there the clean posterior keeps its
 likeliest token, and which state of the kernel that makes is still drawn (at a mask: whether it is revealed).
 
-**Grids.** `uniform` in t; `cosine`, t = cos(pi/2 (1 - u)), which spends its steps where t is near 1 (MD4, eq. 6);
-`log-snr`, even in log(alpha / (1 - alpha)), from t = 1 to t = 0 or, where that end is infinite, to the uniform grid's neighbour
-of it. The last is for uniform noise read as a score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the
-network by about alpha_s / alpha_t, and on a grid even in t that is large in the first steps. In discrete time the grid is a
-part of the process's own, evenly spaced.
-"""
+**Grids.** All over the `span` of the method, [0, 1] and the ends of its schedule beyond: `uniform` in t; `cosine`, the share
+cos(pi/2 (1 - u)) of it, which spends its steps where t is near 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
+from end to end or, where that is infinite, from the uniform grid's neighbour of it. The last is for uniform noise read as a
+score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid
+even in t that is large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced."""
 
 from typing import Any, ClassVar
 
@@ -31,7 +31,8 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
-from .pairing import choosable, one_alpha, reverses
+from .law import Law, steps_law
+from .pairing import choosable, one_alpha, reverses, steps_of
 from .sampler import Sampler
 
 ARGMAX = ("none", "last", "every")
@@ -67,6 +68,14 @@ class Ancestral(Sampler):
     @classmethod
     def refuse(cls, method):
         return reverses(method)
+
+    def law(self, method, steps):
+        if self.argmax != "none":
+            return Law("the likeliest states, no law of the model")
+        times = self.times(method, steps)
+        law = steps_law(method, len(times) - 1, method.steps or steps_of(method))
+        even = torch.equal(times, method.grid(len(times) - 1))  # as `evaluate` takes them
+        return law if even else Law(f"{law.of}, on another grid than the uniform one")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""

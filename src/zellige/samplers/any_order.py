@@ -4,12 +4,11 @@ A network for masked tokens that is not told the time is an any-order autoregres
 
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
-Drawing the positions uniformly, one a step, is a draw from that law: no error at any length. It is also the law of
-`first_hitting`, and of `ancestral` with infinitely many steps where alpha runs from exactly 1 to exactly 0. The model whose bound
-is printed has a jump at each end of time, in which several tokens may be drawn at once (see `first_hitting` for how likely that
-is): its law p mixes this one, o, with draws at once; for two positions, drawn together with the law d,
+Drawing the positions uniformly, one a step, is a draw from that law: no error at any length. It is the law of the model of
+continuous time, that of `first_hitting` and of `ancestral` with infinitely many steps. In T steps several tokens may be drawn at
+once: the law p mixes this one, o, with draws at once; for two positions, drawn together with the law d,
 
-    p = (1 - w) o + w d,   w = alpha_1^2 + (1 - alpha_0)^2;   in T steps w = sum over them of (alpha_s - alpha_t)^2
+    p = (1 - w) o + w d,   w = sum over the steps of (alpha_s - alpha_t)^2;   of a jump at each end alpha_1^2 + (1 - alpha_0)^2
 
 Several tokens in one step are drawn independently given the rest, which has an error as a coarse grid has. For absorbing noise
 with one alpha for all tokens, and every prediction.
@@ -26,6 +25,7 @@ from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import expected_time, free, redraw
+from .law import Law, continuous_law
 from .pairing import absorbs
 from .sampler import Sampler
 
@@ -53,6 +53,11 @@ class AnyOrder(Sampler):
     def refuse(cls, method):
         timed = "needs a network that is not told the time" if method.time_conditioned else None
         return absorbs(method, one=True) or timed
+
+    def law(self, method, steps):
+        return (
+            continuous_law(method) if self.per_step == 1 else Law(f"{self.per_step} tokens of a random order at once")
+        )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left, whatever `steps` says."""

@@ -4,9 +4,8 @@
 
 The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
 keys and values are the context (`State.context`) of the blocks that follow. The law is the product of the inner sampler's laws,
-and its error is that of the inner sampler (`first_hitting` says what becomes of the jumps at the ends of time, which each block
-has). Given tokens are read in the same way, so a prompt costs one network call, however long the text; a call about a block
-costs what a block costs.
+and its error is that of the inner sampler. Given tokens are read in the same way, so a prompt costs one network call, however
+long the text; a call about a block costs what a block costs.
 
 **Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
 that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own length
@@ -32,6 +31,7 @@ from ..core.random import Randomness
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
+from .law import Law, continuous_law
 from .pairing import absorbs, of_length
 from .sampler import Sampler, State, find
 
@@ -98,6 +98,15 @@ class Blockwise(Sampler):
             near = f"{below:,} or {above:,}" if below and above <= most else f"{below or above:,}"
             raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
+
+    def law(self, method, steps):
+        first, *_ = self.layout(method)
+        law = self.inner.law(of_length(method, first), steps)
+        if self.window not in (None, method.window) or self.ending.entropy is not None:
+            return super().law(method, steps)
+        if method.exact and law.number is not None:  # a token a block: steps draw none together
+            law = continuous_law(method)
+        return law if first == method.shape[0] else Law(f"{law.of}, block after block", law.number)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""

@@ -26,6 +26,7 @@ from ..methods.diffusion import Diffusion
 from .ask import ask, expected_time, fill, free
 from .grid import STEPS
 from .guide import unguided
+from .law import Law
 from .pairing import absorbs
 from .sampler import Sampler
 
@@ -58,6 +59,9 @@ class Confidence(Sampler):
     @classmethod
     def refuse(cls, method):
         return absorbs(method)
+
+    def law(self, method, steps):
+        return Law("an order of its own, the surest first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a threshold as many as tokens, most of which ask nothing."""

@@ -20,6 +20,7 @@ from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..methods.diffusion import Diffusion
 from .ask import calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
+from .law import CONTINUOUS, Law
 from .pairing import absorbs, choosable, rateless
 from .sampler import Sampler
 
@@ -44,6 +45,9 @@ class Euler(Sampler):
     @classmethod
     def refuse(cls, method):
         return rateless(method)
+
+    def law(self, method, steps):
+        return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """As those of `ancestral`."""

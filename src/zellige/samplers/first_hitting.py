@@ -2,17 +2,17 @@
 
 The times at which masks are revealed do not depend on the network. With n masks left at time t the next is revealed when
 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each step reveals one
-token, at its exact time, as infinitely many ancestral steps do between t = 1 and t = 0. For Mean and LeaveOneOut.
+token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
 
-**Whose law.** That of the schedule continued to alpha 0 and 1, as in the paper: in the jumps at the ends too, PRIOR -> t = 1 and
-t = 0 -> CLEAN, one token follows another, and each is asked with those before in sight, at the time of that end. The model whose
-bound is printed draws all tokens of a jump at once, independently. The laws agree unless two tokens or more fall in one jump,
-of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or 1 - alpha_0: 0.27 for 1,024 tokens and alpha_1 =
-1e-3, 0.005 for 1e-4. With the exact network nothing is lost: the law is that of the data, which those jumps miss.
+**Whose law.** That of the model of continuous time, from PRIOR to CLEAN: it passes the ends of the schedule as the rest of it,
+so that one token follows another there too, told the time of that end (`core.schedule`). `evaluate` prints its bound.
+A model with a jump at each end, as published bounds have it, draws all tokens of a jump at once. The two laws agree unless two
+tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or 1 - alpha_0: 0.27
+for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
 
 **An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on the
 network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
-there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the jumps at the ends all
+there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule all
 tokens come alike. So a step may ask several times before it reveals its token.
 """
 
@@ -28,6 +28,7 @@ from ..core.random import Randomness
 from ..core.schedule import Polynomial
 from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free, redraw
+from .law import continuous_law
 from .pairing import absorbs, choosable, steps_of
 from .sampler import Sampler, State
 
@@ -36,7 +37,7 @@ class FirstHitting(Sampler):
     """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row (B,)."""
 
     name: ClassVar[str] = "first_hitting"
-    error: ClassVar[str] = "none for alpha from 1 to 0"
+    error: ClassVar[str] = "none"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing: not sedd, d3pm"
     calls: ClassVar[str] = "one per token"
@@ -53,6 +54,9 @@ class FirstHitting(Sampler):
         if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
+
+    def law(self, method, steps):
+        return continuous_law(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""
@@ -85,9 +89,8 @@ class FirstHitting(Sampler):
         left = free(method, state)
         n, some = left.sum(-1), left.any(-1, keepdim=True)
         u = 1 - random.uniform((len(n),), generator, n.device)  # in (0, 1]
-        masked = torch.where(
-            n > 0, state.memory * u ** (1 / n.clamp_min(1)), state.memory
-        )  # first hitting, proposition 4.1
+        event = state.memory * u ** (1 / n.clamp_min(1))  # first hitting, proposition 4.1
+        masked = torch.where(n > 0, event, state.memory)
         where = random.categorical(torch.where(some, left.double(), 1.0), generator)
         return masked, torch.zeros_like(left).scatter(-1, where[:, None], some)
 
@@ -97,11 +100,11 @@ class FirstHitting(Sampler):
         assert isinstance(schedule, Polynomial)
         masked, chosen = self._next(method, state, generator)
         w = schedule.w.to(masked)
-        place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 in the jump from PRIOR
+        place = (masked / (1 - schedule.alpha_1)) ** (1 / w.max())  # tau; above 1 between PRIOR and t = 1
         pred = ask(method, state, chosen, schedule.time(place.clamp_max(1.0))[:, None])
         assert pred is not None
         x = random.categorical(posterior(pred), generator, chosen)
-        jump = (place > 1) | (place < schedule.begin)
-        accepted = random.bernoulli(torch.where(jump, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
+        alike = (place > 1) | (place < schedule.begin)
+        accepted = random.bernoulli(torch.where(alike, 1.0, w[x] / w.max()), generator)  # thinning: w_k / max w
         revealed = chosen & accepted[:, None]
         return replace(fill(state, revealed, x[accepted], chosen.any(-1)), memory=masked), accepted

@@ -17,6 +17,7 @@ import torch
 
 from ..errors import InputError
 from .any_order import AnyOrder
+from .law import Law
 
 
 class FixedOrder(AnyOrder):
@@ -33,6 +34,14 @@ class FixedOrder(AnyOrder):
     def __init__(self, order: str | Sequence[int] = "forward", per_step: int = 1, **guidance: Any):
         super().__init__(per_step, **guidance)
         self.positions = order if order in ("forward", "backward") else _permutation(order)
+
+    def law(self, method, steps):
+        if self.per_step > 1:
+            return Law(f"{self.per_step} tokens of one order at once")
+        if isinstance(self.positions, str):
+            number = {"estimator": self.positions} if self.positions in method.estimators() else None
+            return Law(f"autoregression, {self.positions}", number)
+        return Law("autoregression, in this order")
 
     def init(self, method, shape, *, fixed=None, generator=None):
         if not isinstance(self.positions, str) and len(self.positions) != shape[1]:

@@ -39,11 +39,14 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
         *most, last = sorted(divisors(T, steps)[:3], reverse=True)
         use = f"{', '.join(map(str, most))} or {last}" if most else last
         raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
+    if grid == "uniform":
+        return method.grid(steps)
     if grid == "log-snr":
         times = _even_in_log_snr(method, steps)
     else:
+        low, high = method.span
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times = torch.sin(math.pi / 2 * u) if grid == "cosine" else u  # MD4 eq. 6
+        times = low + (high - low) * torch.sin(math.pi / 2 * u)  # MD4 eq. 6
     times[0], times[-1] = method.process.start, CLEAN
     return times
 
@@ -51,8 +54,9 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
 def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
     if not one_alpha(method.process):
         raise InputError(f"grid 'log-snr' needs one alpha for all tokens; with {method.name} use uniform or cosine")
-    schedule, device = method.process.schedule, method.process.prior.device
-    ends = torch.tensor([1.0, 0.0, 1 - 1 / steps, 1 / steps], dtype=torch.float64, device=device)
+    schedule, device, (begin, end) = method.process.schedule, method.process.prior.device, method.span
+    step = (end - begin) / steps
+    ends = torch.tensor([end, begin, end - step, begin + step], dtype=torch.float64, device=device)
     high, low, near_high, near_low = schedule.log_snr(ends)[:, 0]  # MD4 section 3
     first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
     each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)

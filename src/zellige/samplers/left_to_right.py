@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 from ..core import random
 from ..methods.method import Method
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
+from .law import Law
 from .sampler import Sampler, State, check
 
 
@@ -53,6 +54,10 @@ class LeftToRight(Sampler):
     @classmethod
     def refuse(cls, method):
         return None if method.parameterization == "next" else "needs a network that says the next token"
+
+    def law(self, method, steps):
+        own = self.window in (None, method.window) and self.ending.entropy is None
+        return Law("autoregression", {}) if own else super().law(method, steps)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` says."""

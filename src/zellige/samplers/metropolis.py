@@ -28,9 +28,13 @@ from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood
 from ..methods.method import Method
+from .law import Law
 from .sampler import Sampler
 
 STEPS = 1000  # where nobody says how many
+
+
+TEXTS, ARROWS = 100_000, 20_000_000  # at most so many texts, and ways from one to another, are enumerated
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,13 @@ class Walk:
             values.append(walk.value)
             walk = walk.before
         return torch.stack(values[::-1], 1)
+
+
+def enumerable(method: Method) -> str | None:
+    """Why the chain of a method cannot be enumerated; None where it can."""
+    V, L = method.vocabulary, method.shape[0]
+    few = V**L <= TEXTS and V**L * L * V <= ARROWS
+    return None if few else f"{V}^{L} texts are too many to enumerate"
 
 
 class OverNeighbours(Protocol):
@@ -93,6 +104,10 @@ class Metropolis(Sampler):
 
     def guided(self, method):
         return method  # the temperature is one of the chain: there is no clean posterior to change
+
+    def law(self, method, steps):
+        number = None if enumerable(method) else {"estimator": "divergence"}
+        return Law("its chain's law, after many proposals", number)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""

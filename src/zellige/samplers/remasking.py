@@ -36,6 +36,7 @@ from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free
 from .grid import STEPS, spaced
 from .guide import unguided
+from .law import Law
 from .pairing import absorbs, steps_of
 from .sampler import Sampler, State
 
@@ -84,6 +85,9 @@ class Remasking(Sampler):
     @classmethod
     def refuse(cls, method):
         return absorbs(method, one=True)
+
+    def law(self, method, steps):
+        return Law("a law of its own, that keeps the marginals" if self.remasking != "conf" else "a law of its own")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""

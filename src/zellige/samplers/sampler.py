@@ -16,6 +16,7 @@ from ..core.random import Randomness
 from ..errors import InputError, at_least, unknown
 from ..methods.method import Method
 from .guide import Guided
+from .law import Law, law_of
 from .pairing import of_length
 
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
@@ -99,6 +100,13 @@ class Sampler(Protocol):
         changes = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
         return Guided(method, self.temperature, self.top_p, self.top_k, self.drop_crossing) if changes else method
 
+    def law(self, method: Any, steps: int | None) -> Law:
+        """Whose law it draws from in `steps` steps, and which number bounds it; one of its own unless it says otherwise.
+
+        Temperature and top-p are left to `law_of`.
+        """
+        return Law("a law of its own")
+
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""
 
@@ -134,6 +142,7 @@ def _spelled_out(function: Any) -> inspect.Signature:
 
 
 SAMPLERS: dict[str, type[Sampler]] = {}  # by name; the package fills it
+INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `laws`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
     "mean": ("ancestral", "MD4: positions first, then tokens, which is choose-then-ask"),
@@ -146,6 +155,20 @@ def find(name: str) -> type[Sampler]:
     if name not in SAMPLERS and name not in ALIASES:
         raise unknown("sampler", name, [*SAMPLERS, *ALIASES], "zellige list samplers")
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
+
+
+def laws(method: Any, steps: int | None = None) -> dict[str, Law]:
+    """Whose law each sampler of a method draws from without options, and which number bounds it: the table of its laws.
+
+    Of a method of blocks `blockwise` with several inside, "blockwise, first_hitting".
+    """
+    able: dict[str, Sampler] = {name: cls() for name, cls in SAMPLERS.items() if cls.refuse(method) is None}
+    if "blockwise" in able:
+        cls: Any = type(able.pop("blockwise"))
+        block = of_length(method, method.block) if 0 < method.block < method.shape[0] else None
+        names = [name for name in INSIDE if block is not None and SAMPLERS[name].refuse(block) is None]
+        able |= {f"blockwise, {name}": cls(name) for name in names}
+    return {name: law_of(sampler, method, steps) for name, sampler in able.items()}
 
 
 def _answers(method: Any) -> None:

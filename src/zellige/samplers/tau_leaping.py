@@ -35,6 +35,7 @@ from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import known, spaced
+from .law import CONTINUOUS, Law
 from .pairing import absorbs, choosable, rateless
 from .sampler import Sampler, State
 
@@ -88,6 +89,9 @@ class TauLeaping(Sampler):
     def refuse(cls, method):
         return rateless(method)
 
+    def law(self, method, steps):
+        return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
+
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """As those of `ancestral`."""
         return spaced(method, steps, self.grid)
@@ -104,7 +108,7 @@ class TauLeaping(Sampler):
     def step(self, method: Diffusion, state, t, s, generator=None):
         state = self.predict(method, state, t, s, generator)
         t = t.clamp(max=1.0)
-        on = (t <= self.corrector_from) & s.isfinite()
+        on = (t <= self.corrector_from) & s.isfinite() & (s < t)
         if not self.corrector or not bool(on.any()):
             return state
         h, s = torch.where(on, self.corrector_step * (t - s), 0.0), torch.where(on, s, 0.5)

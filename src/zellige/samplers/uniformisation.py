@@ -44,6 +44,7 @@ from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
 from .ask import ask, fill, free
 from .grid import STEPS
+from .law import continuous_law
 from .pairing import one_alpha, rateless
 from .sampler import Sampler, State
 
@@ -69,6 +70,9 @@ class Uniformisation(Sampler):
         known = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if known else "needs one schedule for all rates"
 
+    def law(self, method, steps):
+        return continuous_law(method)
+
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """`steps` intervals even in log(e^(g sigma) - 1), 64 at least (the bound of a long one is too large), and end jumps."""
         process, (length,) = method.process, method.shape
@@ -76,12 +80,12 @@ class Uniformisation(Sampler):
         if steps < 1:
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
         like = {"dtype": torch.float64, "device": process.prior.device}
-        top, base = process.schedule.sigma(torch.tensor([1.0, 0.0], **like))[:, 0]
+        top, base = process.schedule.sigma(torch.tensor(method.span[::-1], **like))[:, 0]
         slow, fast = pace(process)
         first = slow * top.clamp(max=_forgotten(process, length))
         last = slow * base.clamp(min=NEAR_CLEAN / length / fast)
         each = torch.lerp(first.expm1().log(), last.expm1().log(), torch.linspace(0, 1, max(steps, STEPS) + 1, **like))
-        inner = process.schedule.inverse((-each.exp().log1p() / slow).exp())
+        inner = process.schedule.inverse((-each.exp().log1p() / slow).exp()).clamp(*method.span)
         before = [] if process.start == 1.0 and inner[0] == 1.0 else [process.start]
         return torch.cat((inner.new_tensor(before), inner, inner.new_tensor([CLEAN])))
 

@@ -223,6 +223,11 @@ def end_at(method: Method, alpha_1: float, alpha_0: float | None = None) -> bool
     schedule.alpha_1, schedule.alpha_0 = alpha_1, schedule.alpha_0 if alpha_0 is None else alpha_0
     if hasattr(schedule, "sigma_max"):  # alpha is made of sigma
         schedule.sigma_min, schedule.sigma_max = -math.log(schedule.alpha_0), -math.log(alpha_1)
+    elif (
+        isinstance(schedule, Polynomial) and alpha_0 is not None
+    ):  # its curve begins there, and t = 0 may lie behind that
+        reach = float((1 - schedule.begin**schedule.w).min())
+        schedule.alpha_0 = min(alpha_1 + (alpha_0 - alpha_1) / reach, 1.0)
     return True
 
 
@@ -234,10 +239,10 @@ def ends(method: Method, alpha_1: float) -> bool:
 
 def mild(method: M) -> M:
     """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
-    end_at(method, 0.3, 0.7)
     schedule = getattr(method.process, "schedule", None)
     if isinstance(schedule, Polynomial):
         schedule.begin = 0.2  # t^w is not smooth at 0
+    end_at(method, 0.3, 0.7)
     if isinstance(schedule, Exponential):
         schedule.growth = 2.0  # nearer to even in t
     with torch.no_grad():

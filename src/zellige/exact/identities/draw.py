@@ -15,6 +15,8 @@ from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
 def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
     """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
     if not method.steps:
+        if method.process.mask is not None and not method.block:  # of what is revealed in an end a number stays masked
+            return bounds.parts(L)
         blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
         return bounds.parts(L) if method.by_counts else bounds.parts(blocks, 72)
     n = method.steps
@@ -25,15 +27,17 @@ def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
 def draws_have_the_bound_as_expectation(method: Diffusion):
     """Draws are enumerated: times by quadrature, tokens one by one."""
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
-    if method.process.mask is None:
-        end_at(method, 0.1)  # so that the first term is seen, which is of order alpha(1)^2
-    bound = total(method, x_0)
-    ours = bounds.expectation(method.bound, x_0, nodes(method))
-    value.see(ours, bound, "x_0")
+    end_at(method, 0.1)  # so that the ends are seen, which are of order alpha(1)^2
+    with torch.no_grad():
+        value.see(bounds.expectation(method.bound, x_0, nodes(method)), total(method, x_0), "x_0")
+        jumps = bounds.expectation(lambda *draw: sum(method.jump_terms(*draw).values()), x_0, nodes(method))  # pyright: ignore
+        value.see(jumps, total(method, x_0, jumps=True), "x_0, with a jump at each end")
     yield value.row(BOUND, "E over the draws of its terms = the bound", QUADRATURE)
-    loss = bounds.expectation(method.loss, x_0, nodes(method)) if method.loss_is_bound else ours
+    exact = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"  # has no ends
+    bound = total(method, x_0, jumps=method.loss_is_bound and not exact)
+    ours = bounds.expectation(method.loss if method.loss_is_bound else method.bound, x_0, nodes(method))
     weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
-    for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (loss, bound))):
+    for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (ours, bound))):
         gradient.see(one, other, "the loss" if method.loss_is_bound else "the bound")
     yield gradient.row(BOUND, "E of the drawn gradient = its gradient", QUADRATURE)
 

@@ -1,18 +1,14 @@
 """The jumps of a chain in continuous time: draws of a bound after one more jump, and the law of whole paths."""
 
-import itertools
-import math
-
 import torch
 from torch import Tensor
 
 from ...core import maths
 from ...core.batch import Batch
-from ...core.prediction import reverse_rate
 from ...core.schedule import CLEAN
 from ...methods.diffusion import Diffusion
 from ...methods.tauldr import TauLDR
-from .. import bounds, enumeration
+from .. import bounds, enumeration, laws
 from .bound import BOUND
 from .check import QUADRATURE, L, Largest, V, above, again, discrete, mild, numbers, own
 from .draw import nodes
@@ -57,26 +53,6 @@ def the_published_pass_is_biased(method: Diffusion):
 
 
 # ---------------------------------------------------------------------------------- the law of a path
-def generator(method: Diffusion, t: Tensor, context: Tensor | None) -> Tensor:
-    """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L).
-
-    A network of blocks reads `context` (1, L) beside each.
-    """
-    K = method.process.K
-    X = enumeration.states(K, L)
-    x = X.repeat(len(t), 1)
-    context = None if context is None else context.expand(x.shape)
-    pred = method.predict(x, t.repeat_interleave(len(X))[:, None], context=context)
-    each = reverse_rate(pred).reshape(len(t), len(X), L, K)
-    G = torch.zeros(len(t), len(X), len(X), dtype=torch.float64)
-    for i, y in itertools.product(range(L), range(K)):
-        moved = X.clone()
-        moved[:, i] = y
-        to = enumeration.index(moved, K).expand(len(t), -1)[..., None]
-        G.scatter_add_(2, to, each[:, :, i, y, None])
-    return G - torch.diag_embed(G.sum(-1))  # a rate to itself is zero
-
-
 def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
     """KL of the law of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
 
@@ -88,11 +64,8 @@ def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
         return torch.cat([skeleton(method, x, steps) for x in x_0.split(1)])
     P, X, total = method.process, enumeration.states(method.process.K, L), torch.zeros(len(x_0), dtype=torch.float64)
     times, h = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64), 1 / steps
-    root = math.sqrt(3) / 6
-    early, late = (
-        generator(method, times[1:] - h * (0.5 + c), context) for c in (-root, root)
-    )  # in the order of the model
-    backwards = torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * root / 2 * (early @ late - late @ early))
+    early, late = (laws.generator(method, times[1:] - h * (0.5 + c), context) for c in (-laws.ROOT, laws.ROOT))
+    backwards = laws.magnus(early, late, h)  # in the order of the model
     q = enumeration.index(x_0, P.K)
     law = torch.kron(P.matrix(CLEAN, 0.0), P.matrix(CLEAN, 0.0))[q]
     for s, t, back in zip(times[:-1], times[1:], backwards):

@@ -236,7 +236,7 @@ def an_order_is_the_likelihood_in_it(method: Diffusion):
 @own("sampler.any_order-law")
 @torch.no_grad()
 def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
-    """Of a network that is not exact, with a jump of 0.1 at each end of time: whose law one token at a time has."""
+    """Of a network that is not exact: whose law one token at a time has; with a jump of 0.1 at each end of time it is another."""
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
@@ -255,7 +255,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
     yield mixed.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
     away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
     where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
-    yield above(SAMPLER, "first_hitting = p(x) with jumps at the ends", away, 1e-3, "≥ 1e-03", where)
+    yield above(SAMPLER, "any_order = p(x) with jumps at the ends", away, 1e-3, "≥ 1e-03", where)
 
 
 @own("sampler.first_hitting-drawn")

@@ -1,0 +1,131 @@
+"""Two laws with any network: that of the model of continuous time, by definition, and that of a sampler that draws its times.
+
+The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and integrates over
+what it draws. Neither knows of the other.
+"""
+
+import functools
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from ..core.prediction import kernel, reverse_rate
+from ..core.schedule import CLEAN, PRIOR
+from ..methods.diffusion import Diffusion
+from ..samplers import Sampler
+from .enumeration import index, states
+from .script import scripts
+
+NEAR = 1e-12  # how near to the end of the span the rates are followed
+
+
+# ---------------------------------------------------------------------------------- the model of continuous time
+def generator(method: Diffusion, t: Tensor, context: Tensor | None = None) -> Tensor:
+    """The model's rates backwards in time, from each of the K^L sequences to each: times (n,) -> (n, K^L, K^L).
+
+    A network of blocks reads `context` (1, L) beside each.
+    """
+    K, (L,) = method.process.K, method.shape
+    X = states(K, L)
+    x = X.repeat(len(t), 1)
+    context = None if context is None else context.expand(x.shape)
+    pred = method.predict(x, t.repeat_interleave(len(X))[:, None], context=context)
+    each = reverse_rate(pred).reshape(len(t), len(X), L, K)
+    G = torch.zeros(len(t), len(X), len(X), dtype=torch.float64)
+    for i, y in itertools.product(range(L), range(K)):
+        moved = X.clone()
+        moved[:, i] = y
+        to = index(moved, K).expand(len(t), -1)[..., None]
+        G.scatter_add_(2, to, each[:, :, i, y, None])
+    return G - torch.diag_embed(G.sum(-1))  # a rate to itself is zero
+
+
+def magnus(early: Tensor, late: Tensor, h: Tensor | float) -> Tensor:
+    """The transitions (n, N, N) of steps of size h from the rates at their two Gauss points, in the order of time; order 4."""
+    return torch.linalg.matrix_exp(h / 2 * (early + late) + h * h * ROOT / 2 * (early @ late - late @ early))
+
+
+ROOT = math.sqrt(3) / 6
+
+
+@torch.no_grad()
+def continuous_law(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
+    """The law of what the model of continuous time ends with: (K^L,).
+
+    From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to CLEAN.
+    With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end of the span).
+    """
+    process, (L,) = method.process, method.shape
+    X, (low, high) = states(process.K, L), (0.0, 1.0) if jumps else method.span
+    p = process.prior[X].prod(-1)
+    if process.start == PRIOR and high == 1.0:
+        p = p @ joint_kernel(method, X, PRIOR, 1.0)
+    for begin, end in itertools.pairwise(sorted({high, 1.0, 0.0, low}, reverse=True)):
+        a, b = (math.log(max(t - low, NEAR)) for t in (begin, end))
+        h = (a - b) / steps
+        s = a - h * torch.arange(steps, dtype=torch.float64)
+        early, late = (_per_log(method, s - h * (0.5 + c), low) for c in (-ROOT, ROOT))
+        for step in magnus(early, late, h):
+            p = p @ step
+    return p @ joint_kernel(method, X, low + (0.0 if low == 0.0 and _noisy(method) else NEAR), CLEAN)
+
+
+def _per_log(method: Diffusion, s: Tensor, low: float) -> Tensor:
+    """The rates per unit of s = log(t - low)."""
+    return s.exp()[:, None, None] * generator(method, low + s.exp())
+
+
+def _noisy(method: Diffusion) -> bool:
+    """Whether there is noise at t = 0."""
+    return bool((method.process.matrix(CLEAN, 0.0).diagonal() < 1).any())
+
+
+def joint_kernel(method: Diffusion, X: Tensor, t: float, s: float) -> Tensor:
+    """The kernel from t to s, all positions at once: (K^L, K^L)."""
+    time = torch.full(X.shape, t, dtype=torch.float64)
+    each = kernel(method.predict(X, time), torch.full_like(time, s))  # (N, L, K)
+    return each[:, torch.arange(X.shape[1]), X].prod(-1)
+
+
+# ---------------------------------------------------------------------------------- one token at a time, at times that are drawn
+def gauss(n: int) -> tuple[Tensor, Tensor]:
+    """Gauss-Legendre nodes in (0, 1) and weights, (n,) each."""
+    k = torch.arange(1, n, dtype=torch.float64)
+    beside = torch.diag_embed(k / (4 * k * k - 1).sqrt(), 1)
+    x, v = torch.linalg.eigh(beside + beside.mT)  # Golub and Welsch 1969
+    return (1 + x) / 2, v[0] ** 2
+
+
+@torch.no_grad()
+def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
+    """The law of a sampler that draws one uniform u a step, of which 1 - alpha falls by the factor u^(1/masks left): (K^L,).
+
+    Its code is followed, every outcome of what is discrete; the uniforms are integrated, with `n` nodes between any two bends of
+    what the network is told, which are placed by that factor.
+    """
+    process, (L,), (x, w) = method.process, method.shape, gauss(n)
+    bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of what the network is told
+    u, weight, lost = torch.zeros(1, 0).double(), torch.ones(1).double(), torch.ones(1).double()
+    for left in range(L, 0, -1):
+        ends = torch.stack([(b / lost).clamp_max(1.0) ** left for b in bends], -1)  # (B, 4)
+        part = ends.diff(dim=-1)[:, :, None]
+        node, share = (ends[:, :-1, None] + part * x).flatten(1), (part * w).flatten(1)  # (B, 3 n)
+        u = torch.cat((u.repeat_interleave(node.shape[1], 0), node.reshape(-1, 1)), 1)
+        weight = (weight[:, None] * share).reshape(-1)
+        lost = (lost[:, None] * node ** (1 / left)).reshape(-1)
+    some = weight > 0
+    u, weight = u[some], weight[some]
+    law, times = torch.zeros(process.K**L, dtype=torch.float64), sampler.times(method, None)
+    follow = [(sampler.init(method, (len(u), L)), weight)]
+    for turn, (t, s) in enumerate(itertools.pairwise(times)):
+        after = []
+        for state, p in follow:
+            step = functools.partial(sampler.step, method, state, t, s)
+            outcomes = scripts(step, len(u), uniforms=1 - u[:, turn])
+            after += [(new, p * chance) for new, chance in outcomes if bool((chance > 0).any())]
+        follow = after
+    for state, p in follow:
+        law.index_add_(0, index(state.x, process.K), p)
+    return law

@@ -1,0 +1,95 @@
+"""Which law, which number: the table, and what the checks of `verify` would not see through."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from worlds import V, table
+from zellige import exact
+from zellige.evaluation.likelihood import Likelihood
+from zellige.exact import laws as exact_laws
+from zellige.exact.identities.check import apart, enumerable, variants
+from zellige.exact.identities.laws import coarse, of_clean
+from zellige.methods import METHODS
+from zellige.methods.md4 import MD4
+from zellige.methods.mdlm import MDLM
+from zellige.samplers import Ancestral, AnyOrder, FirstHitting, law_of, laws
+
+D = torch.float64
+
+
+@pytest.mark.parametrize(("alpha_1", "alpha_0"), [(0.1, 0.9), (0.3, 0.7)])
+def test_first_hitting_has_the_law_of_continuous_time(alpha_1, alpha_0):
+    """Its events drawn as if all tokens were masked still pass with the exact network, which does not see the time."""
+
+    class AsIfAll(FirstHitting):
+        def _next(self, method, state, generator):
+            _, chosen = super()._next(method, state, generator)
+            masked = state.memory * super()._next(method, state, generator)[0].div(state.memory) ** (
+                (state.x == method.process.mask).sum(-1) / state.x.shape[1]
+            )
+            return masked, chosen
+
+    method = enumerable(MD4)
+    assert coarse(method, alpha_1, alpha_0)
+    law = exact_laws.continuous_law(method)
+    assert float(law.sum()) == pytest.approx(1.0, abs=1e-12)
+    assert apart(exact_laws.event_law(FirstHitting(), method, 14), law) < 1e-6
+    assert apart(exact_laws.event_law(AsIfAll(), method, 14), law) > 1e-3
+    with torch.no_grad():
+        terms = exact.continuous_terms(method, exact.states(3, 2))
+        p = of_clean(method, law)
+        assert (terms["diffusion"] + terms["reconstruction"] + terms["prior"] + p.log() > 0).all()
+
+
+def test_a_fine_grid_goes_into_the_ends():
+    """Two tokens or more in the first step that draws any, of 1,024: with a jump at the end 0.27, however many steps."""
+
+    def together(times, alpha_1=1e-3, L=1024):
+        alpha = MDLM(None, 2, (L,)).process.schedule.alpha(times)[:, 0]
+        left = 1 - alpha  # P(a token is still masked)
+        one = left[1:] ** L + L * alpha.diff() * left[1:] ** (L - 1)
+        return float((left[:-1] ** L - one).sum())
+
+    method = MDLM(None, 2, (1024,))
+    ours = [together(Ancestral().times(method, steps)) for steps in (20_000, 40_000)]
+    assert ours[0] == pytest.approx(2 * ours[1], rel=0.05)
+    assert ours[1] < 0.02
+    inside = torch.linspace(1, 0, 40_001, dtype=D)
+    assert together(torch.cat((torch.tensor([torch.inf], dtype=D), inside))) > 0.2
+
+
+def test_the_table_says_what_each_option_changes():
+    method = MDLM(table(V + 1, 4), V, (4,))
+    number = lambda sampler, steps=None: law_of(sampler, method, steps).number  # noqa: E731
+    assert number(Ancestral(), 8) == {"steps": 8}
+    assert number(Ancestral()) == {"steps": 64}
+    for sampler in (Ancestral("cosine"), Ancestral(argmax="last"), Ancestral(temperature=0.5), AnyOrder(2)):
+        assert number(sampler, 8) is None
+    for sampler in (FirstHitting(), AnyOrder()):
+        assert number(sampler) == {}
+    assert law_of(FirstHitting(), method.of_length(3)).number is None
+    assert law_of(FirstHitting(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4))).number is None
+    assert law_of(Ancestral(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4)), 4).number == {}
+
+
+@pytest.mark.parametrize("cls", METHODS.values(), ids=list(METHODS))
+def test_a_number_names_the_law_that_it_bounds_as_the_samplers_do(cls):
+    """The arguments of `evaluate` that a sampler's law gives are a number of that law, and of that sampler."""
+    for _, method in variants(cls):
+        for name, law in laws(method, method.steps or 8).items():
+            if law.number is not None:
+                asked = Likelihood(method, **law.number)
+                assert asked.law == law.of, name
+                assert name in asked.bounds
+
+
+def test_the_page_is_that_of_the_code(monkeypatch):
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    monkeypatch.syspath_prepend(str(docs))
+    monkeypatch.delitem(sys.modules, "laws", raising=False)
+    import laws
+
+    assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "docs/laws.py writes it anew"
