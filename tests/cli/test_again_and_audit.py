@@ -90,6 +90,12 @@ def test_what_changed_is_named_and_a_number_that_does_not_hold_fails(run, folder
     run(f"evaluate {KINDS['bound']} --json r.json")
     document = json.loads(Path("r.json").read_text())
     del document["checksum"]
+    assert document["protocol"]["law"] == "the model of continuous time"
+    document["protocol"]["law"] = "the model of 8 steps"
+    Path("other.json").write_text(json.dumps(document))
+    code, out, _ = run("evaluate --from other.json")
+    assert code == 1
+    assert "; it was of the model of 8 steps, is of the model of continuous time" in out
     document["versions"]["torch"] = "1.0"
     document["result"]["value"] += 100
     Path("wrong.json").write_text(json.dumps(document))
@@ -197,12 +203,14 @@ def test_a_claim_beside_a_number(tmp_path):
 
 def test_in_what_sense_a_number_holds():
     one = Figure("x", 2.0, 0.1, "x", "bound")
-    assert [one.holds(v) for v in (2.0, 2.000001, 2.05, 2.2)] == [
+    assert [one.holds(dataclasses.replace(one, value=v)) for v in (2.0, 2.000001, 2.05, 2.2)] == [
         "bit for bit",
         "up to rounding",
         "within its interval",
         "",
     ]
+    of_steps = dataclasses.replace(one, law="the model of 4 steps")
+    assert [of_steps.holds(one), one.holds(of_steps), of_steps.holds(of_steps)] == ["", "bit for bit", "bit for bit"]
     with pytest.raises(InputError, match="is not a result"):
         figures({"result": {}}, "r.json")
     before = {

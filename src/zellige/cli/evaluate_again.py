@@ -50,7 +50,7 @@ def again(
     document = judge([*words, *words_again(before, source, classes, words)], terminal, began, write=False)
     if document is None:
         return None
-    now = {one.name: one.value for one in figures(document)}
+    now = {one.name: one for one in figures(document)}
     senses = {one.name: one.holds(now[one.name]) if one.name in now else "" for one in numbers}
     for change in changes(before, document):
         terminal.note(f"{change}")
@@ -60,7 +60,9 @@ def again(
         what = "the same number" if len(numbers) <= 2 and weakest == "bit for bit" else counted(len(numbers), "number")
         terminal.result(f"  holds     {path(source)}: {what}, {weakest}")
     for one in wrong:
-        value = now.get(one.name)
-        became = "is not there" if value is None else f"is {value:.6g}"
+        other = now.get(one.name)
+        became = "is not there" if other is None else f"is {other.value:.6g}"
+        if other is not None and one.law not in (None, other.law):
+            became += f"; it was of {one.law}, is of {other.law or 'no law'}"
         terminal.result(f"  does not hold  {one.name} was {one.value:.6g} ± {one.half:.2g}, {became}")
     return document | {"held": senses}

@@ -22,6 +22,7 @@ from ..models.model import as_model
 from ..schema import parse, read_text, shown
 from . import conditional
 from .conditional import BATCH, DRAWS, Conditional
+from .likelihood import whose_law
 from .proportion import Proportion
 from .result import Result, summarize
 
@@ -151,6 +152,7 @@ def score_choices(
     protocol = {
         "name": PROTOCOL,
         "estimator": "bound of the conditional: the context is given, clean",
+        "law": whose_law(method),
         "draws": bounds.draws,
         "strata": "none" if bounds.kind == "exact" else f"{sets} replicates of {bounds.draws // sets} stratified draws",
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",

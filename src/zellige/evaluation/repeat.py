@@ -18,18 +18,21 @@ _FORGED = "is not a result of zellige evaluate; give a JSON file that it wrote"
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a result: what it is called, its unit, half its interval over the draws, and what it is of the truth."""
+    """A number of a result: its name and unit, half its interval over the draws, what it is of the truth, and of whose law."""
 
     name: str
     value: float
     half: float
     unit: str
     kind: str
+    law: str | None = None  # None: of no law, or of a result that does not say it
 
-    def holds(self, again: float) -> str:
-        """In what sense the number that was computed again is this one; "" if it is not."""
-        apart = abs(again - self.value)
-        if again == self.value:
+    def holds(self, again: "Figure") -> str:
+        """In what sense the number that was computed again is this one; "" if it is not, or of another law."""
+        if self.law not in (None, again.law):
+            return ""
+        apart = abs(again.value - self.value)
+        if again.value == self.value:
             return "bit for bit"
         if apart <= ROUNDING * abs(self.value):
             return "up to rounding"
@@ -66,7 +69,7 @@ def _figures(document: Mapping[str, Any]) -> Iterator[Figure]:
             if number["value"] is not None:
                 of = "accuracy" if "accuracy" in row else unit
                 name = f"{row['name']}{' of its own samples' * bool(row.get('own'))}: {of}"
-                yield Figure(name, number["value"], _half(number), of, row.get("side", "estimate"))
+                yield Figure(name, number["value"], _half(number), of, row.get("side", "estimate"), row.get("law"))
     else:
         yield from _likelihood(document, "")
         for name in ("accuracy", "accuracy_normalised"):
@@ -84,11 +87,12 @@ def _likelihood(document: Mapping[str, Any], where: str) -> Iterator[Figure]:
         half = min(half, _half(drawn))
     elif drawn is not None:
         half = min(half, drawn)
-    yield Figure(where + unit, value, half, unit, kind)
+    law = (document.get("protocol") or {}).get("law")
+    yield Figure(where + unit, value, half, unit, kind, law)
     if kind != "loss":
         perplexity, scale = result["perplexity"]["value"], math.log(2) if unit.startswith("bits") else 1.0
         if perplexity is not None:
-            yield Figure(f"{where}perplexity", perplexity, perplexity * half * scale, "perplexity", kind)
+            yield Figure(f"{where}perplexity", perplexity, perplexity * half * scale, "perplexity", kind, law)
 
 
 def _real(value: float | None) -> float:
