@@ -9,20 +9,25 @@ D(k) = E k(x, x') + E k(y, y') - 2 E k(x, y):
     typicality        E|l(x) - E l(y)|, l a text's nats per token by the judge: how far from the typical set (Cover and
                       Thomas, Elements of Information Theory). Too near is a fault too: it is to be that of real text, not 0
 
-The first two are U-statistics (pairs of different texts alone), so unbiased and, at equality, as often below zero as above.
-TV of finite texts is biased upward, so the floor is taken at the same sizes: as many real texts, of another half, against
-the same.
+The first two are U-statistics (pairs of different texts alone), so unbiased: at equality as often below zero as above. TV of
+finite texts is biased upward: what it estimates, and what its interval covers, is its mean for so many texts, and its floor is
+taken at the same sizes, as many real texts, of another half, against the same.
 
-Intervals, 95%, over both the samples and the real texts, the embedding fixed:
+Intervals, 95%, over both the samples and the real texts, the embedding fixed. `docs/evaluation-generation.md` says how often
+they cover.
 
-D           the jackknife that leaves out one text of either side at a time. No bootstrap: it repeats texts, and a text is at
-            distance zero from itself. Equal laws make the U-statistic degenerate: single texts bring it no variance, pairs do
-            (V2), and the jackknife counts a pair twice, once for each of its texts (Efron and Stein 1981, Ann. Stat. 9):
-            V1 + 2 V2. So V2 is computed from the centred kernel. Then a test is inverted, since D >= 0: zero is in the
-            interval unless D > t sqrt(V2), all that equality allows; other values are where they lie within t sqrt(V1 + V2).
-TV          random halves of both sides, drawn without repetition, vary as all of them do over other texts (the mean of a half
-            of n has the variance s^2 / n about that of the whole). It covers the mean TV at these sizes, with its bias; at
-            equality, where |f - g| has a kink, it is too wide.
+D           its variance is V1 + V2: single texts bring V1, pairs V2 (Hoeffding). Equal laws make D degenerate, V1 = 0, and no
+            bootstrap nor jackknife is right there: the first repeats texts, the second counts a pair twice, for each of its
+            texts (Efron and Stein 1981, Ann. Stat. 9), V1 + 2 V2. So V2 comes from the centred kernel and V1 is the rest
+            (both unbiased, as in Sutherland and Deka 2019, arXiv 1906.02104). Near equality V1 is about proportional to D,
+            both being quadratic in how the laws differ; a small D by chance has a small V1, and D -+ t sqrt(V1 + V2) misses
+            the larger truth. So a test is inverted, as Wilson's interval of a proportion does (1927, JASA 22): the interval
+            holds each D' with (D - D')^2 <= t^2 (V2 + c D'), c being V1 / D where D is beyond its noise, and within it what that
+            ratio is in the directions where these texts vary most. It has two sides of unequal length.
+TV          random quarters of both sides, without repetition, are independent: the variance of their TV is unbiased, and so is
+            c, its ratio to what they have in common, 1 - TV. Of n texts it is c / 4: the variance goes as (1 - TV) / n, where
+            all n-grams are frequent (there 1 - TV hardly depends on n) and where those that match are rare (Poisson). Then the
+            same inversion, of 1 - TV without noise.
 typicality  the jackknife.
 """
 
@@ -37,9 +42,12 @@ from ..core.random import mix
 from .interval import student
 from .sample_quality import ORDERS, Number, grams
 
-HALVES = 100  # half-samples of either side
+SPLITS = 100  # of either side into quarters
 LEAST = 4  # texts of a set: the variance of pairs needs so many
-INTERVAL = f"distances: jackknife over samples and real texts, pairs counted once; TV: {HALVES} halves of both"
+LITTLE = 1e-300
+INTERVAL = (
+    f"distances: over samples and real texts, singly and in pairs; TV, of its mean at this n: {SPLITS} splits of both"
+)
 MEASURES = {
     "energy distance": "2 E|x - y| - E|x - x'| - E|y - y'| of embeddings, unbiased",
     "MMD": "squared, kernel exp(-|x - y|^2 / 2) on the same embeddings, unbiased",
@@ -60,29 +68,68 @@ def from_jackknife(value: float, samples: Any, real: Any) -> Number:
 def discrepancy(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> Number:
     """E k(x, x') + E k(y, y') - 2 E k(x, y) from the kernel's matrices (N, N), (M, M), (N, M), without the diagonals."""
     n, m = xy.shape
-    xx, yy = xx * (1 - np.eye(n)), yy * (1 - np.eye(m))
-    in_x, in_y, across_x, across_y = xx.sum(1), yy.sum(1), xy.sum(1), xy.sum(0)
-    X, Y, A = in_x.sum(), in_y.sum(), xy.sum()
-    value = X / (n * (n - 1)) + Y / (m * (m - 1)) - 2 * A / (n * m)
-    without_x = (X - 2 * in_x) / ((n - 1) * (n - 2)) + Y / (m * (m - 1)) - 2 * (A - across_x) / ((n - 1) * m)
-    without_y = (Y - 2 * in_y) / ((m - 1) * (m - 2)) + X / (n * (n - 1)) - 2 * (A - across_y) / ((m - 1) * n)
-    jackknife = (n - 1) * without_x.var() + (m - 1) * without_y.var()  # V1 + 2 V2
-    crossed = xy - across_x[:, None] / m - across_y / n + A / (n * m)
-    pairs = 2 * centred(xx) / (n * (n - 1)) + 2 * centred(yy) / (m * (m - 1))
-    pairs += 4 * float((crossed**2).sum()) / ((n - 1) * (m - 1)) / (n * m)  # V2
-    t = student(min(n, m) - 1)
-    half = t * math.sqrt(max(jackknife - 2 * pairs, 0.0) + pairs)
-    different = value > t * math.sqrt(pairs)
-    low = max(value - half, 0.0) if different else min(value - half, 0.0)
-    return Number(float(value), float(low), float(value + half))
+    x, y = witness(xx, yy, xy)
+    value = float(x.mean() - y.mean())
+    single, pairs = variances(xx, yy, xy)
+    # what V1 / D is where texts vary most: 4 <d, C C d> / <d, C d>, C the covariance of both means, d their difference
+    hx, hy, across = centred(xx), centred(yy), crossed(xy)
+    x, y = (x - x.mean()) / n, (y - y.mean()) / m
+    along = float(x @ hx @ x) / n**2 + float(y @ hy @ y) / m**2 + 2 * float(x @ across @ y) / (n * m)
+    noise = math.sqrt(pairs)
+    most = math.sqrt(8) * noise  # which no C exceeds, V2 being 2 tr C C
+    usual = min(max(4 * along / max(float(x @ x + y @ y), LITTLE), 0.0), most)
+    slope = (max(single, 0.0) + usual * noise / 2) / max(max(value, 0.0) + noise / 2, LITTLE)
+    return Number(value, *inverted(value, slope, noise, student(min(n, m) - 1)))
 
 
-def centred(kernel: np.ndarray) -> float:
-    """E h(x, x')^2, h = k(x, x') - E k(x, .) - E k(., x') + E k, of a kernel's matrix (N, N) whose diagonal is zero."""
-    n = len(kernel)
-    row = kernel.sum(1) / (n - 2)
-    h = kernel - row[:, None] - row + kernel.sum() / ((n - 1) * (n - 2))  # Székely and Rizzo's U-centring
-    return float((h * h * (1 - np.eye(n))).sum()) / (n * (n - 3))
+def witness(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray, less: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """(N,), (M,) how the laws differ at each text, E k(x, .) - E k(y, .): D is its mean over x less that over y.
+
+    With `less` = 2 up to a constant what is left of it if that text is left out: what the jackknife has the variance of.
+    """
+    n, m = xy.shape
+    x, y = ((k.sum(1) - np.diag(k)) / (len(k) - less) for k in (xx, yy))
+    return x - xy.sum(1) / m, xy.sum(0) / n - y
+
+
+def variances(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> tuple[float, float]:
+    """V1 and V2, what single texts and what pairs bring to the variance of D; V1 may be below zero, being unbiased."""
+    n, m = xy.shape
+    each = [2 * float((centred(k) ** 2).sum()) / (N - 3) / (N - 1) / N**2 for k, N in ((xx, n), (yy, m))]
+    across = 4 * float((crossed(xy) ** 2).sum()) / ((n - 1) * (m - 1)) / (n * m)
+    x, y = witness(xx, yy, xy, 2)
+    twice = (
+        across + each[0] * (n - 1) / (n - 2) + each[1] * (m - 1) / (m - 2)
+    )  # pairs, as each of their texts counts them
+    return 4 * float(x.var(ddof=1) / n + y.var(ddof=1) / m) - 2 * twice, across + sum(each)
+
+
+def inverted(value: float, slope: float, noise: float, t: float) -> tuple[float, float]:
+    """The ends of {v: |value - v| <= t sqrt(noise^2 + slope v)}, where a v below zero has no more than the noise.
+
+    Of a value below -t noise, farther from zero than the noise reaches, only those below zero.
+
+    >>> inverted(2.0, 0.0, 0.5, 2.0), inverted(0.0, 1.0, 0.0, 2.0)
+    ((1.0, 3.0), (0.0, 4.0))
+    """
+    middle, near = value + t * t * slope / 2, t * noise
+    reach = t * math.sqrt(max(noise**2 + slope * value + (t * slope / 2) ** 2, 0.0))
+    return value - near if value <= near else middle - reach, value + near if value < -near else middle + reach
+
+
+def centred(kernel: np.ndarray) -> np.ndarray:
+    """h(x, x') = k(x, x') - E k(x, .) - E k(., x') + E k of a kernel's matrix (N, N), zero on the diagonal, which is not read.
+
+    E h^2 is the sum of its squares over N (N - 3).
+    """
+    n, off = len(kernel), 1 - np.eye(len(kernel))
+    row = (kernel * off).sum(1) / (n - 2)
+    return (kernel - row[:, None] - row + row.sum() / (n - 1)) * off  # Székely and Rizzo's U-centring
+
+
+def crossed(kernel: np.ndarray) -> np.ndarray:
+    """The same of k(x, y) (N, M)."""
+    return kernel - kernel.mean(1)[:, None] - kernel.mean(0) + kernel.mean()
 
 
 def euclidean(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -108,25 +155,36 @@ def total_variation(samples: Sequence[Sequence[int]], real: Sequence[Sequence[in
     0.25
     """
     code, row = grams([*samples, *real], n)
-    kinds, N, M = int(code.max(initial=-1)) + 1, len(samples), len(real)
-    ours = row < N
+    kinds, sizes = int(code.max(initial=-1)) + 1, (len(samples), len(real))
+    ours = row < sizes[0]
     if ours.all() or not ours.any():
         return Number(math.nan, math.nan, math.nan)
+    sides = ((code[ours], row[ours]), (code[~ours], row[~ours] - sizes[0]))
+    value = float(_between(*(np.bincount(of, minlength=kinds)[None] for of, _ in sides))[0])
+    size, least = min(sizes), min(len(of) for of, _ in sides)
+    if size < LEAST:
+        return Number(value, -math.inf, math.inf)
+    generator = torch.Generator().manual_seed(mix(seed, "quarters", n))
+    spread = shared = 0.0
+    for _ in range(SPLITS):
+        parts = []
+        for (of, text), many in zip(sides, sizes):
+            place = torch.randperm(many, generator=generator).numpy() // (
+                many // 4
+            )  # what is left over is in no quarter
+            parts.append(np.bincount(place[text] * kinds + of, minlength=8 * kinds)[: 4 * kinds].reshape(4, kinds))
+        common = 1 - _between(*parts)
+        spread += float(common.var(ddof=1)) / SPLITS
+        shared += float(common.mean()) / SPLITS
+    slope = spread / shared * (size // 4) / size if shared > 0 else 1 / least
+    low, high = inverted(1 - value, slope, 0.0, student(size - 1))
+    return Number(value, 1 - high, 1 - low)
 
-    def between(f: np.ndarray, g: np.ndarray) -> float:
-        f, g = np.bincount(f, minlength=kinds), np.bincount(g, minlength=kinds)
-        return 0.5 * float(np.abs(f / max(f.sum(), 1) - g / max(g.sum(), 1)).sum())
 
-    generator = torch.Generator().manual_seed(mix(seed, "halves", n))
-    halves = []
-    for _ in range(HALVES):
-        some = [torch.randperm(size, generator=generator)[: size // 2].numpy() for size in (N, M)]
-        chosen = np.zeros(N + M, bool)
-        chosen[np.concatenate([some[0], N + some[1]])] = True
-        inside = chosen[row]
-        halves.append(between(code[inside & ours], code[inside & ~ours]))
-    value, half = between(code[ours], code[~ours]), student(min(N, M) - 1) * float(np.std(halves, ddof=1))
-    return Number(value, value - half, value + half)
+def _between(f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """TV of counts (B, kinds) and (B, kinds), row by row."""
+    f, g = (x / np.maximum(x.sum(1, keepdims=True), 1) for x in (f, g))
+    return 0.5 * np.abs(f - g).sum(1)
 
 
 # ---------------------------------------------------------------------------------------------------- of the judge

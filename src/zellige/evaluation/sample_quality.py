@@ -54,6 +54,15 @@ class Number:
         """`1.412 ± 0.006`"""
         return pm(self.value, self.half, places)
 
+    def sides(self, places: int = 3) -> str:
+        """`0.013 -0.014 +0.021`, how far either end of the interval is; as `text` where both are as far."""
+        down, up = (f"{abs(end - self.value):.{places}f}" for end in (self.low, self.high))
+        return (
+            self.text(places)
+            if down == up or not math.isfinite(self.half)
+            else f"{self.value:.{places}f} -{down} +{up}"
+        )
+
     def to_dict(self) -> dict[str, float]:
         return asdict(self)
 
