@@ -4,17 +4,22 @@ import csv
 import dataclasses
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from zellige import Config, Data, Net, cli
 from zellige.cli import options, typed
 from zellige.cli.evaluate import MODES, Evaluate
 from zellige.cli.evaluate_audit import compared, of_unit, read_claims
+from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
 from zellige.errors import InputError
+from zellige.evaluation.image_features import save_features, train_classifier
 from zellige.evaluation.repeat import Figure, changes, figures
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
@@ -28,7 +33,11 @@ KINDS = {
     "bracket": "m --bracket --numbers 1 2 --limit 2 --own 1 --orders forward --per-step 8",
     "pairs": "m --pairs pairs.jsonl --draws 8",
     "probe": "m --probe ag_news --data.path . --linear",
+    "suite": "m --suite zero-shot --data.path sets --only lambada ag_news --draws 2 --limit 4",
     "generate": "m --generate --judge judge --count 2 --steps 4 --no-distances --context 8",
+    "distances": "m --generate --judge judge --count 8 --steps 2 --context 8 --features m --calls 2 4",
+    "ngrams": "m --generate --judge judge --count 4 --steps 2 --context 8 --features ngrams",
+    "images": "images --generate --features seen --count 20 --steps 2",
 }
 
 
@@ -42,6 +51,19 @@ def folder(tmp_path_factory):
     rows = [(i % 4 + 1, f"title {i}", "of the name") for i in range(400)]
     with (folder / "test.csv").open("w", newline="") as file:
         csv.writer(file).writerows(rows)
+    for name, file in (("lambada", "lambada_test.jsonl"), ("ag_news", "test.csv")):
+        (folder / "sets" / name).mkdir(parents=True)
+        lines = [json.dumps({"text": TEXT}) + "\n"] * 4 if name == "lambada" else [(folder / "test.csv").read_text()]
+        (folder / "sets" / name / file).write_text("".join(lines))
+    torch.manual_seed(0)
+    digits = Data("digits", labels=True)
+    save_features(*train_classifier(prepare(digits), width=16, epochs=1), folder / "seen")
+    images = prepare(Data("digits")).tokenizer
+    net = Net(layers=1, hidden=16, heads=2, length=64)
+    of_images = build("mdlm", images.size, net, METHODS["mdlm"].Config())
+    Model(of_images, images, Config("mdlm", METHODS["mdlm"].Config(), Data("digits"), net, Train())).save(
+        folder / "images"
+    )
     for name, where in (("mdlm", "m"), ("ar", "judge")):
         torch.manual_seed(0)
         net = Net(layers=1, hidden=16, heads=2, length=16)
@@ -74,8 +96,9 @@ def test_every_kind_of_result_does_itself_again(run, kind):
     assert len(about["weights_sha256"]) == 64
     assert about["tokenizer_sha256"]
     assert document["protocol"]
+    of_sets = [one["result"]["about"]["tokens_sha256"] for one in document["result"].get("sets", ())]
     of_samples = [point["samples_sha256"] for point in document["result"].get("points", ())]
-    assert about.get("tokens_sha256") or about.get("sha256") or all(of_samples)
+    assert about.get("tokens_sha256") or about.get("sha256") or all(of_samples + of_sets)
     assert figures(document)
     code, out, _ = run(f"evaluate --from {kind}.json --json again.json")
     assert code == 0
@@ -84,6 +107,35 @@ def test_every_kind_of_result_does_itself_again(run, kind):
     again = json.loads(Path("again.json").read_text())
     assert set(again["held"].values()) == {"bit for bit"}
     assert [f.value for f in figures(again)] == [f.value for f in figures(document)]
+
+
+def test_a_judge_and_features_of_other_weights_are_named(run):
+    """The protocol has the sha256 of whoever judged and whose features were compared; of what the judge itself wrote too."""
+    command = "m --generate --judge judge --count 8 --steps 2 --context 8 --features other --cheats"
+    shutil.copytree("judge", "other")
+    run(f"evaluate {command} --json r.json")
+    document = json.loads(Path("r.json").read_text())
+    protocol = document["protocol"]
+    hashes = [protocol["judge"]["weights_sha256"], protocol["judge"]["tokenizer_sha256"]]
+    assert all(len(one) == 64 for one in [*hashes, protocol["compared"]["weights_sha256"]])
+    assert protocol["compared"]["features"] == "mean hidden states of other"
+    assert [cheat["name"] for cheat in document["result"]["cheats"]][-2:] == ["cold", "judge's own"]
+    assert set(document["result"]["cheats"][-1]["measures"]) == set(document["result"]["points"][0]["measures"])
+    tensors = load_file("judge/model.safetensors")
+    with safe_open("judge/model.safetensors", "pt") as file:
+        about = file.metadata()
+    for name in ("judge", "other"):
+        other = {key: value + 0.05 * torch.randn_like(value) for key, value in tensors.items()}
+        save_file(other, f"{name}/model.safetensors", about)
+        Path(name, "SHA256SUMS").unlink()
+    try:
+        code, out, err = run("evaluate --from r.json")
+    finally:
+        save_file(tensors, "judge/model.safetensors", about)
+    assert code == 1
+    assert "protocol: judge: weights_sha256 was " in err
+    assert "protocol: compared: weights_sha256 was " in err
+    assert "does not hold  perplexity was" in out
 
 
 def test_what_changed_is_named_and_a_number_that_does_not_hold_fails(run, folder):

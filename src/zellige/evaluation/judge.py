@@ -14,6 +14,7 @@ left to right (ar). Four choices change the number, and are part of its protocol
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -63,14 +64,15 @@ class Judge:
             raise InputError(f"`context` is {context:,}; this judge takes 2 to {self.inner.context:,} tokens")
         self.context = context or self.inner.context
 
-    @property
+    @cached_property
     def about(self) -> dict[str, Any]:
-        """Everything that was chosen, for the protocol."""
+        """Everything that was chosen, for the protocol, and the sha256 of the judge's weights and of its tokenizer."""
         inner = self.inner
         return {
             "judge": inner.name, "kind": inner.kind, "parameters": inner.parameters, "tokenizer": inner.tokenizer_name,
             "vocabulary": inner.vocabulary, "network": "float32", "context": self.context, "first": self.first,
             "eos": self.eos if inner.end is not None else "none", "long": self.long,
+            "weights_sha256": inner.weights_sha256, "tokenizer_sha256": inner.tokenizer_sha256,
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------ texts

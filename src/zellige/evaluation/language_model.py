@@ -1,7 +1,8 @@
 """The model behind a judge: one of `transformers`, or Zellige's own where it is exact from left to right.
 
 Both have the same face: `encode(texts)`, `same(tokenizer)`, `nats(tokens, real, begin)` of each token (B, T), `states` (B, T, D),
-and what the protocol says of them. Rows are filled up on the right; `real` (B, T) bool says where they are.
+and what the protocol says of them, the sha256 of weights and tokenizer among it. Rows are filled up on the right; `real` (B, T)
+bool says where they are.
 """
 
 import re
@@ -19,6 +20,7 @@ from ..core.batch import Batch
 from ..core.random import categorical, mix
 from ..data import remote
 from ..errors import InputError, nearest, not_installed
+from ..models.identity import fingerprint
 from ..schema import read_json
 
 DRAWN = 64  # texts of its own at once
@@ -56,6 +58,11 @@ class Own:
         self.end = self.tokenizer.separator if by_tokens else None
         self.context, self.parameters = int(method.window), sum(p.numel() for p in method.parameters())
         self.device = next(method.parameters()).device
+        self.tokenizer_sha256 = self.tokenizer.fingerprint
+
+    @property
+    def weights_sha256(self) -> str:
+        return fingerprint(self.method)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [self.tokenizer.encode(text, f"text {i + 1:,}") for i, text in enumerate(texts)]
@@ -115,6 +122,11 @@ class Transformer:
         self.first = self.end if first is None else first
         self.begins = self.first is not None
         self.parameters = sum(p.numel() for p in self.model.parameters())
+        self.tokenizer_sha256 = fingerprint(self.tokenizer.get_vocab())
+
+    @property
+    def weights_sha256(self) -> str:
+        return fingerprint(self.model)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:

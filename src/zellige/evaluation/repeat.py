@@ -32,7 +32,7 @@ class Figure:
         if self.law not in (None, again.law):
             return ""
         apart = abs(again.value - self.value)
-        if again.value == self.value:
+        if again.value == self.value or (math.isnan(again.value) and math.isnan(self.value)):
             return "bit for bit"
         if apart <= ROUNDING * abs(self.value):
             return "up to rounding"
@@ -137,10 +137,11 @@ def _parts(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[
 
 def _apart(where: str, before: Any, now: Any) -> list[str]:
     before, now = before or {}, now or {}
-    return [
+    inner = [key for key in before if isinstance(before[key], Mapping) and isinstance(now.get(key), Mapping)]
+    return [line for key in inner for line in _apart(f"{where}{key}: ", before[key], now[key])] + [
         f"{where}{key} was {_short(before[key])}, is {_short(now[key])}"
         for key in before
-        if key in now and before[key] != now[key]
+        if key in now and key not in inner and before[key] != now[key]
     ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
+from ..models.identity import fingerprint
 from ..schema import read_json
 from .image_features import CONFIG
 from .judge import Judge
@@ -28,16 +29,17 @@ LENGTHS = (2, 3, 4)  # of runs of bytes
 Embed = Callable[[Sequence[str]], np.ndarray]
 
 
-def embedder(name: str, judge: Judge) -> tuple[Embed, str]:
-    """Texts to vectors (N, D), and what they are; `name` is judge, ngrams, or a folder or hub id.
+def embedder(name: str, judge: Judge) -> tuple[Embed, dict[str, str]]:
+    """Texts to vectors (N, D), and what they are as the protocol has it; `name` is judge, ngrams, or a folder or hub id.
 
     Raises:
         InputError: nothing of that name.
     """
     if name == "judge":
-        return lambda texts: judge.means(texts).double().numpy(), f"mean hidden states of the judge {judge.inner.name}"
+        about = {"features": f"mean hidden states of the judge {judge.inner.name}"}
+        return lambda texts: judge.means(texts).double().numpy(), about
     if name == "ngrams":
-        return hashed_ngrams, f"hashed runs of {LENGTHS[0]} to {LENGTHS[-1]} bytes, {WIDTH} numbers"
+        return hashed_ngrams, {"features": f"hashed runs of {LENGTHS[0]} to {LENGTHS[-1]} bytes, {WIDTH} numbers"}
     if (Path(name) / CONFIG).is_file():
         raise InputError(f"'{name}' holds features of images; give `features` judge, ngrams, or a model of texts")
     config = Path(name) / "config.json"
@@ -46,9 +48,11 @@ def embedder(name: str, judge: Judge) -> tuple[Embed, str]:
         from ..models.model import load
 
         model = load(name, device=judge.inner.device)
-        return lambda texts: _of_some(texts, lambda some: embed(model, some)), f"mean hidden states of {name}"
+        about = {"features": f"mean hidden states of {name}", "weights_sha256": fingerprint(model.method)}
+        return lambda texts: _of_some(texts, lambda some: embed(model, some)), about
     other = Judge(name, device=judge.inner.device)
-    return lambda texts: other.means(texts).double().numpy(), f"mean hidden states of {name}"
+    about = {"features": f"mean hidden states of {name}", "weights_sha256": other.inner.weights_sha256}
+    return lambda texts: other.means(texts).double().numpy(), about
 
 
 def hashed_ngrams(texts: Sequence[str]) -> np.ndarray:

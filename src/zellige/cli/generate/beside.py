@@ -85,7 +85,7 @@ def measured(
             for one, point, reading in zip(tested, scored, readings):
                 _add(point, text.distances(text.view(one.texts, reading)))
             _add(scored[len(tested)], text.floor)
-        compared = {"texts": text.size, "features": embed[1]}
+        compared = {"texts": text.size} | embed[1]
     if chosen.distances and beside.training is not None:
         _add_memorisation(
             scored, readings, model_rows=[one.rows for one in every], training=beside.training, terminal=terminal

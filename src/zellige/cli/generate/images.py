@@ -43,9 +43,8 @@ def generate_images(
     image_quality.check_enough(number, len(reference[1]), features.width)
     sets = sets or draw(chosen, model, ways, folder, terminal)
     points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
-    document = _document(
-        chosen, files.arguments(chosen, flags), model, features, points, real, reference, time.monotonic() - began
-    )
+    arguments = {name: value for name, value in files.arguments(chosen, flags).items() if name not in OF_TEXT}
+    document = _document(chosen, arguments, model, features, points, real, reference, time.monotonic() - began)
     files.publish(terminal, folder, document, chosen, bool(ways))
     return document
 
