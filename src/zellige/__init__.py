@@ -4,6 +4,7 @@ Names are imported when they are first used, so `import zellige` is light: no to
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .models.watch import sample as sample
     from .models.watch import watch as watch
     from .nn.block import Net as Net
+    from .pipelines import pipeline as pipeline
     from .report.compare.comparison import compare as compare
     from .samplers import SAMPLERS as SAMPLERS
     from .samplers import State as State
@@ -58,6 +60,7 @@ _WHERE = {  # public name -> the module that defines it
     "sample": "models.watch",
     "infill": "models.infill",
     "embed": "models.embed",
+    "pipeline": "pipelines",
     "train": "training.train",
     "evaluate": "evaluation.evaluate",
     "verify": "exact.verify",
@@ -73,7 +76,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

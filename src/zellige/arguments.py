@@ -12,6 +12,7 @@ alone) is not checked.
 """
 
 import collections.abc
+import dataclasses
 import functools
 import inspect
 import math
@@ -25,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
-from .errors import InputError, meant, quoted
+from .errors import SYNONYMS, InputError, meant, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST = 10**9  # of whole numbers that count something
@@ -75,7 +76,29 @@ def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> 
                     raise InputError(f"`{prefix}{name}` {error}") from None
         return function(*bound.args, **bound.kwargs)
 
+    call.__signature__ = _spelled_out(signature)  # pyright: ignore[reportAttributeAccessIssue]
     return call
+
+
+class _Own:
+    """The default of an argument that somebody further down has."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+OWN = _Own()
+
+
+def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with the keys of a TypedDict in the place of `**options: Unpack[it]`: what editors and help show."""
+    parameters = [*signature.parameters.values()]
+    if not parameters or typing.get_origin(parameters[-1].annotation) is not typing.Unpack:
+        return signature
+    hints = typing.get_type_hints(typing.get_args(parameters.pop().annotation)[0])
+    names = [name for name in hints if name not in signature.parameters]
+    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=OWN, annotation=hints[n]) for n in names]
+    return signature.replace(parameters=[*parameters, *more])
 
 
 def argument_names(signature: inspect.Signature) -> list[str]:
@@ -90,7 +113,7 @@ def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kw
     title = f"{title}()"
     for name in kwargs:
         if name not in names:
-            near = meant(name, names)
+            near = _inside(name, signature) or meant(name, names)
             return TypeError(
                 f"{title} has no argument '{name}'; "
                 + (f"did you mean '{near}'?" if near else f"it has {', '.join(names)}")
@@ -113,15 +136,25 @@ def misnamed(title: str, signature: inspect.Signature, args: Collection[Any], kw
     return TypeError(f"{title} lacks the argument '{needed[0] if needed else names[0]}'; give it")
 
 
+def _inside(name: str, signature: inspect.Signature) -> str | None:
+    """`train=Train(rate=...)`, where a name is a field of the dataclass that another argument takes."""
+    for argument, parameter in signature.parameters.items():
+        for kind in typing.get_args(parameter.annotation):
+            fields = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+            if near := {name, SYNONYMS.get(name)} & fields:
+                return f"{argument}={getattr(kind, '__name__', kind)}({near.pop()}=...)"
+    return None
+
+
 # ------------------------------------------------------------------------------------------------ kinds of values
 def of_kind(value: Any) -> str:
-    """What a wrong value is: itself, of numbers and texts; else its kind: `a Tensor`, `an AR`."""
+    """What a wrong value is: itself, of numbers and texts; else its kind: `a Tensor`, `an AR`, `the class AR`."""
     if value is None or isinstance(value, (bool, int, float)):
         text = str(value)
         return text if len(text) < 40 else f"{text[:20]}..."
     if isinstance(value, str):
         return quoted(value)
-    return _a(value.__name__ if isinstance(value, type) else type(value).__name__)
+    return f"the class {value.__name__}" if isinstance(value, type) else _a(type(value).__name__)
 
 
 def _a(name: str) -> str:

@@ -20,7 +20,8 @@ from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels
 from zellige.methods import build
 from zellige.models.frames import Drawn, Frame, collect
-from zellige.models.infill import approximate, fill_gaps
+from zellige.models.infill import approximate
+from zellige.models.infill import filled as put_in
 from zellige.models.infill import gaps as gaps_of
 from zellige.nn import Net
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
@@ -40,6 +41,13 @@ def model(tokenizer=None, name="mdlm", length=L):
         for p in method.parameters():
             p.add_((0.1 if name == "sedd" else 0.3) * torch.randn_like(p))  # its scores are exponentials
     return SimpleNamespace(method=method, tokenizer=tokenizer)
+
+
+def fill_gaps(model, text, see=None, **how):
+    """What `infill` does of one text, with what it cost; `see` is shown every frame."""
+    text_gaps = gaps_of(model.tokenizer, text, int(model.method.shape[0]))
+    drawn = collect(zellige.watch(model, fixed=text_gaps.fixed, alone=True, **how), see)
+    return text_gaps, put_in(text_gaps, drawn, model.tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -349,6 +357,18 @@ def test_block_sampler_is_blockwise_with_its_options():
     ):
         with pytest.raises(zellige.InputError, match=re.escape(message)):
             zellige.watch(m, **how)
+
+
+@pytest.mark.parametrize("name", ["mdlm", "bd3lm", "udlm"])
+def test_texts_are_filled_together_as_each_alone(name):
+    """Also those of other lengths; a text that stands in the list again goes on counting."""
+    m = model(name=name)
+    texts = ["the value of _ ___", "a ___", "the value of _ ___", "b _ c", "a ___"]
+    together = zellige.infill(m, texts, count=2, steps=4, seed=1)
+    alone = {text: zellige.infill(m, text, count=4, steps=4, seed=1) for text in set(texts)}
+    assert together[:2] == [alone[texts[0]][:2], alone[texts[1]][:2]]
+    assert together[2:] == [alone[texts[2]][2:], alone[texts[3]][:2], alone[texts[4]][2:]]
+    assert zellige.infill(m, []) == []
 
 
 def test_a_model_of_blocks_fills_what_stands_left_of_its_gaps():

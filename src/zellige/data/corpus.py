@@ -1,12 +1,16 @@
 """`Data` says which corpus, `prepare` makes it ready: read, split, tokenized, packed."""
 
+import os
 from dataclasses import astuple, dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..arguments import checked
-from ..errors import InputError, unknown
-from .catalogue import SPLITS
+from ..arguments import checked, refuse_path
+from ..errors import InputError, quoted, unknown
+from .catalogue import DATASETS, SPLITS
+from .file_names import only_images
+from .own_values import are_texts, by_split, integers, largest_token
 
 if TYPE_CHECKING:
     from .rows import Rows
@@ -67,32 +71,96 @@ class Data:
 
     @staticmethod
     @checked
-    def of(tokens: Any, vocabulary: int, **choices: Any) -> "Data":
-        """Own integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows.
+    def of(
+        values: Any,
+        vocabulary: int = 0,
+        *,
+        labels: Any = None,
+        field: str | None = None,
+        tokenizer: str = "",
+        pack: Literal["wrap", "document", "packed"] = "wrap",
+        fill: int = 0,
+        validation: float | None = None,
+        test: float | None = None,
+        levels: int = 0,
+        size: int | str = 0,
+        kind: Literal["", "image", "grid"] = "",
+        flip: bool = False,
+        cache: str | None = None,
+    ) -> "Data":
+        """Own texts, or own integers, as they are in memory.
 
-        labels=(N,): the class of each row, 0, 1, ...; for an array.
-        With more axes, or a `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of
-        different length are documents: `Data.of(proteins, 20, pack="packed")`.
-        The integers stay out of the configuration: a run that is resumed is given them again.
+        A list of texts: `Data.of(["a text", "another"], tokenizer="bytes")`. One stream, or each a document
+        (`pack="document"`, `"packed"`). A data set of the `datasets` library is its column `field`.
+        Integers, a tensor or array: (N, L), one sequence a row, or (N,), one stream to be cut into rows. With more axes, or a
+        `kind`, they are rows of that shape: `Data.of(images, 8, kind="image")`. A list of sequences of different length are
+        documents: `Data.of(proteins, 20, pack="packed")`.
+        A dict of these by split, {"train": ..., "validation": ..., "test": ...}, is taken as it is split.
+
+        The values stay out of the configuration: a run that is resumed is given them again.
+
+        Args:
+            vocabulary: of integers, the number of different tokens; by default the largest and one.
+            labels: of an array (N,) the class of each row, 0, 1, ...
+            field: the column, where it is not `text` or the only one.
+
+        Raises:
+            InputError: neither texts nor integers; no such split, no such column.
         """
-        labels = choices.pop("labels", None)
-        shaped = choices.get("kind") or getattr(tokens, "ndim", 0) > 2 or labels is not None
-        name = "array" if shaped else "tokens"
-        return OwnTokens(tokens, labels, name=name, vocabulary=int(vocabulary), labels=labels is not None, **choices)
+        splits = by_split(values, field)
+        more: dict[str, Any] = {"tokenizer": tokenizer, "pack": pack, "fill": fill, "validation": validation}
+        more |= {"test": test, "levels": levels, "size": size, "kind": kind, "flip": flip, "cache": cache}
+        if (texts := [are_texts(part) for part in splits.values()]) and any(texts):
+            if not all(texts):
+                raise InputError(
+                    "some splits of the data are texts, and others are none; give a list of texts for each"
+                )
+            if labels is not None or vocabulary:
+                which = "labels" if labels is not None else "vocabulary"
+                raise InputError(f"`{which}` goes with integers, and the data is texts; leave it out")
+            return OwnData(splits, name="text", **more)
+        splits = {split: integers(part) for split, part in splits.items()}
+        shaped = bool(kind) or any(getattr(part, "ndim", 0) > 2 for part in splits.values()) or labels is not None
+        more |= {"vocabulary": vocabulary or largest_token(splits.values()) + 1, "labels": labels is not None}
+        return OwnData(splits, labels, name="array" if shaped else "tokens", **more)
 
 
-class OwnTokens(Data):
-    """Data whose integers, and the classes of their rows, are handed over (`Data.of`). They are no fields: nothing that reads
-    the fields sees them, so that it equals the Data of the run's configuration, which holds none."""
+class OwnData(Data):
+    """Data whose values by split ("all": they have none), and the classes of whose rows, are handed over (`Data.of`). They are no
+    fields: nothing that reads the fields sees them, so that it equals the Data of the run's configuration, which holds none."""
 
-    def __init__(self, tokens: Any, classes: Any = None, **choices: Any):
+    def __init__(self, values: dict[str, Any], classes: Any = None, **choices: Any):
         super().__init__(**choices)
-        self.tokens, self.classes = tokens, classes
+        self.values, self.classes = values, classes
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Data) and astuple(self) == astuple(other)
 
     __hash__ = Data.__hash__
+
+
+def as_data(data: Any) -> Data:
+    """What is handed over as `data`: a Data, the name of a data set, a path, or values as `Data.of` takes them.
+
+    A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: of .npy and
+    .npz arrays, of a folder of images, or of texts.
+    """
+    if isinstance(data, Data):
+        return data
+    if isinstance(data, os.PathLike):
+        return _of_path(os.fspath(data))
+    if not isinstance(data, str):
+        return Data.of(data)
+    refuse_path("data", data)
+    there = Path(data).exists()
+    if not there and ("\n" in data or data.count(" ") > 2):
+        raise InputError(f"`data` is {quoted(data)}, and no file is called so; give texts in a list: data=[...]")
+    return _of_path(data) if data not in DATASETS and (there or {*"./*"} & {*data}) else Data(data)
+
+
+def _of_path(path: str) -> Data:
+    name = "array" if Path(path).suffix in (".npy", ".npz") else "images" if only_images(Path(path)) else "text"
+    return Data(name, path=path)
 
 
 @dataclass(frozen=True)

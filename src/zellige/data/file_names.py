@@ -9,6 +9,7 @@ from ..errors import InputError, nearest
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 ROWS = (".jsonl", ".csv", ".parquet", ".arrow")
+IMAGES = (".png", ".jpg", ".jpeg")
 KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
 
 
@@ -52,6 +53,12 @@ def kind(path: Path) -> str:
         suffixes.pop()
         return suffixes[-1] if suffixes and suffixes[-1] in KINDS else ".txt"
     return suffixes[-1] if suffixes else ""
+
+
+def only_images(folder: Path) -> bool:
+    """Whether it is a folder that holds images, and no text."""
+    names = [f.suffix.lower() for f in folder.rglob("*")] if folder.is_dir() else []
+    return any(name in IMAGES for name in names) and not any(name in KINDS for name in names)
 
 
 def is_documents(path: Path) -> bool:

@@ -31,7 +31,6 @@ from .text_source import Progress, load_hub
 if TYPE_CHECKING:
     from .corpus import Data
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
 TOGETHER = 64  # files decoded at once: what is in memory
 MODES = {"1": "grey", "L": "grey", "P": "rgb", "RGB": "rgb"}  # Pillow's, of 8 bits and less without transparency
 
@@ -93,7 +92,7 @@ def _protocol(data: "Data", levels: int) -> str:
 def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
     """The files of each split: of subfolders that say it, or cut by shares; and how many folders deep that of a class lies."""
     visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    files = sorted(path for path in visible if path.suffix.lower() in SUFFIXES and path.is_file())
+    files = sorted(path for path in visible if path.suffix.lower() in file_names.IMAGES and path.is_file())
     if not files:
         raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
     own: dict[str, list[Path]] = {}

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import InputError
 from . import file_names
 from .array_source import Fetch, Raw, sums
-from .corpus import Data, OwnTokens
+from .corpus import Data, OwnData
 
 ARRAYS = (".npy", ".npz")
 SPLIT_KEYS = {
@@ -43,8 +43,8 @@ def read_arrays(data: Data, fetch: Fetch) -> Raw:
     """Whole numbers from .npy and .npz. For `array`, `data.kind` says what they are."""
     files = local_arrays(data)
     splits, labels, names = {}, {}, []
-    if isinstance(data, OwnTokens):
-        splits["all"] = np.asarray(data.tokens)
+    if isinstance(data, OwnData):
+        splits |= {split: np.asarray(part) for split, part in data.values.items()}
         labels |= {} if data.classes is None else {"all": np.asarray(data.classes)}
     if not files and not splits:
         raise InputError(f"`data.name` {data.name} needs a .npy or .npz file; give it by `data.path`")

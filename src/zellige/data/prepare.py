@@ -10,7 +10,7 @@ from ..arguments import checked
 from ..errors import InputError, at_least, not_installed, quoted, unknown
 from . import catalogue
 from .catalogue import DATASETS
-from .corpus import PACKS, Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
+from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .remote import installed
 from .text_source import Progress, TextSource, boundaries, open_source
 
@@ -53,7 +53,7 @@ def prepare(
         raise InputError(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
         )
-    if isinstance(data, OwnTokens) or data.name == "tokens":
+    if data.name == "tokens":
         from . import tokens as own
 
         return own.prepare_tokens(data, length, tokenizer)
@@ -107,7 +107,7 @@ def prepare(
         "tokenizer": describe_tokenizer(tokenizer),
         "pack": data.pack,
         "fill": data.fill,
-        "separator": _separator(tokenizer, source.documents, source.about.get("files", [])),
+        "separator": _separator(tokenizer, source),
         "length": length,
         "dtype": meta["dtype"],
         "tokens_sha256": meta["sha256"],
@@ -128,8 +128,8 @@ def _check(data: Data) -> None:
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
-    if data.path and isinstance(data, OwnTokens):
-        raise InputError(f"`data.path` '{data.path}' has no effect beside tokens that are handed over; leave it out")
+    if data.path and isinstance(data, OwnData):
+        raise InputError(f"`data.path` '{data.path}' has no effect beside data that is handed over; leave it out")
     if data.pack not in PACKS:
         raise InputError(f"`data.pack` is '{data.pack}'; it must be wrap, document or packed")
     for option in ("fill", "vocabulary", "levels", "size", "augment"):
@@ -143,7 +143,7 @@ def _check(data: Data) -> None:
         raise InputError(
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )
-    if data.name == "text" and not data.path:
+    if data.name == "text" and not data.path and not isinstance(data, OwnData):
         raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):
         raise InputError(f"`data.kind` is '{data.kind}'; it must be image or grid")
@@ -199,9 +199,15 @@ def _rows(
     return ready
 
 
-def _separator(tokenizer: "Tokenizer", documents: bool, files: list[str]) -> str:
-    if tokenizer.separator is None or not (documents or len(files) > 1):
+def _separator(tokenizer: "Tokenizer", source: TextSource) -> str:
+    if tokenizer.separator is None or not (
+        source.documents or source.several or len(source.about.get("files", [])) > 1
+    ):
         return "none"
     name = tokenizer.decode([tokenizer.separator])
     name = {"\n": "newline", " ": "space"}.get(name, name)
-    return f"{name} after each document" if documents else f"{name} between files"
+    return (
+        f"{name} after each document"
+        if source.documents
+        else f"{name} between {'texts' if source.several else 'files'}"
+    )

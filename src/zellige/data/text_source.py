@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError, not_installed
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
+from .corpus import OwnData
+from .own_values import open_texts
 from .readers import Format, Piece
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class TextSource:
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
         self.files: dict[str, list[Path]] = {}  # of the parts, where they are files
         self.form = Format()
-        self.documents = False
+        self.documents = self.several = False  # whether there are documents; whether there are several texts in memory
         self.total = self._done = 0
         self._passes = 1
         self.identity: Callable[[], Any] = lambda: None
@@ -37,7 +39,7 @@ class TextSource:
     @property
     def whole(self) -> str | None:
         """The part that other splits are cut off the end of: all of it, or one's own train split where another is missing."""
-        own = self.data.name == "text" and not {*SPLITS} <= self.parts.keys()
+        own = self.data.name == "text" and "train" in self.parts and not {*SPLITS} <= self.parts.keys()
         return "all" if "all" in self.parts else "train" if own else None
 
     @property
@@ -70,7 +72,7 @@ class TextSource:
                     symbols.update(text)
         if not any(counts.values()):
             raise InputError(f"{self.tell} holds no characters; give a file with text, or `data.name` pydocs")
-        if alphabet and self.documents and len(counts):
+        if alphabet and (self.documents or self.several):
             symbols.add("\n")  # documents of characters need something between them
         return counts, "".join(sorted(symbols))
 
@@ -125,6 +127,8 @@ def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None)
     form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
     if data.name == "pydocs":
         _from_pydocs(source, form)
+    elif isinstance(data, OwnData):
+        open_texts(source, data.values, form.lines, raw)
     elif data.path:
         _from_files(source, _sort_files(data, entry), form)
     elif entry.files:

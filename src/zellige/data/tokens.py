@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import hashlib
 import re
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from . import cache as store
 from . import catalogue, file_names, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
-from .corpus import Corpus, Data, OwnTokens, count_rows, describe_tokenizer, document_layout, require_rows
+from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .text_source import TextSource, boundaries
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     from .rows import Rows
 
     tell = f"'{data.path}'" if data.path else "the tokens"
-    tokens, starts = _documents(_integers(data, tell), data, tell)
+    parts = {split: _documents(part, data, tell) for split, part in _integers(data, tell).items()}
+    tokens, starts = _joined(parts, tell)
     if tokenizer is None and data.tokenizer:
         cache = catalogue.cache_folder(data.cache)
         tokenizer = tokenizer_by_name.named_tokenizer(
@@ -38,9 +40,10 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
         rows = f"{tell} come in rows of {tokens.shape[1]:,}"
         raise InputError(f"{rows}, the network takes {length:,}; use `net.length` {tokens.shape[1]}")
     source = TextSource(data, DATASETS["tokens"], None)
-    source.parts = {"all": lambda report: iter(())}
+    source.parts = {split: lambda report: iter(()) for split in parts}
     source.documents = starts is not None or tokens.ndim == 2  # what is counted
-    ends = boundaries(source, {"all": len(tokens) if starts is None else len(starts) - 1})
+    counts = {split: len(part) if begin is None else len(begin) - 1 for split, (part, begin) in parts.items()}
+    ends = boundaries(source, counts) if "all" in parts else dict(zip(counts, accumulate(counts.values())))
     narrow = tokens.astype(store.dtype_for(tokenizer.size)) if not isinstance(tokens, np.memmap) else tokens
     ready, begin = {}, 0
     for split, end in ends.items():
@@ -66,10 +69,21 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     return Corpus(tokenizer, ready, about)
 
 
-def _integers(data: Data, tell: str) -> Any:
-    """The integers that were handed over, or those of the file `data.path`."""
-    if isinstance(data, OwnTokens):
-        return data.tokens
+def _joined(parts: dict[str, Any], tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The splits one after another: the tokens, and where each document begins and the last ends."""
+    (tokens, starts), *others = parts.values()
+    for part, begin in others:
+        if part.shape[1:] != tokens.shape[1:]:
+            raise InputError(f"{tell} have rows {tokens.shape} and {part.shape} in two splits; give one form")
+        starts = None if starts is None else np.concatenate([starts[:-1], begin + len(tokens)])
+        tokens = np.concatenate([tokens, part])
+    return tokens, starts
+
+
+def _integers(data: Data, tell: str) -> dict[str, Any]:
+    """The integers by split that were handed over, or those of the file `data.path`."""
+    if isinstance(data, OwnData):
+        return data.values
     if not data.path:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
@@ -79,7 +93,7 @@ def _integers(data: Data, tell: str) -> Any:
     if wrong:
         raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")
     try:
-        return np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")
+        return {"all": np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")}
     except (ValueError, EOFError) as problem:
         raise InputError(f"{tell} is not a file of tokens ({problem}); {_RIGHT}") from None
 

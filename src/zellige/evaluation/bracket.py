@@ -79,7 +79,7 @@ def bracket(
         raise InputError(
             f"{method.name} defines no likelihood bound, so there is nothing to bracket; use another model"
         )
-    asked = asked_of(model, data if isinstance(data, Corpus) else corpus_of(model, data), split)
+    asked = asked_of(model, data if isinstance(data, Corpus) else corpus_of(model, data, split=split), split)
     made = bracket_rows(
         method, asked, numbers, seed, limit, batch, orders=orders, per_step=per_step, steps=steps, own=own,
         processes=processes, keep=keep, progress=progress,

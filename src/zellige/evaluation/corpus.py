@@ -1,36 +1,71 @@
 """The corpus that a model is judged on, and how it stands to the one that the model was trained on."""
 
+import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..arguments import of_kind
+import numpy as np
+
+from ..data.own_values import are_texts, by_split, integers
 from ..errors import InputError
 from ..models.classes import class_names
 from ..models.identity import fingerprint
+from ..show.kinds import of
 
 
-def corpus_of(model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
+def corpus_of(
+    model: Any, data: Any = None, progress: Callable[[int, int], None] | None = None, split: str = "test"
+) -> Any:
     """The corpus that a model is judged on, in its own tokens: `data`, or what it was trained on.
+
+    Texts or integers that stand in no split are all of `split`, each text a document, in the model's tokens.
 
     Raises:
         InputError: the data names a tokenizer that is not the model's.
     """
     from ..data import Data, require_same
-    from ..data.corpus import OwnTokens
+    from ..data.corpus import OwnData, as_data
     from ..data.prepare import prepare
 
-    own = model.config.data
-    if data is not None and not isinstance(data, (str, Data)):
+    own, tokenizer = model.config.data, model.tokenizer
+    if not (data is None or isinstance(data, (str, os.PathLike, Data))):
+        data = _handed_over(data, model, split)
+        return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
+    if data is None and own.name == "text" and not own.path:
         raise InputError(
-            f"`data` is {of_kind(data)}; it must be a Data, the name of a data set, or a Corpus of prepare"
+            "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path"
         )
-    data = own if data is None else Data(data) if isinstance(data, str) else data
+    data = own if data is None else as_data(data)
     learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
-    named = learnt or bool(data.tokenizer) or isinstance(data, OwnTokens)  # the data says its tokenizer itself
+    named = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself
     corpus = prepare(data, int(model.method.shape[0]), tokenizer=None if named else model.tokenizer, progress=progress)
     require_same(model.tokenizer, corpus.tokenizer)
     return corpus
+
+
+def _handed_over(data: Any, model: Any, split: str) -> Any:
+    """The Data of values, all of which are of `split`: each text or sequence a document, rows of a shape an array."""
+    from ..data import Data
+
+    splits, tokenizer = by_split(data), model.tokenizer
+    values = splits.get("all", splits.get(split))
+    if values is None:
+        raise InputError(f"the data has no {split} split, only {', '.join(splits)}; set `split`, or give a list")
+    if are_texts(values):
+        if tokenizer.shape:
+            raise InputError(
+                f"the data is texts, and the model makes {of(tokenizer).many}; give whole numbers (N, ...)"
+            )
+        return Data.of({split: values}, pack="document")
+    values = integers(values)
+    if not tokenizer.shape:
+        return Data.of({split: [values] if np.ndim(values[0]) == 0 else values}, tokenizer.size, pack="document")
+    rows = np.asarray(values)
+    if rows.ndim == 2 and rows.shape[1] == math.prod(tokenizer.shape):
+        rows = rows.reshape(-1, *tokenizer.shape)
+    return Data.of({split: rows}, tokenizer.size, kind=tokenizer.kind)
 
 
 def asked_of_classes(model: Any, corpus: Any, split: str, unconditional: bool) -> tuple[Any, str]:
@@ -62,7 +97,8 @@ def beside_training(model: Any, corpus: Any) -> dict[str, Any]:
     files = [[Path(f).resolve() for f in about.get("files") or []] for about in (own, now)]
     same = own.get("name") == now["name"]
     trained, sha256 = own.get("sha256"), now.get("sha256")
-    changed = same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
+    named = bool(files[1]) or now["name"] not in ("text", "tokens", "array")  # else it was handed over, by no name
+    changed = named and same and files[0] == files[1] and None not in (trained, sha256) and trained != sha256
     content, before = _content(now), _content(own)
     another = any(before[key] not in (None, now) for key, now in content.items()) if same else now["name"] == "text"
     tag = {"other": fingerprint(content)[:8]} if another else {}

@@ -186,7 +186,8 @@ def evaluate(
 
     Args:
         model: a `Model`, or a run folder, a saved folder or a hub id.
-        data: a `Data`, the name of a data set, or a `Corpus` that `prepare` made; by default what it was trained on.
+        data: as `train` takes it, or a `Corpus` that `prepare` made; by default what it was trained on. Values that stand in no
+            split are all judged, each text for itself.
         draws: how many draws of each text.
         limit: so many texts, evenly spaced; all by default.
         batch: rows in one call of the network; a matter of memory and speed only.
@@ -210,7 +211,7 @@ def evaluate(
     method = model.method
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
-    corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading)
+    corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading, split)
     asked = asked_of(model, corpus, split, unconditional)
     result = evaluate_rows(
         method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=estimator,

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..arguments import checked
 from ..errors import InputError
 from ..files import write_file
 from ..schema import structure
@@ -193,6 +194,7 @@ class Result:
             unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
         )  # fmt: skip
 
+    @checked
     def to_json(self, path: str | Path, command: str | None = "evaluate", arguments: Any = None) -> None:
         """Write the number, its interval and the whole protocol."""
         write_file(path, as_file(self.to_dict(command, arguments)))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..arguments import checked
 from ..core.batch import Batch, Estimator
 from ..core.process import Process
 from ..core.random import Randomness
@@ -76,6 +77,8 @@ class Method(nn.Module):
     def __init_subclass__(cls, **more: Any) -> None:
         """What is asked of a method from outside checks what it is given, also where a class has its own."""
         super().__init_subclass__(**more)
+        if "Config" in vars(cls):
+            checked(cls.Config, kinds=False)
         for name in ("terms", "bound", "loss"):
             if name in vars(cls):
                 setattr(cls, name, checks.of_rows(vars(cls)[name], getattr(Method, name)))

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from torch import Tensor
 
+from ..arguments import of_kind, refuse_path
 from ..errors import InputError
 from ..files import follow, is_full, point, remove, size
 from ..schema import checking, read_json, read_text, shown, structure
@@ -22,6 +23,15 @@ STATE = "training.json"  # of a checkpoint: the numbers of the training
 
 
 METRICS = "metrics.csv"  # of a run, and of a checkpoint: what was measured up to its step
+
+
+def folder_of_run(run: Any) -> Path:
+    """The folder of a run, or of what `zellige.train` returned; InputError where it is neither."""
+    folder = getattr(run, "folder", run)
+    if not isinstance(folder, (str, os.PathLike)):
+        raise InputError(f"`run` is {of_kind(run)}; it must be a run's folder, or what train returned")
+    refuse_path("run", folder)
+    return Path(folder)
 
 
 def nbytes(tensors: Mapping[str, Tensor]) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelHubMixin
 
 from .. import __version__
+from ..arguments import checked, of_kind
 from ..data import DATASETS
 from ..errors import InputError
 from ..schema import read_json
@@ -36,6 +37,7 @@ class Shared(ModelHubMixin, library_name="zellige"):
     about: dict[str, Any]
     source: Path | None = None  # the run or folder that it was loaded from
 
+    @checked
     def save_pretrained(
         self,
         save_directory: str | Path,
@@ -80,6 +82,9 @@ class Shared(ModelHubMixin, library_name="zellige"):
         Raises:
             InputError: nothing there, or what is there does not fit.
         """
+        if not isinstance(pretrained_model_name_or_path, (str, Path)):
+            wrong = of_kind(pretrained_model_name_or_path)
+            raise InputError(f"the model is {wrong}; give a folder, or the id of a model on the Hugging Face hub")
         try:
             return super().from_pretrained(pretrained_model_name_or_path, **how)
         except InputError:

@@ -1,17 +1,22 @@
 """Filling gaps: what is given stays, the rest is drawn."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ..arguments import checked
+from ..core.batch import by_length, whole_numbers
 from ..errors import InputError
-from ..show.kinds import added, of
-from .frames import Drawn, Frame, collect
+from ..samplers.choices import SamplerChoices
+from ..show.kinds import Modality, added, of
+from .classes import find_classes
+from .frames import BATCH, Drawn, collect
 from .model import as_model
-from .watch import length_of, watch
+from .prompts import flat_rows, length_of
+from .watch import watch
 
 
 def approximate(model: Any) -> str | None:
@@ -101,14 +106,20 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) 
 @checked
 def infill(
     model: Any,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     *,
     fixed: Any = None,
     count: int = 1,
     steps: int | None = None,
     seed: int = 0,
     mask_token: str | None = None,
-    **how: Any,
+    sampler: Any = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    length: int | None = None,
+    batch: int = BATCH,
+    classes: Any = None,
+    **options: Unpack[SamplerChoices],
 ) -> Any:
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
 
@@ -123,34 +134,61 @@ def infill(
     read as text wherever it stands: there the rest is drawn, too, and is cut off; keeping tokens is approximate.
 
     Args:
-        fixed: instead of a text (L,) or (N, L) tokens, -1 where one is to be drawn: half an image, some voices, puzzles.
+        text: one, or several: each is then filled as it would be alone, those of one length in the same calls of the network. A
+            text that stands in the list again has random numbers of its own.
+        fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is to be drawn: half an image,
+            some voices, puzzles.
 
     Returns:
-        The texts; of images, music and grids an array (count, *shape), or (N, count, *shape) for N rows. With several `classes`
-        there are `count` of each.
+        The texts, of several a list of them for each; of images, music and grids an array (count, *shape), or (N, count, *shape)
+        for N rows or texts. With several `classes` there are `count` of each.
     """
     model = as_model(model)
     kind = of(model.tokenizer)
     if (text is None) == (fixed is None):
         raise InputError("infill needs a text with gaps, or fixed tokens; give one of the two")
+    if text is not None and not isinstance(text, str) and not text:
+        return []
+    how: dict[str, Any] = {"steps": steps, "sampler": sampler, "temperature": temperature, "top_p": top_p}
+    how |= {"length": length, "batch": batch, "classes": classes, **options}
     if text is not None and kind.running:
-        return fill_gaps(model, text, count=count, steps=steps, seed=seed, mask_token=mask_token, **how)[1].texts
-    rows = kind.rows(kind.read(text) if text is not None else fixed)
-    drawn = collect(watch(model, fixed=rows, count=count * len(rows), steps=steps, seed=seed, **how))
-    values = kind.values(drawn.tokens)
-    many = not kind.running and fixed is not None and getattr(fixed, "ndim", np.ndim(fixed)) > 1
-    return values.reshape(len(rows), -1, *kind.shape) if many else values
+        texts = fill_texts(model, [text] if isinstance(text, str) else text, count, seed, mask_token, **how)
+        return texts[0] if isinstance(text, str) else texts
+    if text is not None and type(kind).read is Modality.read:
+        raise InputError(
+            f"this model makes {kind.many}, and no text is one; give `fixed`: tokens, -1 where one is to be drawn"
+        )
+    if text is not None:
+        fixed = np.stack([kind.read(one) for one in ([text] if isinstance(text, str) else text)])
+    tokens = flat_rows(whole_numbers("fixed", fixed), kind.shape)
+    many = tokens.ndim > 1 and not isinstance(text, str)
+    rows = kind.rows(tokens)
+    values = kind.values(collect(watch(model, fixed=rows, count=count * len(rows), seed=seed, **how)).tokens)
+    return values.reshape(len(rows), -1, *kind.shape) if many and not kind.running else values
 
 
-def fill_gaps(
-    model: Any, text: str, *, mask_token: str | None = None, see: Callable[[Frame], None] | None = None, **how: Any
-) -> tuple[Gaps, Drawn]:
-    """As `infill`, with what it cost; `see` is shown every frame."""
-    model = as_model(model)
-    text_gaps = gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token)
-    return text_gaps, filled(
-        text_gaps, collect(watch(model, fixed=text_gaps.fixed, alone=True, **how), see), model.tokenizer
-    )
+def fill_texts(
+    model: Any, texts: Sequence[str], count: int, seed: int, mask_token: str | None = None, **how: Any
+) -> list[list[str]]:
+    """Each text filled `count` times (of each class). Text number k of one has the random numbers of (seed, k), whatever stands
+    beside it; where the same text stands in the list again, it goes on counting."""
+    every = [gaps(model.tokenizer, text, length_of(model, how.get("length")), mask_token) for text in texts]
+    classes = 1 if how.get("classes") is None else len(find_classes(model, how["classes"]))
+    each = count * classes
+    seen: Counter[str] = Counter()
+    first: list[int] = []
+    for text in texts:
+        first.append(seen[text] * each)
+        seen[text] += 1
+    out: list[list[str]] = [[] for _ in texts]
+    for group in by_length([len(text.fixed) for text in every], len(texts) if classes == 1 else 1):
+        seeds = [(seed, first[i] + k) for i in group for k in range(each)]
+        rows = [every[i].fixed for i in group]
+        drawn = collect(watch(model, fixed=rows, count=count * len(group), seed=seeds, alone=True, **how))
+        for k, row in enumerate(drawn.tokens):
+            i = group[k // each]
+            out[i].append(every[i].fill(row, model.tokenizer))
+    return out
 
 
 def filled(gapped: Gaps, drawn: Drawn, tokenizer: Any) -> Drawn:

@@ -8,6 +8,7 @@ from typing import Any
 from ..data import remote
 from ..errors import InputError, nearest
 from ..files import FULL
+from ..methods import METHODS
 from ..schema import shown
 from . import hub, published
 from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named_checkpoint
@@ -61,6 +62,8 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
 
 def _near(path: Path) -> str:
     """What may have been meant by a folder that is not there."""
+    if str(path) in METHODS:
+        return f"it is the name of a method: train one, zellige.train('{path}', ...), and give its run"
     if not path.parent.is_dir():
         return "give a run, a folder that Zellige saved, or the id of a model on the Hugging Face hub"
     names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]

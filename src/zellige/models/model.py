@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .identity import unit
 from .locate import download, locate
 from .published import layouts
+from .published.layout import PublishedChoices
 from .tensors import header, load_tensors, save_tensors
 
 __all__ = ["Model", "load", "save", "write_folder"]
@@ -50,6 +51,14 @@ class Model(hub.Shared):
     """
 
     def __init__(self, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any] | None = None):
+        if not isinstance(method, Method):
+            raise InputError(
+                f"`method` is {of_kind(method)}; it must be a Method; of a folder, zellige.load makes a Model"
+            )
+        if not hasattr(tokenizer, "decode"):
+            raise InputError(
+                f"`tokenizer` is {of_kind(tokenizer)}; it must be a tokenizer, as `prepare(...).tokenizer` is one"
+            )
         self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
 
     @property
@@ -191,7 +200,7 @@ def load(
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
     checksums: bool = True,
-    **choices: Any,
+    **choices: Unpack[PublishedChoices],
 ) -> Model:
     """A model from a run, a checkpoint, a saved folder, a published one (`zellige list checkpoints`), or from the Hugging Face
     hub by its id ("owner/model").
@@ -201,18 +210,19 @@ def load(
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
-        choices: of a published model, what nothing in it says (`published.Choices`): system="mdlm", length=1024, ...
+        choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`).
 
     Raises:
         InputError: nothing there; a pickle; truncated; changed since it was written; written by a newer format; keys that do
             not fit; weights that are not finite.
     """
+    published.Choices.of(choices)
     device = usable(device)
     while True:
         folder = locate(path, checkpoint)
         try:
             with unchecked(not checksums):
-                return _load(folder, path, method, net, device, choices)
+                return _load(folder, path, method, net, device, {**choices})
         except Exception:  # torch says RuntimeError of a file that has gone
             if folder.exists():
                 raise  # else a training beside us has pruned it while it was read: look again
@@ -279,9 +289,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def as_model(model: Any) -> Any:
-    """A model: itself, or from a run folder, a saved folder or a hub id."""
+    """A model: itself, that of a finished run, or from a run folder, a saved folder or a hub id."""
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return load(model)
+    if not isinstance(model, type) and isinstance(inside := getattr(model, "model", None), Model):  # a `Run`
+        return inside
     if isinstance(model, type) or not (hasattr(model, "method") and hasattr(model, "tokenizer")):
         raise InputError(f"`model` is {of_kind(model)}; it must be a Model (zellige.load), or the path or id of one")
     return model

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from .. import samplers
+from ..arguments import of_kind
 from ..errors import InputError, meant
 from ..methods.method import Method
 
@@ -36,6 +37,10 @@ def choose_sampler(
     if sampler is not None and not isinstance(sampler, str):
         if options:
             raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")
+        if isinstance(sampler, type) or not hasattr(sampler, "step"):
+            raise InputError(
+                f"`sampler` is {of_kind(sampler)}; it must be the name of one, or one that is made: Ancestral()"
+            )
         samplers.check(sampler, method)
         return sampler
     inside = options.get("block_sampler")

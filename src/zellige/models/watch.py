@@ -9,19 +9,18 @@ import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
-from .. import samplers
 from ..arguments import argument_names, checked
-from ..core.batch import tensor, whole_numbers
 from ..core.random import mix
 from ..data import Data
 from ..errors import InputError, check_counts
 from ..samplers import State, pairing, run
 from ..samplers.ask import hides
+from ..samplers.choices import SamplerChoices
 from ..samplers.growing import again, merged
 from ..samplers.pairing import of_length
 from ..samplers.sampler import HIDDEN, start_law
@@ -29,6 +28,7 @@ from ..show import kinds
 from .classes import class_names, text_classes
 from .frames import BATCH, Frame, collect
 from .model import as_model
+from .prompts import fixed_tokens, length_of, prompt_tokens
 from .sampler_choice import choose_sampler, end_token
 
 STEPS = 1_000_000  # at most, of a sampler
@@ -50,7 +50,7 @@ def watch(
     fixed: Any = None,
     alone: bool = False,
     classes: Any = None,
-    **options: Any,
+    **options: Unpack[SamplerChoices],
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
 
@@ -88,15 +88,17 @@ def watch(
         )
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else end_token(tokenizer, documents)
-    how = choose_sampler(sampler, method, temperature, top_p, options, end, argument_names(inspect.signature(watch)))
+    how = choose_sampler(
+        sampler, method, temperature, top_p, {**options}, end, argument_names(inspect.signature(watch))
+    )
     if alone and how.grows and length is None:
         length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)
     if fixed is None and prompt:
-        fixed = _prompts(tokenizer, [prompt] if isinstance(prompt, str) else prompt, length, how.grows)
+        fixed = prompt_tokens(tokenizer, [prompt] if isinstance(prompt, str) else prompt, length, how.grows)
     if fixed is not None:
         rest = HIDDEN if alone and not how.grows and hides(method) else -1
-        fixed = _fixed(fixed, tokenizer, length, count, rest)
+        fixed = fixed_tokens(fixed, tokenizer, length, count, rest)
     how.admit(method, fixed)
     device = next((p.device for p in method.parameters()), torch.device("cpu"))
     inside = of_length(method, length)
@@ -199,59 +201,6 @@ def _states(
         whole, rows = state, again(state)
 
 
-def length_of(model: Any, length: int | None, grows: bool = False) -> int:
-    """Tokens of a text: the model's own length, or what was asked for: less, or more where the sampler goes on (`grows`)."""
-    most, running = int(model.method.shape[0]), kinds.of(model.tokenizer).running
-    if length is None:
-        return most
-    check_counts(length=length)
-    if length > most and not (grows and running):
-        blocks = running and samplers.Blockwise.refuse(model.method) is None
-        more = ", or a block sampler: `block_sampler` ancestral" if blocks else ""
-        raise InputError(f"`length` is {length:,}, the model takes {most:,}; use {most:,} or less{more}")
-    if length < most and not running:
-        raise InputError(f"`length` is {length:,}, the rows of this model have {most:,} places; leave it out")
-    return length
-
-
-def _fixed(fixed: Any, tokenizer: Any, length: int, total: int, rest: int = -1) -> Tensor:
-    """(N, length) tokens, -1 where they are free, of (N, L) or (L,) with L of `length` at most; behind it `rest`."""
-    rows = whole_numbers("fixed", fixed).cpu()
-    rows = rows[None] if rows.ndim == 1 else rows
-    if rows.ndim != 2:
-        raise InputError(f"`fixed` is {tensor(rows)}; it must be (L,) or (N, L) tokens, -1 where one is free")
-    N, width = rows.shape
-    if width > length or (width < length and not kinds.of(tokenizer).running):
-        raise InputError(f"fixed has {width:,} places, the model takes {length:,}; give a token or -1 for each")
-    low, high = (int(x) for x in rows.aminmax()) if rows.numel() else (-1, -1)
-    if low < -1 or high >= tokenizer.size:
-        wrong = low if low < -1 else high
-        raise InputError(f"fixed holds {wrong:,}; give tokens 0 to {tokenizer.size - 1:,}, and -1 where one is free")
-    mask = getattr(tokenizer, "mask", None)
-    if mask is not None and bool((rows == mask).any()):
-        raise InputError(f"fixed holds {mask:,}, the mask; give -1 where a token is free")
-    if not N or total % N:
-        raise InputError(f"`count` is {total:,}, fixed has {N:,} rows; give a multiple of that")
-    return torch.nn.functional.pad(rows, (0, length - width), value=rest)
-
-
-def _prompts(tokenizer: Any, prompts: Sequence[str], length: int, grows: bool) -> list[list[int]]:
-    """The tokens of each, -1 behind those that are shorter than others."""
-    rows = [_prompt(tokenizer, prompt, length, grows) for prompt in prompts]
-    longest = max(map(len, rows), default=0)
-    return [row + [-1] * (longest - len(row)) for row in rows]
-
-
-def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
-    tokens = tokenizer.encode(prompt)
-    if len(tokens) > length:
-        has = f"the prompt has {len(tokens):,} tokens, "
-        if grows:
-            raise InputError(f"{has}the text {length:,}; give a larger `length`")
-        raise InputError(f"{has}the model takes {length:,}; shorten it, or use `length` with a block sampler")
-    return tokens
-
-
 @checked
 def sample(
     model: Any,
@@ -268,7 +217,7 @@ def sample(
     fixed: Any = None,
     alone: bool = False,
     classes: Any = None,
-    **options: Any,
+    **options: Unpack[SamplerChoices],
 ) -> Any:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
 

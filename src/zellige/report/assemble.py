@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arguments import checked, of_kind, refuse_path
+from ..arguments import checked
 from ..errors import InputError
 from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
+from ..models.checkpoints import folder_of_run
 from ..samplers.pairing import admissible
 from ..schema import read_json
 from ..show.kinds import of
@@ -47,11 +48,7 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     Raises:
         InputError: there is no run at `run`, or a file in it is not what the run wrote.
     """
-    run = getattr(run, "folder", run)
-    if not isinstance(run, (str, os.PathLike)):
-        raise InputError(f"`run` is {of_kind(run)}; it must be a run's folder, or what train returned")
-    refuse_path("run", run)
-    folder = Path(run)
+    folder = folder_of_run(run)
     config = _json(folder / "config.json")
     if config is None:
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")

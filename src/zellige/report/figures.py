@@ -5,7 +5,6 @@ import io
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from ..core.schedule import SCHEDULES
 from ..errors import InputError
-from ..models.checkpoints import METRICS, read_metrics
+from ..models.checkpoints import METRICS, folder_of_run, read_metrics
 from ..schema import shown
 from .palette import COLOURS, LINES, styled
 from .trace import Trace, trace
@@ -264,7 +263,7 @@ def extremes(values: Any, most: int = MOST) -> tuple[list[int], list[int]]:
 
 def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
     """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
-    folder = Path(getattr(run, "folder", run))
+    folder = folder_of_run(run)
     columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
                "validation_low", "validation_high")  # fmt: skip
     try:

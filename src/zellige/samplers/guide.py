@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import checked
+from ..arguments import checked, of_kind
 from ..core.prediction import Mean, Prediction, posterior
 from ..errors import InputError
 from ..methods.method import NoBound
@@ -45,6 +45,8 @@ class Guided:
         top_k: int | None = None,
         drop_crossing: bool = False,
     ):
+        if isinstance(method, type) or not hasattr(method, "parameterization"):
+            raise InputError(f"`method` is {of_kind(method)}; it must be a Method, such as `model.method`")
         if not temperature >= 0:
             raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
         if not 0 < top_p <= 1:

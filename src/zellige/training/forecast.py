@@ -16,7 +16,7 @@ import torch
 
 from ..core.batch import Batch
 from ..data import Data
-from ..data.corpus import OwnTokens
+from ..data.corpus import OwnData
 from ..errors import InputError
 from ..methods import build, reference
 from ..methods.method import Method
@@ -105,7 +105,7 @@ def half_an_hour(
 def command_line(config: Config, method: Method) -> str:
     """The command line of a config, with a folder beside the run's; "" where no line can name the data or the network."""
     words = ["zellige train", path(reference(type(method)))]
-    if config.network or isinstance(config.data, OwnTokens):
+    if config.network or isinstance(config.data, OwnData):
         return ""
     sections = (
         ("", config.options, type(config.options)()),

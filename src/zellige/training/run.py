@@ -1,6 +1,7 @@
 """A finished run, and what is said of it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ class Run:
     peak: int = 0
     about: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def model(self) -> Model:
-        """The best model of the run."""
+        """The best model of the run. Whatever takes a model takes the run, too: `zellige.sample(run)`."""
         return load(self.folder)
 
 

@@ -51,6 +51,11 @@ def choose_config(
     own = type(net).__name__ if isinstance(net, nn.Module) else ""
     if own and not (hasattr(net, "features") and hasattr(net, "head")):
         raise InputError(f"`net` is {of_kind(net)}; it must be a Net, or a network with 'features' and 'head'")
+    if options is not None and not isinstance(options, method.Config):
+        wrong = type(options).__qualname__ if type(options).__name__ == "Config" else of_kind(options)
+        raise InputError(
+            f"`options` is {wrong}; it must be {method.__name__}.Config, as {method.__name__}.Config() makes it"
+        )
     if isinstance(net, nn.Module):
         net = Net(length=int(getattr(net, "length", Net().length)))
     if saved is None:

@@ -19,8 +19,9 @@ from torch import nn
 from .. import files
 from ..arguments import checked
 from ..core.random import mix
-from ..data import Corpus, Data
+from ..data import Corpus
 from ..data import load as load_tokenizer
+from ..data.corpus import as_data
 from ..errors import Diverged, InputError, from_environment
 from ..evaluation.result import Result
 from ..methods import build, find, reference
@@ -42,7 +43,7 @@ from .signals import Quit, Signals, Stopped
 def train(
     method: str | type[Method] | None = None,
     *,
-    data: Data | str | None = None,
+    data: Any = None,
     net: Net | nn.Module | None = None,
     train: Train | None = None,
     options: Any = None,
@@ -56,7 +57,8 @@ def train(
 
     Args:
         method: a name of `zellige list methods`, or an own class; by default the recipe's, or mdlm.
-        data: which corpus; a name will do.
+        data: which corpus: a Data; the name of a data set; a path; or values: a list of texts, a data set of `datasets`, an
+            array or tensor of whole numbers, or a dict of these by split (`Data.of` says more about them).
         net: the transformer's sizes, or an own network with `features` and `head` (and, if it is not 256, a `length`).
         options: the method's own Config.
         run: the folder; runs/METHOD by default, runs/RECIPE of a recipe.
@@ -74,7 +76,7 @@ def train(
     """
     rank = from_environment("RANK") or from_environment("LOCAL_RANK")
     progress = Silent() if rank or progress is None else progress
-    data = Data(data) if isinstance(data, str) else data
+    data = None if data is None else as_data(data)
     if recipe:
         theirs = find_recipe(recipe).for_method(recipe, method)
         method = theirs.method

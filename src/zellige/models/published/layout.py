@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import nn
 
@@ -49,6 +49,21 @@ class Choices:
         if chosen.weights not in (None, "ema", "raw"):
             raise InputError(f"weights is '{chosen.weights}'; it must be ema or raw")
         return chosen
+
+
+class PublishedChoices(TypedDict, total=False):
+    """The same, as arguments of `zellige.load`."""
+
+    system: str | None
+    length: int | None
+    tokenizer: str | None
+    heads: int | None
+    block: int | None
+    process: str | None
+    schedule: str | None
+    time: bool | None
+    begin: int | None
+    weights: str | None
 
 
 @dataclass(frozen=True)

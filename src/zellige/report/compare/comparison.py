@@ -21,6 +21,7 @@ import torch
 from ... import files
 from ...arguments import checked
 from ...data import Data
+from ...data.corpus import as_data
 from ...errors import InputError
 from ...evaluation.result import Result
 from ...methods import build
@@ -70,7 +71,7 @@ class Comparison:
 def compare(
     methods: Sequence[Any],
     *,
-    data: Data | str | None = None,
+    data: Any = None,
     net: Net | None = None,
     train: Train | None = None,
     run: str | os.PathLike = "runs/compare",
@@ -96,7 +97,7 @@ def compare(
         Stopped: Ctrl-C while a method is trained; the same call again goes on there.
     """
     terminal = terminal or Terminal(quiet=True)
-    data = Data(data) if isinstance(data, str) else data or Data()
+    data = Data() if data is None else as_data(data)
     train = train or Train()
     if train.devices > 1:  # several would each ask for all of the comparison
         raise InputError(f"`train.devices` is {train.devices}; compare trains on one device, leave it out")

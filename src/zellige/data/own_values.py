@@ -1,0 +1,114 @@
+"""Values that are handed over in Python: texts, integers, a data set of the `datasets` library; or a dict of these by split."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..arguments import of_kind
+from ..errors import InputError, quoted
+from .catalogue import SPLITS
+from .file_names import NAMES
+
+if TYPE_CHECKING:
+    from .text_source import TextSource
+
+
+def by_split(values: Any, field: str | None = None) -> dict[str, Any]:
+    """What is handed over, by split; "all" is what has none. A data set of `datasets` is the column `field` of it.
+
+    Raises:
+        InputError: no such split, no such column.
+    """
+    if not isinstance(values, Mapping):
+        return {"all": _column(values, field)}
+    for name in values:
+        if name not in NAMES:
+            raise InputError(f"the data has a split {quoted(str(name))}; splits are {', '.join(SPLITS)}")
+    splits = {NAMES[name]: _column(part, field) for name, part in values.items()}
+    if len(splits) < len(values) or not splits:
+        raise InputError(f"the data has splits {', '.join(values) or 'of no name'}; give train, validation and test")
+    return {name: splits[name] for name in SPLITS if name in splits}
+
+
+def _column(values: Any, field: str | None) -> Any:
+    """A column of a data set of `datasets`; anything else as it is, as a list where NumPy or pandas holds texts."""
+    columns = getattr(values, "column_names", None)
+    if columns is not None:
+        name = field or (columns[0] if len(columns) == 1 else "text")
+        if name not in columns:
+            raise InputError(
+                f"the data set has no column '{name}' ({', '.join(columns)}); name one: Data.of(data, field=...)"
+            )
+        return list(values[name])
+    if field is not None:
+        raise InputError(f"`field` is {quoted(field)}, and there are no columns; leave it out")
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    return values.tolist() if kind in ("O", "U") and hasattr(values, "tolist") else values
+
+
+def are_texts(values: Any) -> bool:
+    """Whether these are texts, by the first of them; InputError where another is none."""
+    if not isinstance(values, (list, tuple)) or not values or not isinstance(values[0], str):
+        return False
+    wrong = next((i for i, text in enumerate(values) if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise InputError(f"text {wrong:,} of the data is {of_kind(values[wrong])}; it must be a text")
+    return True
+
+
+def integers(values: Any) -> Any:
+    """An array, of a tensor or of what calls itself one; lists as they are. InputError where these are no values at all."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    if isinstance(values, (list, tuple)):
+        if not values:
+            raise InputError("the data is an empty list; give texts or whole numbers")
+        if isinstance(values[0], (str, bytes)) or not (
+            hasattr(values[0], "__len__") or hasattr(values[0], "__index__")
+        ):
+            raise InputError(f"the first entry of the data is {of_kind(values[0])}; give texts or whole numbers")
+        return values
+    if not (hasattr(values, "dtype") and hasattr(values, "ndim")):
+        raise InputError(
+            f"the data is {of_kind(values)}; it must be a list of texts, or whole numbers: a list, array or tensor"
+        )
+    if not values.ndim or not len(values):
+        raise InputError(f"the data has shape {tuple(values.shape)}; give whole numbers (N,), (N, L) or (N, ...)")
+    return values
+
+
+def largest_token(parts: Iterable[Any]) -> int:
+    """The largest integer of all parts; -1 where there is none: whoever reads them says what they are."""
+    import numpy as np
+
+    most = -1
+    for part in parts:
+        for some in part if isinstance(part, (list, tuple)) and len({np.shape(each) for each in part}) > 1 else [part]:
+            array = np.asarray(some)
+            if array.size and np.issubdtype(array.dtype, np.integer):
+                most = max(most, int(array.max()))
+    return most
+
+
+def open_texts(source: "TextSource", texts: Mapping[str, Sequence[str]], documents: bool, raw: bool) -> None:
+    """Fill in a source that reads these texts: each a document, or one stream with what ends a document between them."""
+    source.tell, source.documents = "the list of texts", documents
+    source.several = max(map(len, texts.values()), default=0) > 1
+    source.total = sum(len(text) for part in texts.values() for text in part)
+    digest = hashlib.sha256()
+    for split, part in texts.items():
+        for text in (split, *part):
+            try:
+                digest.update(f"{len(text)} {text}".encode())
+            except UnicodeEncodeError:
+                raise InputError(f"{quoted(text[:20])} holds half of a surrogate pair; give texts of Unicode") from None
+    source.about["sha256"] = digest.hexdigest()
+    source.identity = lambda: [source.about["sha256"], documents, raw]
+
+    def pieces(part: Sequence[str]) -> Iterator[tuple[str, bool]]:
+        for text in part:
+            source.report(len(text))
+            if text:
+                yield (text.encode().decode("latin-1") if raw else text), True
+
+    source.parts = {split: (lambda report, part=part: pieces(part)) for split, part in texts.items()}

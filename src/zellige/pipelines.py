@@ -1,0 +1,249 @@
+"""A model as one function of texts, as Hugging Face's pipelines are: a text in, a text out; a list in, a list out.
+
+    fill = zellige.pipeline("infill", "runs/demo", steps=16)
+    fill("the ____ of the ________")        # one text
+    fill(["a ____", "an ________"])         # two
+
+Behind them stand `zellige.infill`, `zellige.sample` and the bound of one text (`evaluation.conditional`), which batch what comes.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, overload
+
+from .arguments import checked, of_kind
+from .core.batch import whole_numbers
+from .errors import InputError, meant, unknown
+from .evaluation import conditional
+from .evaluation.text_score import text_scores
+from .models.classes import find_classes
+from .models.infill import infill
+from .models.model import Model, as_model
+from .models.prompts import flat_rows
+from .models.watch import sample, watch
+from .samplers.choices import SamplerChoices
+from .show.kinds import of
+
+
+class SampleChoices(SamplerChoices, total=False):
+    """What `pipeline("sample", ...)` takes: the arguments of `zellige.sample`."""
+
+    count: int
+    steps: int | None
+    sampler: Any
+    seed: int
+    temperature: float
+    top_p: float
+    length: int | None
+    batch: int
+    classes: Any
+
+
+class InfillChoices(SampleChoices, total=False):
+    """What `pipeline("infill", ...)` takes: the arguments of `zellige.infill`."""
+
+    mask_token: str | None
+
+
+class ScoreChoices(TypedDict, total=False):
+    """What `pipeline("score", ...)` takes.
+
+    draws: of the bound of each text. seed: with the text's own tokens it decides its draws.
+    batch: rows (texts x draws) in one call of the network. classes: the class that each text is judged given.
+    """
+
+    draws: int
+    seed: int
+    batch: int
+    classes: Any
+
+
+class AnyChoices(InfillChoices, ScoreChoices, total=False):
+    """Those of any task."""
+
+
+class Pipeline:
+    """A model with choices, as a function.
+
+    Attributes:
+        model, choices: as `pipeline` was given them; a call's own choices stand before these.
+    """
+
+    task: ClassVar[str]
+    takes: ClassVar[type]  # the TypedDict of its choices
+
+    def __init__(self, model: Any, **choices: Any):
+        self.model: Model = as_model(model)
+        self.choices = self.chosen(choices, "pipeline()")
+        self.check(self.choices)
+
+    def chosen(self, choices: dict[str, Any], title: str) -> dict[str, Any]:
+        """The choices of the pipeline with those of a call; an error for a name that is none of this task."""
+        names = [*get_type_hints(self.takes)]
+        for name in choices:
+            if name in names:
+                continue
+            if name in get_type_hints(AnyChoices):
+                takers = " and ".join(f"'{task}'" for task, cls in TASKS.items() if name in get_type_hints(cls.takes))
+                raise InputError(f"`{name}` goes with {takers}, not with '{self.task}'; leave it out")
+            near = meant(name, names)
+            hint = f"did you mean '{near}'?" if near else f"it has {', '.join(names)}"
+            raise TypeError(f"{title} has no argument '{name}'; {hint}")
+        return getattr(self, "choices", {}) | choices
+
+    def check(self, how: dict[str, Any]) -> None:
+        """InputError where the model cannot do this: everything that can be said before a text is there."""
+        watch(self.model, **{name: value for name, value in how.items() if name != "mask_token"})
+
+    def __repr__(self) -> str:
+        choices = "".join(f", {name}={value!r}" for name, value in self.choices.items())
+        return f"<pipeline {self.task}{choices}: {self.model!r}>"
+
+
+class Sampling(Pipeline):
+    """`pipeline("sample", model)`: what the model writes, of itself or after prompts."""
+
+    task, takes = "sample", SampleChoices
+
+    @partial(checked, kinds=False)
+    def __call__(self, prompt: str | Sequence[str] | None = None, **choices: Unpack[SampleChoices]) -> Any:
+        """One text, or a list of `count` if that is not 1; of a list of prompts one of these for each.
+
+        Of images, music and grids an array of tokens instead of texts.
+        """
+        how = self.chosen({**choices}, "a pipeline")
+        if prompt is None or isinstance(prompt, str):
+            return _single(sample(self.model, prompt=prompt, **how))
+        prompts, count = _texts("prompt", prompt, empty=True), how.pop("count", 1)
+        several = how.get("classes") is not None and len(find_classes(self.model, how["classes"])) > 1
+        if several or not prompts:
+            return [self(each, **how, count=count) for each in prompts]  # pyright: ignore[reportCallIssue]
+        drawn = sample(self.model, prompt=prompts, count=count * len(prompts), **how)
+        return [_single(drawn[i : i + count]) for i in range(0, len(drawn), count)]
+
+
+class Infilling(Pipeline):
+    """`pipeline("infill", model)`: texts with their gaps filled."""
+
+    task, takes = "infill", InfillChoices
+
+    @partial(checked, kinds=False)
+    def __call__(self, text: Any, **choices: Unpack[InfillChoices]) -> Any:
+        """The text with its gaps filled, or a list of `count` if that is not 1; of a list of texts one of these for each.
+
+        A gap is written as `zellige.infill` reads it. Of images, music and grids also tokens, (L,) or (N, L), -1 where one is to
+        be drawn, and an array of tokens comes back.
+        """
+        how = self.chosen({**choices}, "a pipeline")
+        if not of(self.model.tokenizer).running and not _are_texts(text):
+            rows = flat_rows(whole_numbers("text", text), self.model.tokenizer.shape)
+            filled = infill(self.model, fixed=rows, **how)
+            return _single(filled) if rows.ndim == 1 else [_single(each) for each in filled]
+        filled = infill(self.model, text if isinstance(text, str) else _texts("text", text, empty=True), **how)
+        return _single(filled) if isinstance(text, str) else [_single(each) for each in filled]
+
+
+class Scoring(Pipeline):
+    """`pipeline("score", model)`: how likely texts are."""
+
+    task, takes = "score", ScoreChoices
+
+    def check(self, how: dict[str, Any]) -> None:
+        self.judge([], how)
+
+    @partial(checked, kinds=False)
+    def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any:
+        """A `TextScore`; of a list one of each.
+
+        text: one or several; of images, music and grids tokens, (*shape) or (N, *shape).
+        """
+        how = self.chosen({**choices}, "a pipeline")
+        tokenizer = self.model.tokenizer
+        if not of(tokenizer).running:
+            rows, alone = self.rows(text)
+            units = [len(row) for row in rows]
+        else:
+            texts, alone = _texts("text", text), isinstance(text, str)
+            rows = [tokenizer.encode(each, "the text") for each in texts]
+            units = [len(each) for each in (rows if tokenizer.unit == "token" else texts)]
+        if not rows:
+            return []
+        scores = text_scores(self.model, self.judge(rows, how), map(len, rows), units)
+        return scores[0] if alone else scores
+
+    def judge(self, rows: list[list[int]], how: dict[str, Any]) -> conditional.Conditional:
+        """The bounds of rows of tokens."""
+        classes = None if how.get("classes") is None else find_classes(self.model, how["classes"])
+        if classes is not None and rows:
+            if len(classes) not in (1, len(rows)):
+                raise InputError(
+                    f"there are {len(classes)} classes and {len(rows)} texts; give one, or one for each text"
+                )
+            classes = classes.expand(len(rows))
+        rest = {name: value for name, value in how.items() if name != "classes"}
+        return conditional.bound_tokens(self.model.method, [([], row) for row in rows], classes=classes, **rest)
+
+    def rows(self, values: Any) -> tuple[list[list[int]], bool]:
+        """Rows of tokens, flat, and whether there is one alone."""
+        kind, size = of(self.model.tokenizer), self.model.tokenizer.size
+        tokens, places = flat_rows(whole_numbers("text", values), kind.shape), math.prod(kind.shape)
+        if tokens.ndim not in (1, 2) or tokens.shape[-1] != places:
+            form = ", ".join(map(str, kind.shape))
+            shape = tuple(whole_numbers("text", values).shape)
+            raise InputError(f"`text` has shape {shape}, and the model makes {kind.many}; give (N, {form}) tokens")
+        low, high = (int(end) for end in tokens.aminmax()) if tokens.numel() else (0, 0)
+        if low < 0 or high >= size:
+            raise InputError(f"`text` holds {low if low < 0 else high:,}; tokens are 0 to {size - 1:,}")
+        return tokens.reshape(-1, places).tolist(), tokens.ndim == 1
+
+
+def _single(values: Any) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value))
+
+
+def _texts(name: str, value: Any, empty: bool = False) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)):
+        raise InputError(f"`{name}` is {of_kind(value)}; it must be a text, or a list of texts")
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {number:,} of `{name}` is {of_kind(text)}; it must be a text")
+        if not text and not empty:
+            raise InputError(f"text {number:,} of `{name}` is empty; give texts of one character or more")
+    return list(texts)
+
+
+TASKS: dict[str, type[Pipeline]] = {cls.task: cls for cls in (Sampling, Infilling, Scoring)}
+
+
+@overload
+def pipeline(task: Literal["sample"], model: Any, **choices: Unpack[SampleChoices]) -> Sampling: ...
+@overload
+def pipeline(task: Literal["infill"], model: Any, **choices: Unpack[InfillChoices]) -> Infilling: ...
+@overload
+def pipeline(task: Literal["score"], model: Any, **choices: Unpack[ScoreChoices]) -> Scoring: ...
+@checked
+def pipeline(task: str, model: Any, **choices: Unpack[AnyChoices]) -> Pipeline:
+    """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
+
+    Args:
+        task: "sample" (prompts or nothing in, texts out), "infill" (texts with gaps in, filled ones out) or "score" (texts in,
+            a `TextScore` of each out: nats, bits per character, bound or exact).
+        model: a `Model`, a finished run, or a run folder, a saved folder or a hub id.
+        choices: the arguments of `zellige.sample` or `zellige.infill`; of a score `draws`, `seed`, `batch` and `classes`. A call
+            of what comes back may give others.
+
+    Returns:
+        `Sampling`, `Infilling` or `Scoring`: call it with a text, a list of texts, or (to sample) with nothing.
+
+    Raises:
+        InputError: no such task, one that the model cannot do, or a choice out of its range: before there is any text.
+    """
+    if task not in TASKS:
+        raise unknown("task", task, TASKS, "sample, infill, score")
+    return TASKS[task](model, **choices)

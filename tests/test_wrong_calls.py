@@ -1,0 +1,133 @@
+"""What a newcomer calls by mistake: each is one sentence that says what was wrong and what would be right."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import zellige
+from zellige import Batch, Data, InputError, Net, Train
+from zellige.data import tokenizer as tk
+from zellige.data.levels import Levels
+from zellige.methods import build
+from zellige.models.config import Config
+
+NET = Net(layers=1, hidden=16, heads=2, length=16)
+
+
+def model(tokenizer, net=NET):
+    torch.manual_seed(0)
+    method = build("mdlm", tokenizer.size, net, ordered=tokenizer.ordered)
+    return zellige.Model(method, tokenizer, Config("mdlm", method.config, Data("text"), net, Train()))
+
+
+@pytest.fixture(scope="module")
+def names():
+    text = model(tk.Characters(tk.TEXT8))
+    return {
+        "z": zellige, "m": text, "method": text.method, "images": model(Levels(4, (4, 4), "image", "dim", True)),
+        "x": torch.zeros(2, 16, dtype=torch.long), "torch": torch, "Batch": Batch, "Data": Data, "Train": Train, "Path": Path,
+        "Net": Net, "train": lambda *a, **k: zellige.train(*a, **{"net": NET, "train": Train(steps=1), "run": "x"} | k),
+    }  # fmt: skip
+
+
+NOT_A_MODEL = "it must be a Model (zellige.load), or the path or id of one"
+CALLS = {
+    # a model ---------------------------------------------------------------------------------------------------------
+    "z.sample(None)": f"`model` is None; {NOT_A_MODEL}",
+    "z.sample(method)": f"`model` is a MDLM; {NOT_A_MODEL}",
+    "z.sample(z.METHODS['mdlm'])": f"`model` is the class MDLM; {NOT_A_MODEL}",
+    "z.sample(method.state_dict())": f"`model` is an OrderedDict; {NOT_A_MODEL}",
+    "z.sample('mdlm')": "no run or model at 'mdlm'; it is the name of a method: train one, zellige.train('mdlm', ...), and",
+    "z.sample(Path('/nothing/here'))": "no run or model at '/nothing/here'; give a run, a folder that Zellige saved, or the id",
+    "z.load(None)": "`path` is None; it must be a text or a path",
+    "z.load('runs/a', lenght=8)": "unknown choice 'lenght'; did you mean 'length'?",
+    "z.load('runs/a', device='gpu')": "`device` is 'gpu'; it must be cpu",
+    "z.Model(3, None, None)": "`method` is 3; it must be a Method; of a folder, zellige.load makes a Model",
+    "z.Model(method, None, None)": "`tokenizer` is None; it must be a tokenizer, as `prepare(...).tokenizer` is one",
+    "z.Model.from_pretrained(None)": "the model is None; give a folder, or the id of a model on the Hugging Face hub",
+    "m.save_pretrained(None)": "`save_directory` is None; it must be a text or a path",
+    "m.text(torch.zeros(3))": "`tokens` is (3,) float32; it must be a tensor, array or list of whole numbers",
+    "m.text([99])": "tokens are 99 among them; they must be (B, L) or (L,) numbers of 0 to 27",
+    # sampling --------------------------------------------------------------------------------------------------------
+    "z.sample(m, 4)": "sample() takes 1 arguments by position, not 2; give count, steps, sampler by name",
+    "z.sample(m, num_samples=4)": "no argument is called 'num_samples'; did you mean 'count'?",
+    "z.sample(m, steps=0)": "`steps` is 0; it must be 1 or more",
+    "z.sample(m, steps=2.5)": "`steps` is 2.5; it must be a whole number or None",
+    "z.sample(m, temperature=-1)": "`temperature` is -1; it must be 0 or more",
+    "z.sample(m, top_p=0)": "`top_p` is 0; it must be above 0 and at most 1",
+    "z.sample(m, seed=None)": "`seed` is None; it must be a whole number or a list",
+    "z.sample(m, sampler='mdlm')": "unknown sampler 'mdlm'; all of them: zellige list samplers",
+    "z.sample(m, sampler=z.SAMPLERS['euler'])": "`sampler` is the class Euler; it must be the name of one, or one that is made",
+    "z.sample(m, sampler=3)": "`sampler` is 3; it must be the name of one, or one that is made: Ancestral()",
+    "z.sample(m, prompt=[1, 2])": "`prompt` is a list; it must be a text, a list of texts or None",
+    "z.sample(m, prompt='Ä')": "'Ä' at position 0 of the prompt is not in the model's vocabulary (a-z and space)",
+    "z.sample(m, prompt='a' * 17)": "the prompt has 17 tokens, the model takes 16; shorten it, or use",
+    "z.sample(m, classes='cat')": "the model was trained without classes; ask for none, or train one with `data.labels`",
+    "z.sample(m, fixed=torch.zeros(16))": "`fixed` is (16,) float32; it must be a tensor, array or list of whole numbers",
+    "z.sample(m, fixed=[99] * 16)": "fixed holds 99; give tokens 0 to 26, and -1 where one is free",
+    "z.guide.Guided(m)": "`method` is a Model; it must be a Method, such as `model.method`",
+    "z.run(z.SAMPLERS['euler'](), m, (2, 16))": "`method` is a Model; it must be a Method",
+    # filling ---------------------------------------------------------------------------------------------------------
+    "z.infill(m)": "infill needs a text with gaps, or fixed tokens; give one of the two",
+    "z.infill(m, [1, 2])": "`text` is a list; it must be a text, a list of texts or None",
+    "z.infill(m, 'the')": "nothing to fill: no '_' in the text; mark each missing character with '_', or set `mask_token`",
+    "z.infill(images, 'a_')": "this model makes images, and no text is one; give `fixed`: tokens, -1 where one is to be drawn",
+    "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "fixed has 3 places, the model takes 16; give a token or -1",
+    # judging ---------------------------------------------------------------------------------------------------------
+    "z.evaluate(m)": "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path",
+    "z.evaluate(m, ['the'], draws=0)": "`draws` is 0; it must be 1 or more",
+    "z.evaluate(m, ['the'], estimator='exact')": "unknown estimator 'exact'; all of them: bound, any_order",
+    "z.evaluate(m, -x - 1)": "token id -1 in the data but the vocabulary has 27 entries",
+    "z.evaluate(m, Batch(x))": "the data is a Batch; it must be a list of texts, or whole numbers: a list, array or tensor",
+    "z.evaluate(m, 'digits')": "the run was trained on a-z and space, this data has 8 x 8 images of 17 levels",
+    "z.evaluate(images, ['a'])": "the data is texts, and the model makes images; give whole numbers (N, ...)",
+    "z.embed(m, [1, 2])": "`texts` is a list; it must be a list of texts or a text",
+    "z.embed(m, ['the'], t=2)": "`t` is 2; it must be from 0, the clean text, to 1, nothing but noise",
+    "method.loss(x)": "`batch` is a Tensor; it must be a Batch",
+    "method.loss(Batch(x + 99))": "tokens hold 99; they must be 0 to 26",
+    "Batch(x.float())": "tokens are (2, 16) float32; they must be (B, L) whole numbers",
+    "z.verify(m)": "`method` is a Model; it must be a text or a class",
+    "z.report.curves(None)": "`run` is None; it must be a run's folder, or what train returned",
+    "z.report.curves(m)": "`run` is a Model; it must be a run's folder, or what train returned",
+    # training --------------------------------------------------------------------------------------------------------
+    "train('mdml')": "unknown method 'mdml'; did you mean 'mdlm'?",
+    "train('ancestral')": "unknown method 'ancestral'; all of them: zellige list methods",
+    "train(method)": "`method` is a MDLM; it must be a text, a class or None",
+    "train(torch.nn.Linear)": "method is the class Linear; it must be a name of zellige list methods, or a class of Method",
+    "train('mdlm', steps=3)": "train() has no argument 'steps'; did you mean 'train=Train(steps=...)'?",
+    "train('mdlm', lr=3)": "train() has no argument 'lr'; did you mean 'train=Train(rate=...)'?",
+    "train('mdlm', hidden_size=3)": "train() has no argument 'hidden_size'; did you mean 'net=Net(hidden=...)'?",
+    "train('mdlm', net={'layers': 1})": "`net` is a dict; it must be a Net, a Module or None",
+    "train('mdlm', net=torch.nn.Linear(2, 2))": "`net` is a Linear; it must be a Net, or a network with 'features' and 'head'",
+    "train('mdlm', train={'steps': 3})": "`train` is a dict; it must be a Train or None",
+    "train('mdlm', options={'time': True})": "`options` is a dict; it must be MDLM.Config, as MDLM.Config() makes it",
+    "train('mdlm', options=z.METHODS['sedd'].Config())": "`options` is SEDD.Config; it must be MDLM.Config",
+    "z.METHODS['mdlm'].Config(foo=3)": "Config() has no argument 'foo'; it has",
+    "train('mdlm', resume=True)": "no run at 'x' to resume; drop `resume` to start one",
+    "Train(epochs=3)": "Train() has no argument 'epochs'; did you mean 'steps'?",
+    "Train(rate=-1)": "`train.rate` is -1; it must be above 0",
+    "Net(hidden=10, heads=3)": "`net.hidden` 10 does not split into `net.heads` 3 of an even width; try `net.hidden` 12",
+    "Data.of(['a'], labels=[1])": "`labels` goes with integers, and the data is texts; leave it out",
+    "z.compare('mdlm')": "`methods` is 'mdlm'; it must be a list",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_call_is_one_sentence(call, names, tmp_path, monkeypatch):
+    if "device=" in call and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises((InputError, TypeError)) as caught:
+        list(result) if hasattr(result := eval(call, names), "__next__") else None
+    assert re.match(re.escape(CALLS[call]), str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_public_name_that_is_nearly_right_is_known_to_python():
+    """Python itself asks "Did you mean": the error says of which module which name was asked."""
+    with pytest.raises(AttributeError) as caught:
+        zellige.samples  # noqa: B018
+    assert (caught.value.name, caught.value.obj) == ("samples", zellige)
