@@ -1,6 +1,7 @@
 """The documentation as a site: pages from the code, twins in Markdown, nothing that a browser would fetch elsewhere."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,12 +63,11 @@ def test_markdown_of_a_docstring():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """The site, built as `make docs` does: minutes."""
-    application = pytest.importorskip("sphinx.application", reason="sphinx is not installed: make docs installs it")
+    pytest.importorskip("sphinx", reason="sphinx is not installed: make docs installs it")
     folder = tmp_path_factory.mktemp("site")
-    docs = ROOT / "docs"
-    app = application.Sphinx(docs, docs, folder, folder / ".doctrees", "html", warningiserror=True, status=None)
-    app.build()
-    assert app.statuscode == 0, "a warning: make docs shows it"
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", ROOT / "docs", folder]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -105,10 +105,7 @@ def test_every_page_has_a_twin_and_stands_in_llms_txt(site):
         twin = (site / f"{page}.md").read_text(encoding="utf-8")
         assert "{eval-rst}" not in twin
         assert len(twin) > 200
-    assert (
-        "The reverse kernel" in (site / "api.md").read_text(encoding="utf-8")
-        or "zellige.train(" in (site / "api.md").read_text()
-    )
+    assert "class zellige.Batch(" in (site / "api.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.long
