@@ -53,6 +53,18 @@ def place(tmp_path_factory):
     (folder / "chorales.json").write_text(json.dumps(dict.fromkeys(("train", "valid", "test"), [chorale] * 4)))
     (folder / "sets" / "lambada").mkdir(parents=True)
     (folder / "sets" / "lambada" / "lambada_test.jsonl").write_text(json.dumps({"text": "The End"}) + "\n")
+    claims = {
+        "colour": ",colour\na,1,x,red",
+        "empty": "",
+        "value": "\na,much,x",
+        "model": "\n,1,x",
+        "kind": ",kind\na,1,x,truth",
+    }
+    for name, rest in claims.items():
+        (folder / "claims" / name).mkdir(parents=True)
+        (folder / "claims" / name / "claims.csv").write_text(f"model,value,unit{rest}\n")
+    (folder / "claims" / "unit").mkdir()
+    (folder / "claims" / "unit" / "claims.csv").write_text("model,value\na,1\n")
     (folder / "last.ckpt").write_bytes(pickle.dumps(Evil()))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
