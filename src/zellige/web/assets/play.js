@@ -225,7 +225,8 @@
       }
       const [, , piece, p, bits, rivals] = change;
       const shown = piece === null ? "·" : piece === " " ? "␣" : piece.replaceAll("\n", "↵");
-      const rows = rivals.map(([rival, q]) => {
+      const listed = rivals.some(([rival]) => rival === piece) ? rivals : [...rivals, [piece, p]];
+      const rows = listed.map(([rival, q]) => {
         const row = make("div", {className: rival === piece ? "chosen" : ""});
         const bar = make("span", {className: "bar"});
         bar.style.width = `${Math.max(1, q * 140)}px`;
