@@ -231,6 +231,7 @@ def test_stratified_times_are_evenly_spread(n, u):
 
 def test_ranks_together_draw_what_one_process_draws():
     world, rows = 4, 3
+    groups = torch.full((rows, 2), 8)
     seed = lambda: torch.Generator().manual_seed(9)  # noqa: E731
     shards = [random.Shard(seed(), rank, world) for rank in range(world)]
     one = seed()
@@ -238,6 +239,7 @@ def test_ranks_together_draw_what_one_process_draws():
         (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
         (random.uniform((world * rows, 5), one), [random.uniform((rows, 5), s) for s in shards]),
         (random.stratified(world * rows, one), [random.stratified(rows, s) for s in shards]),
+        (random.row_by_row(groups.repeat(world, 1), one), [random.row_by_row(groups, s) for s in shards]),
     ):
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-15)
 

@@ -278,7 +278,7 @@ def test_every_named_schedule_can_be_made_as_it_is():
 
 
 @pytest.mark.parametrize("method", ["mdlm", "radd", "udlm", "bd3lm"])
-def test_the_ends_of_sigma_are_a_choice(method):
+def test_the_ends_of_a_schedule_are_a_choice(method):
     """Of the schedules that are given by sigma; MDLM's configuration has 1e-3 to 7 for `linear`."""
     cls = methods.METHODS[method]
     make = lambda **choices: cls(None, 5, (16,), cls.Config(**choices)).process.schedule  # noqa: E731
@@ -287,7 +287,13 @@ def test_the_ends_of_sigma_are_a_choice(method):
     ends = torch.tensor([0.0, 1.0], dtype=D)
     close(make(schedule="linear-sigma").sigma(ends)[:, 0], torch.tensor([0.0, 10.0], dtype=D))
     close(make(schedule="geometric", sigma_max=8.0).sigma(ends)[:, 0], torch.tensor([1e-4, 8.0], dtype=D))
+    close(make().alpha(ends)[:, 0], torch.tensor([1.0, 1e-3], dtype=D))
+    for name in ("loglinear", "cosine", "cosine-power", "polynomial"):
+        close(make(schedule=name, alpha_1=0.2).alpha(ends)[:, 0], torch.tensor([1.0, 0.2], dtype=D))
     for wrong, line in [
+        ({"alpha_1": 1.0}, "`alpha_1` is 1; it must be 0 or more, and below 1"),
+        ({"alpha_1": float("nan")}, "`alpha_1` is nan; it must be 0 or more, and below 1"),
+        ({"schedule": "geometric", "alpha_1": 0.1}, "`schedule` geometric has no `alpha_1`; use `sigma_max`"),
         ({"sigma_max": 7.0}, "`sigma_max` needs `schedule` geometric or linear-sigma; drop it"),
         (
             {"schedule": "geometric", "sigma_min": 0.0},
@@ -304,3 +310,16 @@ def test_the_ends_of_sigma_are_a_choice(method):
     ]:
         with pytest.raises(InputError, match=line):
             make(**wrong)
+
+
+def test_a_network_is_not_told_noise_without_end():
+    """ReMDM's and BD3-LM's alpha ends at 0, where sigma is infinite: their networks are not told it, and give no score."""
+    zero = {"alpha_1": 0.0}
+    assert methods.MDLM(None, 5, (16,), methods.MDLM.Config(**zero)).process.schedule.alpha_1 == 0.0
+    for make in (
+        lambda: methods.MDLM(None, 5, (16,), methods.MDLM.Config(time=True, **zero)),
+        lambda: methods.SEDD(None, 5, (16,), methods.SEDD.Config(**zero)),
+        lambda: methods.UDLM(None, 5, (16,), methods.UDLM.Config(**zero)),
+    ):
+        with pytest.raises(InputError, match="`alpha_1` 0 is noise without end at t = 1, which no network can be told"):
+            make()

@@ -178,6 +178,15 @@ def published_network(weights: dict[str, Tensor], block: int = 0, time: bool = T
     return network.eval()
 
 
+class RecordedRaces(RecordedUniforms):
+    """A source of draws: each is the published race with the next of the recorded uniforms (B, L, K)."""
+
+    def categorical(self, p: Tensor, at: Tensor | None) -> Tensor:
+        (u, *self.draws) = self.draws
+        u = u if at is None else u[at]
+        return race(p[..., : u.shape[-1]], u)
+
+
 def race(p: Tensor, u: Tensor) -> Tensor:
     """The published categorical draw, argmax p / (1e-10 - log(u + 1e-10)): exponential clocks, so p need not be normalised."""
     return (p.double() / (1e-10 - (u.double() + 1e-10).log())).argmax(-1)

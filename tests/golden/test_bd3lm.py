@@ -56,8 +56,6 @@ FORMS = {
 DIFFERS = {
     **dict.fromkeys([name for name in TIMED if f"_bs{L}_" not in name],
                     "told the time of the first token for the whole row, clean tokens too; ours each block's, CLEAN"),
-    **dict.fromkeys(TIMES, "times of a batch spread row by row; ours evenly over the blocks of each row too"),
-    "bd3lm__ar": "a text begins with a token of the data, which is not counted; ours with a token of its own",
     **dict.fromkeys(TORCH.cases("bd3lm__semi_ar_ddpm_.*_few_steps"),
                     "divides by zero where t reaches 0; our last step ends with clean tokens"),
 }  # fmt: skip
@@ -173,20 +171,16 @@ def test_one_block_is_mdlm_or_sedd(golden, weights, case):
 
 @torch.no_grad()
 def test_ar(golden, weights):
-    """Difference: theirs reads x[:-1] for x[1:]; ours begins with a token of its own, and says the first one too."""
+    """A text begins with a token of the data, which is not counted: that is `begin`, of each row its own."""
     case = "bd3lm__ar"
     c, network = golden[case], published_network(weights, 1, time=False)
-    network.head.weight, network.head.bias = (
-        torch.nn.Parameter(p[:MASK]) for p in (network.head.weight, network.head.bias)
-    )
-    method = AR(network, MASK, (L,)).eval()
-    read, said = c["x0"][:, :-1], c["x0"][:, 1:]
-    log_p = method.next(network.features(read)).log()
-    golden.near(case, log_p, c["log_probs"][..., :MASK])
-    golden.near(case, -log_p.gather(-1, said[..., None])[..., 0], c["nlls"])
-    assert torch.equal(method.inputs(Batch(c["x0"]))[:, 1:], read)
-    assert (method.inputs(Batch(c["x0"]))[:, 0] == MASK).all()
-    assert float((method.bound(Batch(c["x0"])) - c["nlls"].sum(-1)).min()) > 0
+    for x, log_p, nlls in zip(c["x0"], c["log_probs"], c["nlls"]):
+        method = AR(network, MASK, (L - 1,), AR.Config(begin=int(x[0]))).eval()
+        batch = Batch(x[None, 1:])
+        assert torch.equal(method.inputs(batch), x[None, :-1])
+        golden.near(case, method.next(network.features(method.inputs(batch)))[0].log(), log_p[:, :MASK])
+        golden.near(case, method.bound(batch), nlls.sum(-1, keepdim=True))
+    golden.near(case, c["nlls"].mean(), c["token_nll"])
 
 
 # ---------------------------------------------------------------------------------- noise
@@ -211,15 +205,17 @@ def test_noise_schedules(golden):
 
 @pytest.mark.parametrize("case", TIMES)
 def test_times(golden, case):
-    """Difference: with a uniform for each block, they are spread over the batch row by row. Ours: one uniform for all."""
+    """With a uniform for each block they are spread over the batch row by row: `row_by_row`. Ours: one uniform for all."""
     c, u = golden[case], golden[case]["u"].double()
     (rows, blocks), size = u.shape, L // u.shape[1]
+    batch = Batch(torch.zeros(rows, L, dtype=torch.long))
     for low, high in (map(float, key.split("_")[2:]) for key in c if key.startswith("t_anti0_")):
-        wide = lambda t: t if blocks == 1 else t.repeat_interleave(size, 1)  # noqa: E731
         plain, strata = (c[f"t_anti{kind}_{low}_{high}"] for kind in (0, 1))
-        golden.near(case, wide(low + (high - low) * u), plain)
-        each = torch.arange(rows * blocks).reshape(rows, blocks)
-        golden.near(case, wide(low + (high - low) * (u + each) / (rows * blocks)), strata)
+        each = u.repeat_interleave(size, 1) if blocks > 1 else u
+        golden.near(case, low + (high - low) * each, plain)
+        method = BD3LM(None, MASK, (L,), BD3LM.Config(block=size, row_by_row=True))
+        drawn = method.draw_times(batch, RecordedUniforms(1 - u)).reshape(each.shape)
+        golden.near(case, low + (high - low) * drawn, strata)
     ours = spread(torch.full((rows, blocks), size), torch.Generator().manual_seed(0))
     for row in ours:  # one in each part of (0, 1)
         assert sorted((row * blocks).long().tolist()) == list(range(blocks))

@@ -15,10 +15,11 @@ from torch import Tensor
 from zellige.core import bound, maths
 from zellige.core.prediction import Mean, restricted, reverse_rate, truth
 from zellige.core.process import Mixture, absorbing, uniform
-from zellige.core.schedule import CLEAN, Linear, Schedule
+from zellige.core.schedule import CLEAN, PRIOR, Linear, Schedule
 from zellige.methods import MDLM
+from zellige.samplers import Euler
 from zellige.samplers.euler import stepped
-from zellige.samplers.grid import spaced
+from zellige.samplers.grid import of_size
 
 from .recorded import JAX, RecordedUniforms, rounded
 
@@ -37,7 +38,7 @@ FORMS = {
         "given x_1 it jumps with probability 1 - exp(-h sum u), u = [Rhat - R]_+ of our rates; ours with h Rhat (euler)",
     ),
 }
-DIFFERS = {GRID: "a grid by step size, ours by their number; the last step is of clean tokens in both"}
+DIFFERS: dict[str, str] = {}
 TESTED = {*SCHEDULERS, *MIXTURES, *STEPS, GRID}
 
 
@@ -193,13 +194,15 @@ def test_euler_step(golden, case):
 
 
 def test_times(golden):
+    """A grid by the size of its steps, the last of which goes to clean tokens; ours runs from t = 1, there t = 0."""
     case, c = GRID, golden[GRID]
     method = MDLM(None, 2, (1,))
     for g in (key.removesuffix("_in") for key in c if key.endswith("_in")):
         first, last, h = c[f"{g}_in"].tolist()
-        n = -(-round((last - first) * 1e6) // round(h * 1e6))
-        assert len(c[f"{g}_times"]) == n
-        theirs = first + h * torch.arange(n, dtype=torch.float64)
-        golden.near(case, theirs, c[f"{g}_times"])
-        ours = 1 - spaced(method, n)[1:-1]  # ours: as many steps, all equal, from 0 to 1
-        rounded(ours, torch.arange(1, n).double() / n, 2, scale=1.0)
+        ours = of_size(1 - first, 1 - last, h)
+        golden.near(case, 1 - ours[:-1], c[f"{g}_times"])
+        assert float(ours[-1]) == 1 - last
+        if (first, last) == (0.0, 1.0):
+            times = Euler(grid=str(h)).times(method, None)
+            assert (times[0], times[-1]) == (PRIOR, CLEAN)
+            assert torch.equal(times[1:-1], ours[1:-1])

@@ -16,7 +16,7 @@ from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
 from zellige.evaluation.likelihood import Likelihood
 from zellige.methods import MD4
-from zellige.samplers import Ancestral
+from zellige.samplers import Ancestral, State
 
 from .recorded import JAX, RecordedLogits, RecordedNoise, RecordedUniforms, rounded
 
@@ -37,11 +37,8 @@ EXCLUDED = {
 STEPS = "ours reveals eps / (1 - alpha) more in the last of T steps, to CLEAN; from t = 1 to 0 they are equal"
 FORMS = {
     **dict.fromkeys([case for case in LOSS if ".T" in case], STEPS),
-    **dict.fromkeys(DECODE, "what is masked at t = 0 is filled by an argmax: our last step at temperature 0"),
 }
-DIFFERS = dict.fromkeys(
-    GRID, "its times end at alpha = eps and 1 - eps, ours at PRIOR (alpha = 0) and CLEAN (1); those between are equal"
-)
+DIFFERS: dict[str, str] = {}
 
 
 @pytest.fixture(scope="module")
@@ -179,24 +176,24 @@ def test_totals_in_bits_per_token(golden, case):
 # ---------------------------------------------------------------------------------- sampling
 @pytest.mark.parametrize("case", GRID)
 def test_sampling_grids(golden, case):
-    """Difference: our grid starts at PRIOR and ends at CLEAN, where theirs has alpha = eps (t = 1) and 1 - eps.
-
-    That of a model of T steps, whose ends are jumps; continuous time has its steps in the ends too.
-    """
+    """The published grid, and after it the step to CLEAN (`DECODE`). Between their ends the grids of a model of T
+    steps have these times; of continuous time they have some beyond."""
     c, config = golden[case], golden.index[case]["config"]
     T = config["timesteps"]
-    model = md4(torch.zeros(1, 1, V))
-    model.steps = T
-    times = Ancestral(config["grid"]).times(model, T)
-    assert len(times) == T + 1
-    assert (times[0], times[-1]) == (PRIOR, CLEAN)
-    golden.near(case, times[1:-1], c["t"][1:])
-    golden.near(case, times[1:-1], c["s"][:-1])
-    assert float(c["t"][0]) == 1.0
-    golden.near(case, 0.0, c["s"][-1])  # -4e-8 in float32 on the cosine grid: upstream's poly<fraction> is nan there
+    method = md4(torch.zeros(1, 1, V), {"cosine": "linear", "uniform": "cosine"}[config["grid"]])  # whose grid it is
+    times = Ancestral("published").times(method, T)
+    assert len(times) == T + 2
+    assert float(times[-1]) == CLEAN
+    golden.near(case, times[:-2], c["t"])
+    golden.near(case, times[1:-1], c["s"])
     for key in (key for key in c if key.startswith("alpha_")):
         end, name = key.removeprefix("alpha_").split(".", 1)
-        golden.near(case, schedule(name).alpha(c[end].double())[:, 0], c[key])
+        golden.near(case, schedule(name).alpha({"t": times[:-2], "s": times[1:-1]}[end])[:, 0], c[key])
+    method.steps = T
+    ours = Ancestral(config["grid"]).times(method, T)
+    assert len(ours) == T + 1
+    assert (ours[0], ours[-1]) == (PRIOR, CLEAN)
+    golden.near(case, ours[1:-1], c["s"][:-1])
 
 
 @pytest.mark.parametrize("case", STEP)
@@ -231,10 +228,13 @@ def test_top_p_and_top_k_keep_the_same_tokens(golden, case):
 
 
 @pytest.mark.parametrize("case", DECODE)
-def test_decode_is_temperature_zero(golden, case):
-    """Difference: masks left at t = 0 are filled by an argmax upstream; our last step draws them from the same law."""
+def test_decode(golden, case):
+    """Masks left at t = 0 are filled by an argmax: the step to clean tokens with `argmax` last."""
     c = golden[case]
     z, method = c["z0"].long(), md4(c["logits"])
-    last = kernel(guide.guided(method.predict(z, 0.0), heat=0.0), CLEAN)
+    sampler = Ancestral("published", argmax="last")
+    state = State(z, torch.zeros_like(z, dtype=torch.bool), torch.zeros(len(z), dtype=torch.long))
+    assert torch.equal(sampler.step(method, state, *sampler.times(method, 8)[-2:]).x, c["decoded"].long())
+    last = kernel(guide.guided(method.predict(z, 0.0), heat=0.0), CLEAN)  # temperature 0 is the same there
     assert torch.equal(last.argmax(-1), c["decoded"].long())
     rounded(last.amax(-1), torch.ones(z.shape), V)

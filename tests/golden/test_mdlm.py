@@ -18,7 +18,7 @@ from zellige.core.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, 
 from zellige.methods import D3PM, MDLM
 from zellige.methods.terms import jumps_at
 from zellige.models.published.names import ours
-from zellige.samplers import Ancestral
+from zellige.samplers import Ancestral, run
 
 from .recorded import (
     EPS,
@@ -30,6 +30,7 @@ from .recorded import (
     K,
     L,
     RecordedLogits,
+    RecordedRaces,
     RecordedUniforms,
     V,
     published_network,
@@ -79,8 +80,6 @@ FORMS = {
 }  # fmt: skip
 DIFFERS = {
     **dict.fromkeys([*FIRST, *D3PM_FIRST], "nan at t = 1/T; ours is the limit"),
-    **dict.fromkeys(TRAJECTORIES, "replayed on its own times, from t = 1 (alpha = eps) to t = 1e-5 and an argmax or a draw; ours "
-                    "runs from PRIOR to CLEAN"),
     "mdlm__sample_categorical": "a float32 race of K clocks, ours one float64 uniform through the inverse CDF of the same law",
 }  # fmt: skip
 
@@ -374,26 +373,22 @@ def test_denoiser_step_is_the_clean_posterior(golden, network, case):
 
 # ---------------------------------------------------------------------------------- whole trajectories
 @pytest.mark.parametrize("case", TRAJECTORIES)
-def test_trajectories_replayed_with_our_kernels(golden, network, case):
-    """Difference: upstream starts its first step at t = 1 (alpha = eps) though all is masked, and ends at t = eps with an argmax
-    or a draw; our grid runs from PRIOR to CLEAN. Replayed here on upstream's times."""
+@torch.no_grad()
+def test_trajectories(golden, network, case):
+    """Its times are the published grid, its noise removal an argmax in the step to clean tokens, or a draw (analytic)."""
     c, scalars = golden[case], golden.scalars(case)
-    method, n, eps = mdlm(network, scalars["time_conditioning"]), scalars["steps"], LAST
+    method, n, draws = mdlm(network, scalars["time_conditioning"]), scalars["steps"], [*c["u"]]
     assert float(c["argmax_margin"].min()) > 1.0002
-    x, dt = c["states"][0], (1 - eps) / n
-    assert (x == MASK).all()
-    times = torch.linspace(1, eps, n + 1).double()
-    for i in range(n):
-        assert torch.equal(x, c["states"][i])
-        x = _stepped(kernel(method.predict(x, times[i]), times[i] - dt), c["u"][i], x)
-    last = method.predict(x, times[-1])
-    if scalars["predictor"] == "analytic":
-        x = _stepped(kernel(last, CLEAN), c["u"][n], x)
-    else:  # noise removal: the argmax, which is temperature 0
-        x = posterior(guide.guided(last, heat=0.0)).argmax(-1)
-    assert torch.equal(x, c["final"])
+    argmax = "none" if scalars["predictor"] == "analytic" else "last"
+    if argmax == "last":  # of one state no race is needed
+        draws.append(torch.full_like(draws[0], 0.5))
+    sampler = Ancestral("published", argmax, choose=False)
+    *states, final = [state.x for state in run(sampler, method, c["final"].shape, n, generator=RecordedRaces(*draws))]
+    assert torch.equal(torch.stack(states[:n]), c["states"])
+    assert torch.equal(final, c["final"])
+    rounded(sampler.times(method, n)[:-1], torch.linspace(1, LAST, n + 1, dtype=torch.float64), 2, scale=1.0)
+    assert float(sampler.times(method, n)[-1]) == CLEAN
     assert float(Ancestral().times(method, n)[0]) == PRIOR
-    assert float(Ancestral().times(method, n)[-1]) == CLEAN
 
 
 # ---------------------------------------------------------------------------------- the same step, published again

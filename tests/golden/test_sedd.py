@@ -11,10 +11,23 @@ from zellige.core.process import Mixture, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
 from zellige.errors import InputError
 from zellige.methods import SEDD
-from zellige.samplers import Ancestral, Euler
+from zellige.samplers import Ancestral, Euler, run
 from zellige.samplers.euler import stepped
 
-from .recorded import LAST, MASK, TORCH, K, L, RecordedLogits, RecordedUniforms, V, published_network, race, rounded
+from .recorded import (
+    LAST,
+    MASK,
+    TORCH,
+    K,
+    L,
+    RecordedLogits,
+    RecordedRaces,
+    RecordedUniforms,
+    V,
+    published_network,
+    race,
+    rounded,
+)
 
 KINDS = [name.removeprefix("sedd__forward_") for name in TORCH.cases("sedd__forward_.*")]
 STEPS = TORCH.cases("sedd__step_.*")
@@ -24,7 +37,6 @@ TRAJECTORIES = TORCH.cases("sedd__traj_.*")
 MDLM_STEPS = TORCH.cases("mdlm__step_.*_sedd")
 MDLM = {"mdlm__forward_sedd", "mdlm__loss_sedd", *MDLM_STEPS, "mdlm__traj_analytic_sedd"}
 EXCLUDED: dict[str, str] = {}
-GRID = "replayed on its own times, 1 to 1e-5; our grid runs from PRIOR, where all is masked (uniform: t = 1), to CLEAN"
 ABSORB = [case for case in STEPS if "_denoiser_absorb_" in case]
 FORMS = {
     "sedd__noise": "its float32 rate of loglinear has the roundings of alpha over alpha, 1.3e-5 at t = 1",
@@ -34,7 +46,6 @@ FORMS = {
     "mdlm__step_denoiser_sedd": "its law of clean tokens has 0 for the mask, and does not sum to 1: ours does",
 }
 DIFFERS = {
-    **dict.fromkeys([*TRAJECTORIES, "mdlm__traj_analytic_sedd"], GRID),
     "sedd__graph_uniform": "a draw of x_t takes one uniform here, a coin and a token there; its float32 score entropy cancels",
 }
 TESTED = {
@@ -259,28 +270,23 @@ def test_mdlm_step(golden, networks, case):
 
 
 @pytest.mark.parametrize("case", [*TRAJECTORIES, "mdlm__traj_analytic_sedd"])
-def test_trajectories_replayed(golden, networks, case):
-    """On upstream's times, with the weights of our steps."""
+@torch.no_grad()
+def test_trajectories(golden, networks, case):
+    """Its times are the published grid, with a draw of clean tokens at the end."""
     c, scalars = golden[case], golden.scalars(case)
     kind = "absorb_loglinear" if "mdlm" in case else "_".join(case.split("_")[3:5])
-    method = sedd(networks["mdlm"], kind) if "mdlm" in case else of(networks, kind)
-    n, eps, draws = scalars["steps"], scalars.get("eps", LAST), c.get("u")
+    method, n = sedd(networks["mdlm"], kind) if "mdlm" in case else of(networks, kind), scalars["steps"]
     assert float(c["argmax_margin"].min()) > 1.0002
-    x, dt = c["states"][0], (1 - eps) / n
-    for i in range(n):
-        assert torch.equal(x, c["states"][i])
-        t = torch.linspace(1, eps, n + 1).double()[i].expand(x.shape)
-        p = laws(method, scalars["predictor"], x, t, t - dt)
-        drawn = race(p, c[f"u{i}"] if draws is None else draws[i])
-        x = torch.where(method.process.movable(x), drawn, x)
-    p = laws(method, "denoiser", x, torch.full(x.shape, eps, dtype=torch.float64), t)
-    u = c[f"u{n}"] if draws is None else draws[n]
-    if method.process.mask is not None:
-        p, u = p[..., :MASK], u[..., :MASK]
-    x = torch.where(method.process.movable(x), race(p, u), x)
-    assert torch.equal(x, c["final"])
-    for sampler in (Ancestral(), Euler()):
-        times = sampler.times(method, n)
+    draws = list(c["u"]) if "u" in c else [c[f"u{i}"] for i in range(n + 1)]
+    if method.process.mask is None:  # what it starts from
+        draws = [0.999 * torch.nn.functional.one_hot(c["states"][0], K - 1), *draws]
+    sampler = Euler("published") if scalars["predictor"] == "euler" else Ancestral("published", choose=False)
+    *states, final = [state.x for state in run(sampler, method, c["final"].shape, n, generator=RecordedRaces(*draws))]
+    assert torch.equal(torch.stack(states)[: len(c["states"])], c["states"])
+    assert torch.equal(final, c["final"])
+    rounded(sampler.times(method, n)[:-1], torch.linspace(1, LAST, n + 1, dtype=torch.float64), 2, scale=1.0)
+    for other in (Ancestral(), Euler()):
+        times = other.times(method, n)
         assert (times[0], times[-1]) == (1.0 if method.process.mask is None else PRIOR, CLEAN)
 
 

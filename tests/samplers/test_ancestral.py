@@ -12,7 +12,7 @@ from zellige.core.prediction import kernel
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, Polynomial
 from zellige.errors import InputError
-from zellige.methods import MD4, MDLM
+from zellige.methods import MD4, MDLM, RADD, SEDD
 from zellige.samplers import Ancestral, Euler, TauLeaping, run
 
 D = torch.float64
@@ -144,8 +144,49 @@ def test_grids_run_from_where_the_process_starts_to_clean():
     assert len(Ancestral().times(method, None)) == 65
     with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Ancestral().times(method, 0)
-    with pytest.raises(InputError, match="unknown grid 'sine'; auto, uniform, cosine or log-snr"):
+    with pytest.raises(
+        InputError,
+        match=r"unknown grid 'sine'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0\.05",
+    ):
         Ancestral("sine")
+
+
+def test_published_grids():
+    """From t = 1 in even steps to 1e-5, and one more to clean tokens; RADD has no such step, MD4 ends at 0."""
+    even = torch.linspace(1, 1e-5, 5, dtype=D)
+    network, clean = None, torch.tensor([CLEAN], dtype=D)
+    for method in (MDLM(network, V, (L,)), SEDD(network, V, (L,), SEDD.Config("uniform"))):
+        assert torch.equal(Ancestral("published").times(method, 4), torch.cat((even, clean)))
+    assert torch.equal(Euler("published").times(RADD(network, V, (L,)), 4), torch.cat((even[:-1], clean)))
+    last = Ancestral("published").times(md4("linear"), 4)
+    close(last, torch.cat((torch.sin(math.pi / 2 * torch.linspace(1, 0, 5, dtype=D)), clean)))
+    with pytest.raises(InputError, match="grid 'published' is not known of exact; use uniform"):
+        Ancestral("published").times(denoiser(uniform(V, Linear())), 4)
+
+
+@torch.no_grad()
+def test_on_the_published_grid_the_law_is_that_of_its_times():
+    """Choosing first changes nothing, and as steps grow the law is the data's but for the first and the last of the times."""
+    method = denoiser(absorbing(V + 1, Linear()))
+    method.published_end = 0.01
+    chosen, plain = (exact.sample_law(Ancestral("published", choose=c), method, 3) for c in (True, False))
+    close(chosen, plain, rtol=0, atol=1e-12)
+    clean = (exact.states(V + 1, L) < V).all(-1)
+    few, many = (distance(exact.sample_law(Ancestral("published"), method, T)[clean], data_law()) for T in (8, 64))
+    assert many < few / 4
+
+
+def test_a_grid_by_the_size_of_its_steps():
+    times = Ancestral("0.3").times(mdlm(), None)
+    close(times[1:-1], torch.tensor([0.7, 0.4, 0.1], dtype=D))
+    assert (times[0], times[-1]) == (PRIOR, CLEAN)
+    close(Ancestral("0.25").times(mdlm(), None)[1:-1], torch.tensor([0.75, 0.5, 0.25], dtype=D))  # it divides 1
+    assert len(Euler("1").times(mdlm(), None)) == 2
+    with pytest.raises(InputError, match=r"grid 0\.3 says how many steps there are; leave out `steps`"):
+        Ancestral("0.3").times(mdlm(), 4)
+    for size in ("0", "-1", "2", "nan"):
+        with pytest.raises(InputError, match="it must be between 1e-06 and 1"):
+            Ancestral(size)
 
 
 def test_md4_has_the_grid_of_its_paper():

@@ -12,6 +12,7 @@ from zellige import exact
 from zellige.core.process import absorbing
 from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear
 from zellige.errors import InputError
+from zellige.methods import MDLM
 from zellige.samplers import Ancestral, Remasking, State, run
 
 CAP, RESCALE, LOOP = Remasking("cap", eta=0.3), Remasking("rescale", eta=0.4), Remasking("loop", eta=0.3)
@@ -54,6 +55,31 @@ def test_conf_leaves_more_masks():
     sigma = Remasking("conf").sigma(state, state.x == V, alpha_t[..., 0], alpha_s[..., 0])
     close((got - after) @ masks, before @ (sigma * (state.x < V)).mean(-1), rtol=0, atol=1e-12)
     assert float((got - after) @ masks) > 0.01
+
+
+def test_its_grids():
+    """As those of `ancestral`, but for the loop, whose published times go from t = 1 to 1e-5 as alpha says."""
+    method = MDLM(None, V, (L,), MDLM.Config(alpha_1=0.0))
+    for grid in ("uniform", "cosine", "published"):
+        assert torch.equal(Remasking("cap", grid=grid).times(method, 6), Ancestral(grid).times(method, 6))
+    loop = Remasking("loop", grid="published").times(method, 1000)
+    alpha = method.process.schedule.alpha(loop)[:, 0]
+    assert (float(alpha[0]), float(alpha[-1])) == (0.0, 1.0)
+    assert float(alpha[-2]) == pytest.approx(1 - 0.1 * 1e-5 / 0.05, abs=1e-12)
+    with pytest.raises(
+        InputError, match="remasking 'loop' has times of its own; use grid uniform or published, not cosine"
+    ):
+        Remasking("loop", grid="cosine")
+    with pytest.raises(InputError, match="unknown argmax 'every'; none or last"):
+        Remasking(argmax="every")
+
+
+@torch.no_grad()
+def test_the_last_step_may_be_an_argmax():
+    method = mdlm()
+    state, t, s = at(method, 0.3, CLEAN)
+    step = exact.transition(Remasking(argmax="last"), method, state, t, s)
+    close(step, exact.transition(Ancestral(argmax="last"), method, state, t, s), rtol=0, atol=1e-12)
 
 
 @torch.no_grad()

@@ -265,7 +265,10 @@ def test_what_needs_order():
         ({"corrector": -1}, "`corrector` is -1; it must be 0 or more"),
         ({"corrector_step": 0.0}, "`corrector_step` is 0; it must be above 0"),
         ({"corrector_from": 2.0}, "`corrector_from` is 2; it must be above 0 and at most 1"),
-        ({"grid": "sine"}, "unknown grid 'sine'; auto, uniform, cosine or log-snr"),
+        (
+            {"grid": "sine"},
+            "unknown grid 'sine'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0.05",
+        ),
     ],
 )
 def test_wrong_options(options, message):

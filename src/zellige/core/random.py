@@ -164,10 +164,8 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     """
     if hasattr(generator, "stratified"):
         return generator.stratified(n, device)  # pyright: ignore
-    first, total = 0, n
-    if isinstance(generator, Shard):
-        first, total, generator = generator.rank * n, generator.world * n, generator.generator
-    u = uniform((1,), generator, device)
+    first, total = _among(n, generator)
+    u = uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)
     return (u + (first + torch.arange(n, device=u.device, dtype=torch.float64)) / total) % 1.0
 
 
@@ -179,6 +177,18 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
     u = stratified(len(n), generator, n.device)[:, None]
     groups = (n > 0).sum(-1, keepdim=True).clamp_min(1)
     return (u + torch.arange(n.shape[1], dtype=u.dtype, device=n.device) / groups) % 1.0
+
+
+def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
+    """As `spread`, one uniform for each group, in strata one after another: the groups of the first row have the largest."""
+    each = torch.arange(n.numel(), dtype=torch.float64, device=n.device).view(n.shape)
+    first, total = _among(n.numel(), generator)
+    return (total - 1 - first - each + uniform(n.shape, generator, n.device)) / total
+
+
+def _among(n: int, generator: Randomness) -> tuple[int, int]:
+    """Where the n draws of this process begin among those of all, and how many those are."""
+    return (generator.rank * n, generator.world * n) if isinstance(generator, Shard) else (0, n)
 
 
 class Shard:

@@ -441,17 +441,25 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-def named(name: str, sigma_min: float | None = None, sigma_max: float | None = None) -> Schedule:
-    """The schedule of SCHEDULES by its name, from sigma_min to sigma_max where it is one of sigma and they are given.
+def named(
+    name: str, sigma_min: float | None = None, sigma_max: float | None = None, alpha_1: float | None = None
+) -> Schedule:
+    """The schedule of SCHEDULES by its name, with the ends that are given: of sigma if it is one of sigma, else alpha at t = 1.
 
     Raises:
-        InputError: ends of sigma for another schedule, or ends between which sigma does not increase.
+        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1).
     """
     kind = SCHEDULES[name]
     ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     ends = {end: float(value) for end, value in ends.items() if value is not None}
     if ends and not issubclass(kind, _OfSigma):
         raise InputError(f"`{next(iter(ends))}` needs `schedule` geometric or linear-sigma; drop it")
+    if alpha_1 is not None:
+        if issubclass(kind, _OfSigma):
+            raise InputError(f"`schedule` {name} has no `alpha_1`; use `sigma_max`")
+        if not 0 <= alpha_1 < 1:
+            raise InputError(f"`alpha_1` is {alpha_1:g}; it must be 0 or more, and below 1")
+        ends["alpha_1"] = float(alpha_1)
     try:
         return kind(**ends)
     except ValueError as problem:

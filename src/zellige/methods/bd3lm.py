@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..core import random
 from ..core.batch import Batch
 from ..core.process import absorbing
 from ..core.random import Randomness
@@ -74,8 +75,12 @@ class Blocks(Diffusion):
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
         """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        alpha_1: float | None = None
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
         resample: bool = False
         """with `clip`: draw a block again until its share of masks is in the interval, too, as the published code does"""
+        row_by_row: bool = False
+        """spread the times of a batch row by row, as the published code does, not over the blocks of each row"""
 
         def __post_init__(self) -> None:
             low, high = self.clip
@@ -127,6 +132,9 @@ class Blocks(Diffusion):
         group = (place % self.config.block == 0).cumsum(-1) - 1
         n = x.new_zeros(len(x), int(group[:, -1].max()) + 1)
         return group, n.scatter_add(1, group, batch.counted.long())
+
+    def spread(self, n, generator=None):
+        return (random.row_by_row if self.config.row_by_row else random.spread)(n, generator)
 
     def _one(self, batch: Batch) -> bool:
         """Whether a row is a single block."""
@@ -189,4 +197,4 @@ class BD3LMScore(Blocks, Scored):
 
 
 def _schedule(config: Blocks.Config) -> Schedule:
-    return named(config.schedule, config.sigma_min, config.sigma_max)
+    return named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)

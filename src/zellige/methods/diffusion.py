@@ -5,7 +5,7 @@ Predictions, bounds and samples follow (`terms` assembles the ELBO). Only where 
 form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
+from ..errors import InputError
 from . import checks, terms
 from .method import Method
 
@@ -26,15 +27,27 @@ class Diffusion(Method):
 
     Class attributes, beside those of `Method`:
         sampling_grid: how the times of a sampler's steps lie unless it is told (`samplers.grid`); an instance may say otherwise.
+        published_end: the time at which the steps of its authors' sampler end; None where that is not known, or not in time.
+        published_fills: whether one more step, to clean tokens, follows there; else the last step goes to them.
         time_input: what a network that is conditioned on time is told: "t", in units of 1/1000, or "sigma" = -log alpha.
         pointwise: whether its positions are independent, so that `read` says all; a class with a `predict` of its own is not.
     """
 
     sampling_grid: str = "uniform"
+    published_end: ClassVar[float | None] = None
+    published_fills: ClassVar[bool] = True
     time_input: str = "t"
     pointwise: bool = True
 
     process: Process
+
+    def __init__(self, *rest: Any, **more: Any):
+        super().__init__(*rest, **more)
+        sees_sigma = self.parameterization == "score" or (self.time_conditioned and self.time_input == "sigma")
+        if sees_sigma and getattr(getattr(self.process, "schedule", None), "alpha_1", 1.0) == 0.0:
+            raise InputError(
+                "`alpha_1` 0 is noise without end at t = 1, which no network can be told; use 1e-3, or another above 0"
+            )
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Check what a `predict` of its own is given, as what every method is asked from outside."""
@@ -143,13 +156,17 @@ class Diffusion(Method):
         n = x.new_full((len(x), 1), x.shape[1]) if batch.mask is None else batch.mask.sum(-1, keepdim=True)
         return torch.zeros_like(x), n
 
+    def spread(self, n: Tensor, generator: Randomness = None) -> Tensor:
+        """A uniform in [0, 1) for each group of each row, n (B, G) positions in each, evenly spread: (B, G) float64."""
+        return random.spread(n, generator)
+
     def draw_times(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """Times in (0, 1], stratified: one for each row (B,); in a method of blocks one for each block, (B, L).
 
         At 0 a rate may be infinite.
         """
         group, n = self.groups(batch)
-        t = 1 - random.spread(n, generator)
+        t = 1 - self.spread(n, generator)
         return t[:, 0] if t.shape[1] == 1 else t.gather(1, group)
 
     def terms(self, batch, generator=None):

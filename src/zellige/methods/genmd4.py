@@ -42,6 +42,7 @@ class GenMD4(Absorbing):
     """Masked diffusion with a learnt exponent for each token; see the module for the equations."""
 
     name = "genmd4"
+    published_end = 0.0
 
     @dataclass(frozen=True)
     class Config:

@@ -34,6 +34,7 @@ class MD4(Masked):
     """Masked diffusion conditioned on t, with MD4's schedules; see the module for the equations."""
 
     name = "md4"
+    published_end = 0.0
     choices: ClassVar = {"schedule": ("linear", "cosine", "polynomial")}
     variants = ({}, {"schedule": "cosine"}, {"schedule": "polynomial"}, {"diffusion_steps": 4})
 

@@ -25,6 +25,7 @@ class MDLM(Masked):
     """Masked diffusion with the SUBS parameterization; see the module for the equations."""
 
     name = "mdlm"
+    published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"time": True}, {"diffusion_steps": 4})
@@ -45,6 +46,8 @@ class MDLM(Masked):
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
         """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        alpha_1: float | None = None
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -59,7 +62,7 @@ class MDLM(Masked):
             vocabulary,
             shape,
             config,
-            named(config.schedule, config.sigma_min, config.sigma_max),
+            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
             config.time,
             config.diffusion_steps,
             **more,

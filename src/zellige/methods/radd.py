@@ -43,6 +43,8 @@ class RADD(Masked):
     """Masked diffusion without time, trained by any of the paper's losses; see the module for the equations."""
 
     name = "radd"
+    published_end = 1e-5
+    published_fills = False
     choices: ClassVar = {"loss": ("k-dce", "lambda-dce", "t-dce", "t-dse"), "schedule": SCHEDULES}
     variants = ({}, {"loss": "lambda-dce"}, {"loss": "t-dce"}, {"loss": "t-dse"})
 
@@ -58,6 +60,8 @@ class RADD(Masked):
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
         """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        alpha_1: float | None = None
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
 
     def __init__(
         self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None, **more: Any
@@ -68,7 +72,7 @@ class RADD(Masked):
             vocabulary,
             shape,
             config,
-            named(config.schedule, config.sigma_min, config.sigma_max),
+            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
             False,
             **more,
         )

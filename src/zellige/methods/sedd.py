@@ -38,6 +38,7 @@ class SEDD(Scored):
     """Score entropy for absorbing or uniform noise; see the module for the equations."""
 
     name = "sedd"
+    published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {"process": ("absorbing", "uniform"), "schedule": ("loglinear", "geometric")}
     variants = (
@@ -61,10 +62,15 @@ class SEDD(Scored):
         """geometric: sigma at t = 0, 1e-4 unless said"""
         sigma_max: float | None = None
         """geometric: sigma at t = 1, 20 unless said"""
+        alpha_1: float | None = None
+        """loglinear: alpha at t = 1, its eps: above 0, 1e-3 unless said"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        absorbs, schedule = config.process == "absorbing", named(config.schedule, config.sigma_min, config.sigma_max)
+        absorbs, schedule = (
+            config.process == "absorbing",
+            named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1),
+        )
         if config.scale_by_sigma and not absorbs:
             raise InputError(
                 "`scale_by_sigma` needs `process` absorbing; the scores of uniform noise have no such scale"

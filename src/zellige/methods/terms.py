@@ -225,7 +225,7 @@ def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -
     order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
     if batch.mask is not None:
         order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
-    k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)
+    k = 1 + (method.spread(n, generator) * n).long().clamp_max(n - 1)
     k = torch.where(n > 0, k, 0)
     lost = places(order, group) < k.gather(1, group)
     return group, n, k.clamp_min(1), batch.tokens.masked_fill(lost, method.process.mask)  # pyright: ignore

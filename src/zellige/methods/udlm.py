@@ -28,6 +28,7 @@ class UDLM(Uniform):
     """Uniform noise, the network read as the law of a token given the others; see the module for the equations."""
 
     name = "udlm"
+    published_end = 1e-5
     time_input = "sigma"
     choices: ClassVar = {"schedule": SCHEDULES}
     variants = ({}, {"diffusion_steps": 4})
@@ -46,8 +47,10 @@ class UDLM(Uniform):
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
         """geometric and linear-sigma: sigma at t = 1, 20 and 10 unless said (the published linear one: 7)"""
+        alpha_1: float | None = None
+        """other schedules: alpha at t = 1, the eps of loglinear: 1e-3 unless said; 0 where the network is not told sigma"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        schedule = named(config.schedule, config.sigma_min, config.sigma_max)
+        schedule = named(config.schedule, config.sigma_min, config.sigma_max, config.alpha_1)
         super().__init__(network, vocabulary, shape, config, schedule, config.time, config.diffusion_steps)

@@ -28,9 +28,11 @@ class SamplerOptions:
     drop_crossing: bool | None = None
     """with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does"""
     grid: str | None = None
-    """ancestral, euler, tau_leaping: uniform, cosine or log-snr; auto: MD4's cosine with its linear schedule, else uniform"""
+    """ancestral, euler, tau_leaping, remasking: uniform, cosine, log-snr, published (its authors'), or the size of a step;
+    auto: MD4's cosine with its linear schedule, else uniform"""
     argmax: str | None = None
-    """ancestral, tau_leaping: the likeliest state instead of a draw: last (in the step to clean tokens) or every (ancestral)"""
+    """ancestral, tau_leaping, remasking: the likeliest state instead of a draw: last (in the step to clean tokens) or every
+    (ancestral)"""
     per_step: int | None = None
     """any_order, fixed_order: tokens a step"""
     order: str | None = None

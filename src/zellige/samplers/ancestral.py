@@ -19,7 +19,10 @@ likeliest token, and which state of the kernel that makes is still drawn (at a m
 cos(pi/2 (1 - u)) of it, which spends its steps where t is near 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
 from end to end or, where that is infinite, from the uniform grid's neighbour of it. The last is for uniform noise read as a
 score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid
-even in t that is large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced."""
+even in t that is large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced.
+`published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4
+(`samplers.grid`): one draw more than there are steps, and not the law of the T-step model.
+"""
 
 from typing import Any, ClassVar
 
@@ -42,7 +45,8 @@ class Ancestral(Sampler):
     """The reverse kernel on a grid of times.
 
     Args:
-        grid: "uniform", "cosine" or "log-snr"; "auto" is cosine for MD4 with its linear schedule, else uniform.
+        grid: "uniform", "cosine", "log-snr", "published" or the size of a step, "0.05"; "auto" is cosine for MD4 with its linear
+            schedule, else uniform.
         argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens) or "every".
         choose: choose-then-ask where it is exact; False asks at every position that can move.
     """

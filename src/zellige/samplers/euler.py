@@ -29,7 +29,7 @@ class Euler(Sampler):
     """1 + (t - s) R at the point, on a grid of times.
 
     Args:
-        grid: "auto", "uniform", "cosine" or "log-snr" (see `ancestral`).
+        grid: "auto", "uniform", "cosine", "log-snr", "published" or the size of a step (see `ancestral`).
     """
 
     name: ClassVar[str] = "euler"

@@ -1,6 +1,10 @@
 """Grids of times for a sampler's steps.
 
 `auto` is the grid of the method (`Diffusion.sampling_grid`): cosine for MD4 with its linear schedule, uniform for the others.
+
+`published` is that of its authors' sampler: steps from t = 1, not PRIOR, to `Diffusion.published_end`, then one more to CLEAN,
+which fills in what is still noise (`argmax` last: with the likeliest tokens). RADD's own last step goes to CLEAN.
+A number is the size of a step: from t = 1 to 0, the last of them shorter where it does not divide 1.
 """
 
 import math
@@ -13,22 +17,38 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .pairing import admissible, divisors, one_alpha, steps_of
 
-GRIDS = ("auto", "uniform", "cosine", "log-snr")
+GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
 
 STEPS = 64  # where nobody says how many
+SMALLEST = 1e-6  # step
 
 
 def known(grid: str) -> str:
-    """The name of a grid, if it is one."""
-    if grid not in GRIDS:
-        raise InputError(f"unknown grid '{grid}'; auto, uniform, cosine or log-snr")
+    """The name of a grid, or the size of its steps, if it is one."""
+    size = _size(grid)
+    if size is None and grid not in GRIDS:
+        raise InputError(
+            f"unknown grid '{grid}'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0.05"
+        )
+    if size is not None and not SMALLEST <= size <= 1:
+        raise InputError(f"a step of the grid is {grid}; it must be between {SMALLEST:g} and 1")
     return grid
+
+
+def _size(grid: str) -> float | None:
+    try:
+        return float(grid)
+    except ValueError:
+        return None
 
 
 def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
     """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
     T = steps_of(method)
     grid = getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
+    size = _size(grid)
+    if size is not None and steps is not None:
+        raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
     if steps is None:
         steps = admissible(method, STEPS)
     if steps < 1:
@@ -41,14 +61,40 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
         raise InputError(f"{steps} steps do not divide the grid T = {T}; use {use}")
     if grid == "uniform":
         return method.grid(steps)
-    if grid == "log-snr":
+    if grid == "published":
+        return _published(method, steps)
+    if size is not None:
+        times = of_size(1.0, 0.0, size)
+    elif grid == "log-snr":
         times = _even_in_log_snr(method, steps)
     else:
         low, high = method.span
-        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
-        times = low + (high - low) * torch.sin(math.pi / 2 * u)  # MD4 eq. 6
+        times = low + (high - low) * _share(steps, grid)
     times[0], times[-1] = method.process.start, CLEAN
     return times
+
+
+def of_size(first: float, last: float, size: float) -> Tensor:
+    """Times from `first` down to `last`, `size` apart; the last of the steps may be shorter."""
+    steps = math.ceil((first - last) / size - 1e-9)
+    times = first - size * torch.arange(steps + 1, dtype=torch.float64)
+    times[-1] = last
+    return times
+
+
+def _share(steps: int, grid: str) -> Tensor:
+    """steps + 1 numbers from 1 to 0: even, or on the cosine grid."""
+    u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+    return torch.sin(math.pi / 2 * u) if grid == "cosine" else u  # MD4 eq. 6
+
+
+def _published(method: Diffusion, steps: int) -> Tensor:
+    end = getattr(method, "published_end", None)
+    if end is None:
+        raise InputError(f"grid 'published' is not known of {method.name}; use uniform")
+    times = end + (1 - end) * _share(steps, method.sampling_grid)
+    last = torch.tensor([CLEAN], dtype=times.dtype)
+    return torch.cat((times if method.published_fills else times[:-1], last))
 
 
 def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:

@@ -33,8 +33,9 @@ from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from .ancestral import is_greedy, likeliest
 from .ask import ask, fill, free
-from .grid import STEPS, spaced
+from .grid import STEPS, known, spaced
 from .guide import unguided
 from .law import Law
 from .pairing import absorbs, steps_of
@@ -52,6 +53,8 @@ class Remasking(Sampler):
         remasking: "cap", "rescale", "conf" or "loop".
         eta: how much, in [0, 1]; conf has its own measure.
         t_on, t_off, alpha_on: of the loop.
+        grid: "uniform" or another (see `ancestral`; of the loop, uniform or published).
+        argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
     The paper uses top_p = 0.9.
     """
 
@@ -68,6 +71,8 @@ class Remasking(Sampler):
         t_on: float = 0.55,
         t_off: float = 0.05,
         alpha_on: float = 0.9,
+        grid: str = "uniform",
+        argmax: str = "none",
         **guidance: Any,
     ):
         super().__init__(**guidance)
@@ -79,7 +84,11 @@ class Remasking(Sampler):
             raise InputError(f"the loop runs from `t_on` {t_on:g} down to `t_off` {t_off:g}; e.g. 0.55 and 0.05")
         if not 0 < alpha_on < 1:
             raise InputError(f"`alpha_on` is {alpha_on:g}; it must be above 0 and below 1")
-        self.remasking, self.eta = remasking, eta
+        if argmax not in ("none", "last"):
+            raise InputError(f"unknown argmax '{argmax}'; none or last")
+        if remasking == "loop" and grid not in ("uniform", "published"):
+            raise InputError(f"remasking 'loop' has times of its own; use grid uniform or published, not {grid}")
+        self.remasking, self.eta, self.grid, self.argmax = remasking, eta, known(grid), argmax
         self.t_on, self.t_off, self.alpha_on = t_on, t_off, alpha_on
 
     @classmethod
@@ -92,13 +101,15 @@ class Remasking(Sampler):
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
         if self.remasking != "loop":
-            return spaced(method, steps)
+            return spaced(method, steps, self.grid)
         if steps_of(method):
             raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
         steps = STEPS if steps is None else steps
         if steps < 1:
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
-        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64, device=method.process.prior.device)
+        u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
+        u = u if self.grid == "uniform" else spaced(method, steps, self.grid).clamp(0.0, 1.0)
+        u = u.to(method.process.prior.device)
         before, after = self.alpha_on * (1 - u) / (1 - self.t_on), 1 - (1 - self.alpha_on) * u / self.t_off
         alpha = torch.where(u > self.t_on, before, torch.where(u > self.t_off, self.alpha_on, after))
         times = method.process.schedule.inverse(alpha)
@@ -121,7 +132,8 @@ class Remasking(Sampler):
             random.discard(masked.shape, generator)
             memory = state.memory
         else:
-            x = random.categorical(posterior(pred), generator, chosen)
+            greedy = is_greedy(self.argmax, s).expand(chosen.shape)[chosen]
+            x = random.categorical(likeliest(posterior(pred), greedy), generator, chosen)
             probability = posterior(unguided(pred)).gather(-1, x[:, None])[:, 0]
             memory = state.memory.masked_scatter(chosen, probability.double())
             state = fill(state, chosen, x, chosen.any(-1))

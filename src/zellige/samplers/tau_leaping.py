@@ -46,7 +46,7 @@ class TauLeaping(Sampler):
     """Poisson numbers of jumps, on a grid of times, with corrector steps.
 
     Args:
-        grid: "auto", "uniform", "cosine" or "log-snr" (see `ancestral`).
+        grid: "auto", "uniform", "cosine", "log-snr", "published" or the size of a step (see `ancestral`).
         jumps: "auto", "one" or "sum".
         corrector: how many corrector steps follow a step; 10 in the paper's code for images, in 500 steps.
         corrector_step: their size, in steps of the grid; 1.5 there.
