@@ -24,6 +24,15 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system s
 
 
 # ---------------------------------------------------------------------------------------------------- whole folders
+def free(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3, ... that is not there yet."""
+    name, n = folder, 1
+    while name.exists():
+        n += 1
+        name = folder.with_name(f"{folder.name}-{n}")
+    return name
+
+
 def make(folder: Path) -> None:
     """Make a folder, and those above it, if need be. InputError where the system does not let one."""
     try:

@@ -156,12 +156,12 @@ def test_the_help_of_a_method_is_grouped(capsys):
 
 
 def test_the_train_page_tells_the_defaults():
-    from zellige.models.config import Train
+    from zellige.training.sizes import CPU, SIZES
 
-    for section, cls in (("net", zellige.Net), ("train", Train), ("data", zellige.Data)):
-        default = cls()
-        for name, value in re.findall(rf"--{section}\.(\w+) ([\w.-]+)", help.TRAIN.partition("example")[0]):
-            assert type(getattr(default, name))(value) == getattr(default, name)
+    assert f"--data.name {zellige.Data().name}," in help.TRAIN
+    assert f"--size {CPU} " in help.TRAIN
+    *others, last = SIZES
+    assert f"{', '.join(others)} or {last}:" in help.TRAIN
 
 
 # ------------------------------------------------------------------------------------------------------------ options
@@ -378,6 +378,95 @@ def test_epochs_are_steps_once_the_data_is_known(run, no_page):
     config = json.loads(Path("runs/epochs/config.json").read_text())
     rows = config["about"]["data"]["splits"]["train"]["rows"]
     assert config["train"]["steps"] == -(-rows // 400)
+
+
+CHOICES = {
+    "method": "md4", "schedule": "cosine", "data": {"path": "notes.txt"},
+    "net": {"layers": 1, "hidden": 16, "heads": 2, "length": 32},
+    "train": {
+        "lr": 1e-3, "max_steps": 2, "batch": 4, "samples": 0, "validate_rows": 4, "tensorboard": False, "betas": [0.8, 0.9],
+    },
+}  # fmt: skip
+TOML = """method = "md4"
+schedule = "cosine"
+data.path = "notes.txt"
+net = {layers = 1, hidden = 16, heads = 2, length = 32}
+[train]
+lr = 1e-3
+max_steps = 2
+batch = 4
+samples = 0
+validate_rows = 4
+tensorboard = false
+betas = [0.8, 0.9]
+"""
+
+
+def test_a_file_of_options_in_three_forms_and_a_run_are_one(run, no_page):
+    """Each run has the numbers of the file, and a folder of its own where none is typed; what is typed comes first."""
+    shutil.rmtree("runs/md4-notes", ignore_errors=True)
+    Path("c.json").write_text(json.dumps(CHOICES))
+    Path("c.yaml").write_text(re.sub(r'"(\w+)":', r"\1:", json.dumps(CHOICES)))  # YAML reads 0.001, and 1e-3 as a text
+    Path("c.toml").write_text(TOML)
+    files = ["c.json", "c.yaml", "c.toml", "runs/md4-notes/config.json"]
+    configs = []
+    for number, file in enumerate(files, 1):
+        assert run(f"train --config {file} --quiet")[0] == 0
+        folder = "runs/md4-notes" + (f"-{number}" if number > 1 else "")
+        configs.append(json.loads(Path(f"{folder}/config.json").read_text()))
+    shared = [{key: c[key] for key in ("method", "options", "data", "net", "train")} for c in configs]
+    assert all(each == shared[0] for each in shared)
+    assert (shared[0]["options"]["schedule"], shared[0]["data"]["name"]) == ("cosine", "text")
+    assert [shared[0]["train"][key] for key in ("rate", "steps", "betas", "tensorboard")] == [
+        1e-3,
+        2,
+        [0.8, 0.9],
+        False,
+    ]
+    assert run("train --config c.toml --quiet --lr 2e-3 --schedule linear --run runs/typed")[0] == 0
+    typed = json.loads(Path("runs/typed/config.json").read_text())
+    assert (typed["train"]["rate"], typed["options"]["schedule"]) == (2e-3, "linear")
+
+
+def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
+    Path("e.yaml").write_text("train: {lr: 1e-3}")
+    from zellige.cli import config_file
+
+    known = options.flags(forms()["train mdlm"])
+    assert config_file.words(config_file.read_entries("e.yaml"), known, [], "e.yaml", "train mdlm") == [
+        "--train.rate=1e-3"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "size"),
+    [
+        ("", "tiny"), ("--train.steps 5 --data.name text8", "tiny"), ("--net.layers 3", ""), ("--size base", "base"),
+        ("--size base --net.layers 3", "base"), ("--train.device cuda", ""),
+    ],
+)  # fmt: skip
+def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size, monkeypatch):
+    from zellige.cli import train as command
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert command.default_size(typed.split(), recipe="") == size
+    assert command.default_size(typed.split(), recipe="mdlm-owt") == ("base" if "base" in typed else "")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert command.default_size(typed.split(), recipe="") == ("base" if "base" in typed else "")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("--data.path notes.txt", "text"), ("--data.path missing", "text"), ("--data.path .", "text"), ("", "pydocs"),
+        ("--data.path notes.txt --data.name text8", "text8"), ("--data.path a.npy", "pydocs"),
+    ],
+)  # fmt: skip
+def test_a_path_that_holds_text_is_text(typed, name, place, monkeypatch):
+    monkeypatch.chdir(place[0])
+    Path("a.npy").write_bytes(b"")
+    form = forms()["train mdlm"]
+    assert options.parse(form, typed.split(), "train mdlm").data.name == name
 
 
 @pytest.mark.parametrize("place_of_it", [0, 1, 2, 3])

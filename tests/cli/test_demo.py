@@ -86,11 +86,11 @@ def test_table_shows_the_winner_too():
 
 def test_a_second_demo_has_its_own_folder(tmp_path):
     with chdir(tmp_path):
-        assert demo.free() == Path("runs/demo")
+        assert demo.free(Path("runs/demo")) == Path("runs/demo")
         Path("runs/demo").mkdir(parents=True)
-        assert demo.free() == Path("runs/demo-2")
+        assert demo.free(Path("runs/demo")) == Path("runs/demo-2")
         Path("runs/demo-2").mkdir()
-        assert demo.free() == Path("runs/demo-3")
+        assert demo.free(Path("runs/demo")) == Path("runs/demo-3")
 
 
 @pytest.fixture

@@ -52,6 +52,14 @@ def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
     assert line.startswith("note: 600 steps will take about 17 hours")
 
 
+def test_of_a_size_it_is_always_said_and_which_are_larger():
+    config, method = example(steps=1000, batch=8, validate_rows=0)
+    (line,) = forecast(config, method, Integers(7), 0, "small", clock(0.01))
+    assert line.startswith("size small: 1,000 steps will take about 10 s on this CPU (")
+    assert line.endswith("as busy as it is now; larger: `size` base, medium")
+    assert "larger" not in forecast(config, method, Integers(7), 0, "medium", clock(0.01))[0]
+
+
 def test_the_line_of_half_an_hour():
     config, method = example(steps=10_000, batch=8, validate_rows=0)
     assert half_an_hour(config, method, Integers(7), 1 / 8) == (  # 1,800 steps of a second
@@ -60,8 +68,8 @@ def test_the_line_of_half_an_hour():
     )
     said = forecast(config, method, Integers(7), clock=clock(20.0, 20.0, 20.0, 2.0))[1]  # the small one: 2 s for 8 rows
     assert said.endswith(
-        "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 900 --train.batch 8 "
-        "--train.rate 0.004 --train.ema 0.99 --train.validate-rows 0 --run runs/a-small"
+        "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 400 --train.batch 16 "
+        "--train.rate 0.003 --train.validate-rows 0 --run runs/a-small"
     )
 
 

@@ -12,8 +12,8 @@ from .flags import Flag, flags, named_fields
 LINES, COLUMNS = 24, 80
 # the options' dataclass: what is typed after the command, and those that most people need (all of them where none is named)
 SHOWN: dict[str, tuple[str, str]] = {
-    "Options": ("[options]", "data.path data.name net.layers net.hidden net.length train.steps epochs "
-                "train.batch train.rate train.start run resume overwrite recipe"),
+    "Options": ("[options]", "size config data.path data.name net.layers net.hidden net.length train.steps epochs "
+                "train.batch train.rate run resume overwrite recipe"),
     "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
                 "train.rate run calls samples draws limit"),
     "Evaluate": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit batch "
@@ -39,7 +39,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
     "Demo": ("[options]", ""),
 }  # fmt: skip
-OWN = 5  # of a method's own options that `train METHOD` shows
+OWN = 4  # of a method's own options that `train METHOD` shows
 
 
 def short_help(cls: type, where: str, default: Any = None, about: str = "") -> str:

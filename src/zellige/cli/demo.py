@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import free
 from ..show.numbers import byte_size, count, counted, duration, parameters, path, pm
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
@@ -50,15 +51,6 @@ def training(steps: int = STEPS, seed: int = 0) -> "Train":
     )  # fmt: skip
 
 
-def free(folder: str = "runs/demo") -> Path:
-    """The folder, or the first of folder-2, folder-3, ... that is not there yet."""
-    name, n = Path(folder), 1
-    while name.exists():
-        n += 1
-        name = Path(f"{folder}-{n}")
-    return name
-
-
 def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0, run: str | Path | None = None) -> int:
     """Run the demo; returns the exit code, 1 if a full run does not beat the 3-gram model.
 
@@ -68,7 +60,7 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
     """
     began = time.perf_counter()
     terminal = terminal or Terminal()
-    folder = Path(run) if run is not None else free()
+    folder = Path(run) if run is not None else free(Path("runs/demo"))
     terminal.say("MDLM, a masked diffusion model, on the prose of Python's own documentation")
     return _Parts(terminal, folder, steps, seed).go(began)
 

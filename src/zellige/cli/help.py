@@ -29,15 +29,18 @@ New here? zellige demo takes about 4 minutes."""
 TRAIN = """usage: zellige train METHOD [options]   of one: zellige train mdlm --help
   METHOD                 d3pm csm tauldr sedd radd mdlm md4 genmd4 udlm bd3lm
                          ar, or file.py:Class for your own
-  --data.name pydocs     text, text8, ... (zellige list data)
-  --net.layers 6         --net.hidden 256   --net.heads 8   --net.length 256
-  --train.steps 10000    --train.batch 32   --train.rate 3e-4
-  --run FOLDER           where everything goes, runs/METHOD if not given;
+  --data.path notes/     your own text; or --data.name pydocs, text8, ...
+                         (zellige list data)
+  --size tiny            tiny, small, base or medium: a network and a training
+                         that belong together; tiny where there is no GPU
+  --net.layers, --train.steps, --lr ... come before those of the size
+  --run FOLDER           where everything goes, runs/METHOD-DATA if not given;
                          --resume continues it, --overwrite starts again
+  --config FILE          options in YAML, JSON or TOML; a run's config.json too
   --recipe NAME          in place of METHOD: as a paper did; what is typed
                          beside it comes first (zellige list recipes)
 example
-  zellige train mdlm --data.name text8 --net.layers 12 --run runs/text8-mdlm"""
+  zellige train mdlm --data.path notes/"""
 
 COMMANDS = (
     "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "report", "play", "serve", "list", "import",

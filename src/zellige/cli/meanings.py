@@ -60,6 +60,8 @@ _NEAR = {
     "--run --out": "logdir log-dir checkpoint-dir default-root-dir folder dir",
     "--out": "output-file",
     "--overwrite": "force",
+    "--size": "preset model-size",
+    "--config": "config-file cfg",
     "--resume": "continue resume-from resume-from-checkpoint",
 }  # fmt: skip
 SAME = {name: ours.split() for ours, names in _SAME.items() for name in names.split()}

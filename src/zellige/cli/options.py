@@ -9,8 +9,11 @@ import contextlib
 import io
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
+from ..data import DATASETS
+from ..data.file_names import KINDS, kind
 from ..errors import InputError, nearest
 from .brief import short_help
 from .flags import Flag, flags
@@ -40,6 +43,15 @@ def given(argv: Sequence[str]) -> set[str]:
     return {word.partition("=")[0] for word in argv if word.startswith("--")}
 
 
+def value_of(argv: Sequence[str], flag: str) -> str:
+    """The first word that is given to an option; "" where it is not there."""
+    for i, word in enumerate(argv):
+        name, equals, text = word.partition("=")
+        if name == flag:
+            return text if equals else "".join(argv[i + 1 : i + 2])
+    return ""
+
+
 def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
     """The flag that is spelt most like `name`, by all of it or by what stands after its section."""
     ends = [flag.rpartition(".")[2] for flag in known]
@@ -65,6 +77,16 @@ def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
             word = synonym(name, known) + equals + value
         words.append(word)
     return words
+
+
+def with_text(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
+    """The command line with `--data.name text` where only a --data.path is typed that can be text, and no set has such a path."""
+    name, heads = known.get("--data.name"), given(argv)
+    if name is None or "--data.path" not in heads or "--data.name" in heads or "path" in DATASETS[name.default].reads:
+        return [*argv]
+    path = value_of(argv, "--data.path")
+    other = Path(path).is_file() and kind(Path(path)) not in ("", *KINDS)
+    return [*argv] if other else [*argv, "--data.name=text"]
 
 
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
@@ -136,7 +158,8 @@ def parse(
         print(short_help(cls, where, default, about))
         raise SystemExit(0)
     known = flags(cls, default)
-    rest, argv = check(known, argv, where), canonical(known, argv)
+    argv = with_text(known, canonical(known, argv))
+    rest = check(known, argv, where)
     if rest[most:]:
         raise InputError(f"'{rest[most]}' is one argument too many for {where}; see zellige {where} --help")
     kwargs["args"] = argv

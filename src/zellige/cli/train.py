@@ -8,22 +8,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from ..data import Data
+from ..data import DATASETS, Data
 from ..errors import InputError
 from ..schema import read_json
 from ..show.numbers import path
 from ..show.progress import Training
 from ..show.terminal import Terminal
-from . import options
+from . import config_file, options
 from .common import own_class, write_json
 
 
-def form(method: Any, recipe: str = "") -> Any:
-    """The options of `train METHOD`, as a dataclass; of a recipe the folder is called as it is."""
+def form(method: Any) -> Any:
+    """The options of `train METHOD`, as a dataclass."""
     from ..models.config import Train
     from ..nn import Net
 
@@ -36,8 +36,11 @@ def form(method: Any, recipe: str = "") -> Any:
             ("train", Train, field(default=Train())),
             (
                 "run",
-                Annotated[str, tyro.conf.arg(help="the folder where everything goes")],
-                field(default=_folder(method, recipe)),
+                Annotated[
+                    str | None,
+                    tyro.conf.arg(help="the folder where everything goes; runs/METHOD-DATA if not given, numbered"),
+                ],
+                field(default=None),
             ),
             (
                 "recipe",
@@ -48,8 +51,25 @@ def form(method: Any, recipe: str = "") -> Any:
                 field(default=""),
             ),
             (
+                "size",
+                Annotated[
+                    Literal["tiny", "small", "base", "medium"] | None,
+                    tyro.conf.arg(
+                        help="network, batch, rate and steps that belong together; what is typed beside it comes first"
+                    ),
+                ],
+                field(default=None),
+            ),
+            (
                 "epochs",
                 Annotated[float | None, tyro.conf.arg(help="passes over the training data, in place of --train.steps")],
+                field(default=None),
+            ),
+            (
+                "config",
+                Annotated[
+                    str | None, tyro.conf.arg(help="a file of options, .yaml, .json or .toml, or a run's config.json")
+                ],
                 field(default=None),
             ),
             ("resume", Annotated[bool, tyro.conf.arg(help="go on with the run in it")], field(default=False)),
@@ -59,15 +79,12 @@ def form(method: Any, recipe: str = "") -> Any:
     )
 
 
-def _folder(method: Any, recipe: str) -> str:
-    """Where a run goes if --run does not say it."""
-    return f"runs/{recipe or getattr(method, 'name', method.__name__)}"
-
-
-def _subject(words: Sequence[str]) -> tuple[str, str, list[str]]:
-    """The method that is typed, the recipe (at least one of the two), and the options."""
+def _subject(words: Sequence[str], entries: dict[str, Any]) -> tuple[str, str, list[str]]:
+    """The method that is typed or stands in a file of options, the recipe (at least one of the two), and the options."""
     name, rest = ("", [*words]) if words[0].startswith("-") else (words[0], [*words[1:]])
-    recipe = _value(rest, "--recipe")
+    theirs = str(entries.pop("method", ""))
+    recipe = options.value_of(rest, "--recipe") or ("" if name else str(entries.get("recipe") or ""))
+    name = name or ("" if recipe else theirs)
     if not name and not recipe:
         if "--recipe" in options.given(rest):
             raise InputError("--recipe needs a name; see zellige list recipes")
@@ -77,7 +94,9 @@ def _subject(words: Sequence[str]) -> tuple[str, str, list[str]]:
 
 def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige train METHOD`: the rest is flags."""
-    name, recipe, words = _subject(words)
+    file = options.value_of(words, "--config")
+    entries = {} if not file or options.asks_help(words) else config_file.read_entries(file)
+    name, recipe, words = _subject(words, entries)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
         from ..methods import find
@@ -90,18 +109,22 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
             theirs = find_recipe(recipe).for_method(recipe, method)
             method = theirs.method
         cls: Any = find(method)
-        Options = form(cls, recipe)
+        Options = form(cls)
         if recipe:
             default = Options(theirs.options, theirs.data, theirs.net, theirs.train, recipe=recipe)
-    words = options.canonical(options.flags(Options), words)
+    known = options.flags(Options)
+    words = options.canonical(known, words)
     where = f"train {name or f'--recipe {recipe}'}"
+    words = options.with_text(known, [*words, *config_file.words(entries, known, words, file, where)])
     name = name or str(method)
     flags = options.given(words)
     if {"--resume", "--epochs"} <= flags:
         raise InputError("--epochs is for a run that begins; with --resume say --train.steps")
+    for other in {"--resume", "--recipe", "--train.start"} & flags if "--size" in flags else ():
+        raise InputError(f"--size and {other} both choose the network; leave one of them out")
     if "--resume" in flags and not options.asks_help(words):
-        options.check(options.flags(Options), words, where)
-        folder = _value(words, "--run") or _folder(cls, recipe)
+        options.check(known, words, where)
+        folder = options.value_of(words, "--run") or _usual(words, recipe or getattr(cls, "name", name))
         before = _config(Path(folder), method, from_json)
         if before is not None:
             if before.method != getattr(cls, "name", name):
@@ -114,19 +137,22 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
                 )
             default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
     elif "--train.start" in flags and not options.asks_help(words):
-        options.check(options.flags(Options), words, where)
+        options.check(known, words, where)
         from ..training import setup
 
         with terminal.waiting("starting"):
             own = getattr(cls, "name", name)
-            sizes, choices = setup.load_start(_value(words, "--train.start"), cls, own).choices(own)
+            sizes, choices = setup.load_start(options.value_of(words, "--train.start"), cls, own).choices(own)
         default = default or dataclasses.replace(Options(), options=choices or cls.Config())
         default = dataclasses.replace(default, net=sizes)
+    elif size := default_size(words, recipe):
+        options.check(known, words, where) if not options.asks_help(words) else None
+        default = _sized(Options, size, words)
     chosen: Any = options.parse(
         Options, words, where, default=default, about=f"Train {recipe or name}; everything goes into --run FOLDER."
     )
-    if not chosen.run:
-        raise InputError(f"--run is ''; give it a folder, e.g. --run {_folder(cls, recipe)}")
+    if chosen.run == "":
+        raise InputError(f"--run is ''; give it a folder, e.g. --run runs/{recipe or getattr(cls, 'name', name)}")
     if chosen.resume and chosen.overwrite:
         raise InputError("--resume and --overwrite exclude each other; drop one of them")
     if chosen.epochs is not None:
@@ -142,12 +168,12 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     try:
         done = training.train(
             method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options, run=chosen.run,
-            recipe=chosen.recipe, resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
+            recipe=chosen.recipe, size=chosen.size or "", resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
         )  # fmt: skip
     finally:
         progress.close()
     _trained(terminal, summary(done), done.folder, cls)
-    config = Config(name, chosen.options, chosen.data, chosen.net, chosen.train, chosen.run, recipe=chosen.recipe)
+    config = Config(name, chosen.options, chosen.data, chosen.net, chosen.train, str(done.folder), recipe=chosen.recipe)
     arguments = dataclasses.asdict(config)
     v = done.validation
     write_json(
@@ -156,6 +182,39 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         kind=None if v is None else v.kind, protocol=None if v is None else v.protocol, seed=chosen.train.seed,
     )  # fmt: skip
     return 0
+
+
+def default_size(words: Sequence[str], recipe: str) -> str:
+    """The size that is typed; without one the smallest where there is no GPU, unless the network is chosen otherwise."""
+    flags = options.given(words)
+    if "--size" in flags or recipe or any(flag.startswith("--net.") for flag in flags):
+        return options.value_of(words, "--size")
+    import torch
+
+    from ..training.sizes import CPU
+
+    device = options.value_of(words, "--train.device") or "auto"
+    return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else ""
+
+
+def _sized(Options: Any, size: str, words: Sequence[str]) -> Any:
+    """The defaults of a size, for the data and the kind of network that are typed."""
+    from ..training.sizes import SIZES
+
+    data, kind = options.value_of(words, "--data.name") or Data().name, options.value_of(words, "--net.kind") or "dit"
+    preset = SIZES[size]
+    shaped = data in DATASETS and DATASETS[data].shaped
+    return Options(size=size, net=preset.fitted(kind, shaped), train=preset.train)
+
+
+def _usual(words: Sequence[str], name: str) -> str:
+    """The folder of the newest run of this name, or of this method on the data that is typed."""
+    from ..training.run_folder import label, usual
+
+    data = Data(
+        options.value_of(words, "--data.name") or Data().name, path=options.value_of(words, "--data.path") or None
+    )
+    return str(usual(name if "--recipe" in options.given(words) else f"{name}-{label(data)}", again=True))
 
 
 def _steps(chosen: Any, cls: Any, name: str) -> int:
@@ -191,14 +250,6 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         terminal.result(line)
     terminal.result(lines[-1] + page)
     terminal.try_next(f"zellige evaluate {path(folder)}{own}", f"zellige sample {path(folder)}{own} --watch")
-
-
-def _value(words: Sequence[str], flag: str) -> str:
-    for i, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name == flag:
-            return value if equals else "".join(words[i + 1 : i + 2])
-    return ""
 
 
 def _config(folder: Path, method: Any, from_json: Any) -> Any:

@@ -23,19 +23,16 @@ from ..methods.method import Method
 from ..models.config import Config
 from ..nn.block import UNREAD, Net
 from ..show.numbers import count, counted, path
+from .sizes import CPU, SIZES
 
 HALF_AN_HOUR = 1800.0
 SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
-SMALL = {
-    "layers": 4,
-    "hidden": 128,
-    "heads": 4,
-    "length": 128,
-    "conv": 7,
+SMALL = {  # the smallest size; of a U-Net what it reads of these
+    **{name: getattr(SIZES[CPU].net, name) for name in ("layers", "hidden", "heads", "length", "conv")},
     "channels": 32,
     "blocks": 2,
-}  # the demo's, as docs/tutorials/train.md has it; of a U-Net what it reads of these
-SMALL_TRAIN = {"batch": 8, "rate": 4e-3, "ema": 0.99}
+}
+SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "rate", "ema")}
 
 
 def seconds_per_row(method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -61,15 +58,24 @@ def seconds(config: Config, steps: int, per_row: float) -> float:
 
 
 def forecast(
-    config: Config, method: Method, tokenizer: Any, step: int = 0, clock: Callable[[], float] = time.perf_counter
+    config: Config,
+    method: Method,
+    tokenizer: Any,
+    step: int = 0,
+    size: str = "",
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[str]:
-    """The notes: how long the steps from `step` on will take; over an hour a line that takes half of one."""
+    """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an hour a line
+    that takes half of one."""
     per_row = seconds_per_row(method, tokenizer.size, clock)
     left = seconds(config, config.train.steps - step, per_row)
-    if left < SHORT:
+    if left < SHORT and not size:
         return []
     steps, threads = config.train.steps - step, counted(torch.get_num_threads(), "thread")
-    lines = [f"note: {count(steps)} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"]
+    takes = f"{count(steps)} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"
+    larger = [name for name in SIZES if size and [*SIZES].index(name) > [*SIZES].index(size)]
+    more = f"; larger: `size` {', '.join(larger)}" if larger else ""
+    lines = [f"size {size}: {takes}{more}" if size else f"note: {takes}"]
     if left > LONG and not step:
         line = half_an_hour(config, method, tokenizer, per_row, clock)
         lines += [f"note: half an hour would do for\n  {line}"] if line else []
@@ -77,7 +83,9 @@ def forecast(
 
 
 def _about(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} hours" if seconds >= 2 * 3600 else counted(max(1, round(seconds / 60)), "minute")
+    if seconds < SHORT:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 3600:.0f} hours" if seconds >= 2 * 3600 else counted(round(seconds / 60), "minute")
 
 
 def half_an_hour(

@@ -4,11 +4,15 @@ It holds config.json (enough to rebuild the model and to run again), metrics.csv
 people the links last and best), samples/, log.txt and TensorBoard events.
 """
 
+import glob
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 from .. import files
+from ..data import Data
 from ..errors import InputError
 from ..methods.method import Method
 from ..models import checkpoints, checksums, tensors
@@ -21,10 +25,31 @@ OURS = (
     "config.json", "metrics.csv", "metrics-before.csv", "metrics-damaged.csv", "log.txt", "report.html", "wandb-id.txt",
     "checkpoints", "samples",
 )  # fmt: skip
+OWN = ("text", "tokens", "array", "images")  # data that has no name of its own
 RESULTS = (
     "events.out.tfevents.*", "evaluate-*.json", "suite-*.json", "steps-*.json", "pairs-*.json", "probe-*.json",
     "bracket-*", "generate-*", "generate.jsonl",
 )  # fmt: skip
+
+
+def label(data: Data) -> str:
+    """What a run's folder says of its data: its name, of one's own files theirs: `notes` of notes/ and of notes/*.txt.gz."""
+    parts = [part for part in Path(data.path or "").absolute().parts if not glob.has_magic(part)]
+    own = parts[-1].partition(".")[0] if data.path and data.name in OWN and parts else ""
+    return re.sub(r"[^\w-]+", "-", own).strip("-")[:60] or data.name
+
+
+def usual(name: str, again: bool, rank: int = 0) -> Path:
+    """Where a run goes if nothing says it: runs/NAME, or the first of NAME-2, NAME-3, ... that is not there yet.
+
+    again: the last that is there, which is gone on with or replaced. Of several processes, those after the first one (`rank`)
+    take the folder that it made; where torchrun starts them all at once none can, so that there is no number.
+    """
+    base, new = Path("runs") / name, files.free(Path("runs") / name)
+    if "RANK" in os.environ or new == base:
+        return base
+    number = int(new.name.rpartition("-")[2]) - 1
+    return new if not (again or rank) else base if number == 1 else base.with_name(f"{name}-{number}")
 
 
 def saved_config(

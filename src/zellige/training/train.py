@@ -19,7 +19,7 @@ from torch import nn
 from .. import files
 from ..arguments import checked
 from ..core.random import mix
-from ..data import Corpus
+from ..data import DATASETS, Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
 from ..errors import Diverged, InputError, from_environment
@@ -37,6 +37,7 @@ from .progress import Progress, Silent
 from .recipes import RECIPES, find_recipe
 from .run import Run
 from .signals import Quit, Signals, Stopped
+from .sizes import find_size
 
 
 @checked
@@ -49,6 +50,7 @@ def train(
     options: Any = None,
     run: str | os.PathLike | None = None,
     recipe: str = "",
+    size: str = "",
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -61,8 +63,9 @@ def train(
             array or tensor of whole numbers, or a dict of these by split (`Data.of` says more about them).
         net: the transformer's sizes, or an own network with `features` and `head` (and, if it is not 256, a `length`).
         options: the method's own Config.
-        run: the folder; runs/METHOD by default, runs/RECIPE of a recipe.
+        run: the folder; by default runs/METHOD-DATA, of a recipe runs/RECIPE, with a number after it where that is there.
         recipe: a name of `zellige list recipes`: what is not given is as the paper has it.
+        size: tiny, small, base or medium (`training.sizes`): the network and the training where they are not given.
         resume: go on with the run in that folder. What is not given is the run's own; of what is given, only steps, rate,
             clip, precision and what is written when may differ from it.
         overwrite: replace the run in that folder.
@@ -86,13 +89,21 @@ def train(
     method = "mdlm" if method is None else method
     name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
-    folder = Path(run) if run is not None else Path("runs") / (recipe or name)
+    if size:
+        preset = find_size(size)
+        shaped = (data or Data()).name in DATASETS and DATASETS[(data or Data()).name].shaped
+        net, train = preset.fitted(shaped=shaped) if net is None else net, train or preset.train
+    if run is None:
+        run = run_folder.usual(recipe or f"{name}-{run_folder.label(data or Data())}", resume or overwrite, rank)
+    folder = Path(run)
     with contextlib.ExitStack() as stack:
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
             if (folder / "checkpoints").is_dir():
                 files.sweep(folder / "checkpoints")
-        prepared = _prepare(method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe)
+        prepared = _prepare(
+            method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
+        )
         return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank)
 
 
@@ -115,7 +126,7 @@ class _Prepared:
 
 
 def _prepare(
-    method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe
+    method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
 ) -> _Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
@@ -157,14 +168,17 @@ def _prepare(
             run_folder.clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
         run_folder.write_config(folder, config, about)
-        _announce(prepared, progress, changes, resume)
+        _announce(prepared, progress, changes, resume, size)
         logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
     return prepared
 
 
-def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], resume: bool) -> None:
-    """Say what will be trained, on what, for how long, and from where."""
+def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], resume: bool, size: str) -> None:
+    """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
+    if not device.cuda(config) and prepared.devices == 1 and not getattr(progress, "quiet", False):
+        for note in forecast(config, method, corpus.tokenizer, step, size):
+            progress.note(note)
     progress.note(notes.heading(config, method, corpus, prepared.about, prepared.devices, prepared.folder))
     if config.recipe in RECIPES:
         progress.note(RECIPES[config.recipe].note(config.recipe))
@@ -172,9 +186,6 @@ def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], 
         progress.note(f"note: {text}")
     if note := notes.ending(config, method.block):
         progress.note(note)
-    if not device.cuda(config) and prepared.devices == 1 and not getattr(progress, "quiet", False):
-        for note in forecast(config, method, corpus.tokenizer, step):
-            progress.note(note)
     if resume:
         progress.note(notes.resumed(step, config, len(corpus.train), changes))
 

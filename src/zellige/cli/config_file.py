@@ -1,0 +1,104 @@
+"""`--config FILE`: options in YAML, JSON or TOML, such as a run's config.json; what is typed comes first.
+
+method: mdlm
+schedule: cosine            # or options: {schedule: cosine}
+data: {path: notes/}
+train: {steps: 3000, lr: 1e-3}
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, nearest
+from ..schema import shown
+from .flags import Flag
+from .meanings import synonym
+
+OF_A_RUN = (
+    "format",
+    "zellige",
+    "about",
+    "run",
+    "network",
+    "checksum",
+)  # what config.json has that is no choice, or not for another run
+
+
+def read_entries(name: str) -> dict[str, Any]:
+    """The entries of a file by their dotted names, those of `options` at the top; InputError where it cannot be read."""
+    file = Path(name)
+    if not file.is_file():
+        raise InputError(f"no file at '{name}'; give --config a .yaml, .json or .toml")
+    try:
+        text = file.read_text(encoding="utf-8")
+        entries = _parse(text, file.suffix.lower())
+    except (ValueError, OSError) as problem:
+        reason = " ".join(str(problem).split())[:120].rstrip(".")
+        raise InputError(
+            f"'{shown(file)}' cannot be read ({reason}); write 'name: value' lines, or JSON or TOML"
+        ) from None
+    if not isinstance(entries, Mapping):
+        raise InputError(f"'{shown(file)}' holds no entries by name; write e.g. train: {{steps: 3000}}")
+    if entries.get("network"):
+        raise InputError(
+            f"'{shown(file)}' is of a run with an own network ({entries['network']}); train it from Python"
+        )
+    of_a_run = "format" in entries
+    chosen = {key: value for key, value in entries.items() if not (of_a_run and key in OF_A_RUN)}
+    return dict(_flat(chosen))
+
+
+def _parse(text: str, suffix: str) -> Any:
+    if suffix == ".json":
+        return json.loads(text)
+    if suffix == ".toml":
+        return tomllib.loads(text)
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise ValueError(problem) from None
+
+
+def _flat(entries: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in entries.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, "" if name == "options" else f"{name}.")
+        else:
+            yield name, value
+
+
+def _option(entry: str) -> str:
+    return "--" + entry.replace("_", "-")
+
+
+def words(
+    entries: Mapping[str, Any], known: Mapping[str, Flag], typed: Sequence[str], name: str, where: str
+) -> list[str]:
+    """The entries as options, without those that are typed; InputError for an entry that is no option."""
+    heads = {word.partition("=")[0] for word in typed}
+    made: list[str] = []
+    for entry, value in entries.items():
+        leaf = entry.rpartition(".")[2]  # `train.lr` is --lr
+        flag = next((known[f] for f in (synonym(_option(n), known) for n in (entry, leaf)) if f in known), None)
+        if flag is None:
+            names = {each.removeprefix("--").replace("-", "_") for each in known} | {"method"}
+            near = nearest(entry, names)
+            hint = f"did you mean '{near}'?" if near else "an entry is called as its option: train.steps, data.path"
+            raise InputError(f"'{shown(Path(name))}' has an unknown entry '{entry}' for {where}; {hint}")
+        if value is None or value == "" or value == [] or heads & {flag.name, flag.off}:
+            continue
+        if flag.switch:
+            if not isinstance(value, bool):
+                raise InputError(f"'{shown(Path(name))}' has {entry} {value}; it must be true or false")
+            made.append(flag.name if value else flag.off)
+        elif isinstance(value, list):
+            made += [flag.name, *map(str, value)]
+        else:
+            made.append(f"{flag.name}={value}")
+    return made

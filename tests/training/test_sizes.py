@@ -1,0 +1,82 @@
+"""The sizes belong together, and what is given comes first; a run that is not told where to go has a folder of its own."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+
+import zellige
+from zellige import Data, InputError, Net, Train
+from zellige.cli.train import form
+from zellige.models.config import Config
+from zellige.training.cost import training_cost
+from zellige.training.run_folder import label, usual
+from zellige.training.sizes import CPU, SIZES, find_size
+
+
+def test_each_size_costs_more_than_the_one_before_and_the_command_line_has_all():
+    costs = [
+        training_cost(Config("mdlm", zellige.METHODS["mdlm"].Config(), net=size.net, train=size.train), 64)
+        for size in SIZES.values()
+    ]
+    assert all(b.flops > 10 * a.flops and b.parameters > 3 * a.parameters for a, b in itertools.pairwise(costs))
+    (kind,) = (f.type for f in dataclasses.fields(form(zellige.METHODS["mdlm"])) if f.name == "size")
+    assert get_args(get_args(get_args(kind)[0])[0]) == tuple(SIZES)
+
+
+def test_the_smallest_is_half_an_hour_of_two_cores():
+    """At 40 GFLOP/s a core: docs/performance.md has the demo's training at 55 on one."""
+    size = SIZES[CPU]
+    cost = training_cost(Config("mdlm", zellige.METHODS["mdlm"].Config(), net=size.net, train=size.train), 64)
+    assert cost.flops / 2 / 40e9 < 1800
+
+
+def test_what_python_takes_by_default_is_a_size():
+    assert (SIZES["small"].net, SIZES["small"].train) == (Net(), Train())
+
+
+def test_a_size_fits_the_data_and_the_kind_of_network():
+    tiny = SIZES["tiny"]
+    assert tiny.fitted() == tiny.net
+    assert tiny.fitted(shaped=True) == dataclasses.replace(tiny.net, length=Net().length, conv=0)
+    assert tiny.fitted("unet", shaped=True) == Net(kind="unet")
+    with pytest.raises(InputError, match="unknown size 'tinny'; did you mean 'tiny'"):
+        find_size("tinny")
+
+
+def test_from_python_what_is_given_comes_before_the_size(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokens = torch.randint(0, 7, (60, 128), generator=torch.Generator().manual_seed(5))
+    few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")
+    done = zellige.train("mdlm", data=Data.of(tokens, vocabulary=7), train=few, size="tiny")
+    assert (done.config.net, done.config.train) == (SIZES["tiny"].net, few)
+    assert done.folder == Path("runs/mdlm-tokens")
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (Data(), "pydocs"), (Data("text8", path="copies/text8"), "text8"), (Data("text", path="my/notes/"), "notes"),
+        (Data("text", path="notes.jsonl.gz"), "notes"), (Data("text", path="letters/*.txt.gz"), "letters"),
+        (Data("text", path="two words.txt"), "two-words"), (Data("text", path="..."), "text"),
+    ],
+)  # fmt: skip
+def test_a_run_is_called_by_its_data(data, name):
+    assert label(data) == name
+
+
+def test_a_second_run_has_its_own_folder_and_the_newest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RANK", raising=False)
+    base = Path("runs/mdlm-pydocs")
+    assert [usual("mdlm-pydocs", again=again) for again in (False, True)] == [base, base]
+    for n in ("", "-2", "-3"):
+        Path(f"{base}{n}").mkdir(parents=True)
+        assert usual("mdlm-pydocs", again=True) == Path(f"{base}{n}")
+        assert usual("mdlm-pydocs", again=False, rank=1) == Path(f"{base}{n}")
+    assert usual("mdlm-pydocs", again=False) == Path(f"{base}-4")
+    monkeypatch.setenv("RANK", "0")
+    assert usual("mdlm-pydocs", again=False) == base
