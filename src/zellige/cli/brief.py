@@ -38,6 +38,8 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Import": ("SOURCE --out FOLDER [options]", ""),
     "Export": ("MODEL --to LAYOUT --out FOLDER", ""),
     "Demo": ("[options]", ""),
+    "Doctor": ("[--json FILE]", ""),
+    "Shell": ("bash|zsh|fish", ""),
 }  # fmt: skip
 OWN = 4  # of a method's own options that `train METHOD` shows
 

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 from ..show.terminal import Terminal
 from .compare import compare
+from .completion import completion
 from .demo import command as demo
+from .doctor import doctor
 from .evaluate import evaluate
 from .import_export import export, import_
 from .infill import infill
@@ -24,4 +26,5 @@ Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {
     "demo": demo, "train": train, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
     "compare": compare, "report": report, "play": play, "serve": serve, "list": list_, "import": import_, "export": export,
+    "doctor": doctor, "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),
 }  # fmt: skip

@@ -7,19 +7,21 @@ from .. import __version__
 
 HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
-  demo       train a small model here and now, and watch it write
-  train      METHOD: train one of the systems, or ar, on a text
-  evaluate   likelihood with intervals; zero-shot suites; generation quality
-  sample     draw text; --watch shows the tokens appear
-  infill     fill the gaps of a given text, keep the rest
-  verify     check the identities by enumeration; nothing is drawn at random
-  compare    several methods, same network, data and budget: one table
-  report     one self-contained report.html of a run
-  play       a page in the browser: write, fill gaps, see each step
-  serve      an OpenAI-compatible endpoint for a model of text
-  list       methods, samplers, data, checkpoints, recipes
-  import     a published model, from the hub or from files, into a folder
-  export     a model in a published layout
+  demo        train a small model here and now, and watch it write
+  train       METHOD: train one of the systems, or ar, on a text
+  evaluate    likelihood with intervals; zero-shot suites; generation quality
+  sample      draw text; --watch shows the tokens appear
+  infill      fill the gaps of a given text, keep the rest
+  verify      check the identities by enumeration; nothing is drawn at random
+  compare     several methods, same network, data and budget: one table
+  report      one self-contained report.html of a run
+  play        a page in the browser: write, fill gaps, see each step
+  serve       an OpenAI-compatible endpoint for a model of text
+  list        methods, samplers, data, checkpoints, recipes
+  import      a published model, from the hub or from files, into a folder
+  export      a model in a published layout
+  doctor      what this machine has: versions, devices, extras, caches
+  completion  bash, zsh or fish: a script that completes all of these
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
             --help-all has every option of a command, --help the usual ones
@@ -44,7 +46,7 @@ example
 
 COMMANDS = (
     "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "report", "play", "serve", "list", "import",
-    "export",
+    "export", "doctor", "completion",
 )  # fmt: skip
 
 LISTS = {

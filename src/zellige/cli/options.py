@@ -20,6 +20,7 @@ from .flags import Flag, flags
 from .meanings import meaning, synonym
 
 T = TypeVar("T")
+LIST = "--list-options"  # for completion: prints the names, a line each
 _EVERYWHERE = {"checksums=False": "--no-checksums"}
 _present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
@@ -61,8 +62,8 @@ def _nearest(name: str, known: dict[str, Flag], where: str) -> str:
 
 
 def asks_help(argv: Sequence[str]) -> bool:
-    """Whether a command line asks for help, short or in full."""
-    return bool({"-h", "--help", "--help-all"} & set(argv))
+    """Whether a command line asks for help, short or in full, or for the names of its options."""
+    return bool({"-h", "--help", "--help-all", LIST} & set(argv))
 
 
 def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
@@ -154,6 +155,9 @@ def parse(
     if "--help-all" in argv:
         kwargs["args"] = ["--help"]
         tyro.cli(cls, **kwargs)
+    if LIST in argv:
+        print("\n".join(flags(cls, default)))
+        raise SystemExit(0)
     if asks_help(argv):
         print(short_help(cls, where, default, about))
         raise SystemExit(0)
