@@ -77,6 +77,14 @@ def formula(self, node):
     raise nodes.SkipNode
 
 
+def notebooks(app, name, source):
+    """Links to the notebooks of examples/, which are no pages, as downloads."""
+    import re
+
+    source[0] = re.sub(r"\[([^\]]+)\]\((\.\./[^)]*\.ipynb)\)", r"{download}`\1 <\2>`", source[0])
+
+
 def setup(app):
+    app.connect("source-read", notebooks)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
     app.connect("autodoc-process-docstring", plain_docstrings, priority=400)  # before napoleon

@@ -111,7 +111,7 @@ def test_a_score_of_rows_with_a_shape(grid):
 def test_classes(grid):
     spoken = model(classes=2)
     draw, judge = (zellige.pipeline(task, spoken) for task in ("sample", "score"))
-    assert draw(classes=[0, 1], steps=2) == zellige.sample(spoken, classes=[0, 1], steps=2)
+    assert draw(classes=range(2), steps=2) == zellige.sample(spoken, classes=[0, 1], steps=2)
     assert len(draw(["a", "b"], classes=[0, 1], steps=2)[1]) == 2
     one, other = judge(["the", "the"], classes=[0, 1])
     assert one.nats != other.nats == pytest.approx(judge("the", classes=1).nats)

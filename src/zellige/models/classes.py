@@ -1,5 +1,6 @@
 """The classes that a model was told in training: what they are called, and which ones somebody asks for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def find_classes(model: Any, asked: Any) -> Tensor:
         raise InputError("the model was trained without classes; ask for none, or train one with `data.labels`")
     if isinstance(asked, Tensor) or hasattr(asked, "tolist"):
         asked = asked.tolist()
-    several = asked if isinstance(asked, (list, tuple)) else [asked]
+    several = asked if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
     if not several:
         raise InputError("`classes` is empty; give the name or the number of one")
     return torch.tensor([_number(names, one) for one in several])
