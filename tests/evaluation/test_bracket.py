@@ -1,5 +1,6 @@
 """Both sides of -log p hold in expectation, by enumeration of everything that is drawn; replayed samplers have their own law."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -13,6 +14,7 @@ from torch import Tensor
 from small import Rows
 from worlds import numbers
 from zellige import Net, exact
+from zellige.cli.evaluate_bracket import describe
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation import two_sides
@@ -20,7 +22,7 @@ from zellige.evaluation.bracket import bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
 from zellige.evaluation.replay import Oracle, Replayed, Trajectory, path_of, weigh
 from zellige.evaluation.result import summarize
-from zellige.evaluation.two_sides import bidirectional, from_above, from_below, tangent
+from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
 from zellige.methods import METHODS, build
 from zellige.nn import Table
 from zellige.report.bracket import bracket_figure
@@ -351,6 +353,29 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
         q, log_w = (in_all_orders if law == "any_order" else along_all_chains)(method, texts(2))
         truth = -float((q * torch.where(q > 0, log_w, 0.0).exp()).sum(1).log().mean()) / 2
         assert values("TUBE, n = 64").draws_low <= truth <= values("importance-weighted, n = 64").draws_high
+
+
+def test_a_row_of_weights_that_hardly_count_says_so():
+    """Kish's number: of equal weights all draws, of one that outweighs the others one; below one of n the row is marked."""
+    equal, one = torch.zeros(1, 8, 1), torch.full((1, 8, 1), -100.0)
+    one[0, 3] = 0.0
+    assert effective(equal).tolist() == [1.0]
+    assert effective(one).tolist() == [0.125]
+    assert effective(torch.stack((equal, one), -1)[..., 0, :]).tolist() == [0.125]  # of two blocks the worse
+    assert effective(torch.full((1, 8, 1), -math.inf)).tolist() == [0.0]
+    assert effective(torch.cat((equal, equal + 3), 1)).item() == pytest.approx(
+        (1 + math.e**3) ** 2 / (1 + math.e**6) / 2
+    )
+    method, rows = table("md4", {"time": True}, 4), Rows(texts(4)[::5])
+    result = bracket_rows(method, asked(rows), (1, 16), limit=None, own=2, bound_draws=2)
+    few, many = result.named("TUBE, n = 1"), result.named("TUBE, n = 16")
+    assert few.effective == pytest.approx(many.effective / 16)  # pyright: ignore
+    assert (few.too_narrow, many.too_narrow) == (True, False)
+    assert {row.side for row in result.rows if row.effective is not None} == {"lower", "difference"}
+    about = {"method": "md4", "parameters": 9, "data": "texts", "split": "test", "length": 4, "weights": "raw"}
+    lines = describe(dataclasses.replace(result, about=about))
+    assert any(line.split()[:4] == ["TUBE,", "n", "=", "1"] and " > " in line for line in lines)
+    assert any("of n draws count" in line for line in lines)
 
 
 def test_who_has_no_row_says_why():

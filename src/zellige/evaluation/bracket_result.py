@@ -13,6 +13,8 @@ from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS
 from .replay import Oracle, Path
 from .result import Result, summarize
 
+ENOUGH = 0.5  # draws that count, of n: with fewer p / psi has a tail that a run does not see
+
 
 @dataclass(frozen=True)
 class BracketRow:
@@ -24,6 +26,8 @@ class BracketRow:
         n: draws of one estimate; 0 where nothing is drawn.
         calls: of the network for one estimate of a text, a mean; None where nobody counts.
         own: about the model's own samples, and not the texts.
+        effective: of the tangent bound and the width: so many of n draws count, of the text where they are fewest. Below ENOUGH
+            the interval over the draws is too narrow.
     """
 
     name: str
@@ -34,10 +38,15 @@ class BracketRow:
     calls: float | None = None
     own: bool = False
     why: str | None = None
+    effective: float | None = None
+
+    @property
+    def too_narrow(self) -> bool:
+        return self.effective is not None and self.effective < ENOUGH
 
     def to_dict(self) -> dict[str, Any]:
         r = self.result
-        entries = {k: getattr(self, k) for k in ("name", "law", "side", "n", "calls", "own", "why")}
+        entries = {k: getattr(self, k) for k in ("name", "law", "side", "n", "calls", "own", "why", "effective")}
         if r is None:
             return entries | {"value": None}
         drawn = {"low": r.draws_low, "high": r.draws_high, "freedom": r.freedom}
@@ -83,9 +92,10 @@ class BracketTable:
         self.per_token = bound.units / float(self.tokens.sum())
         self.length = asked.about.get("length", 0) or float(self.tokens.max())
 
-    def values(self, name: str, key: Any) -> Tensor:
+    def values(self, name: str, key: Any = None) -> Tensor:
         """(texts, ...) of every group; JSON turns a number that is a key into text."""
-        each = [part[name].get(key, part[name].get(str(key))) for part in self.parts if name in part]
+        parts = [part[name] for part in self.parts if name in part]
+        each = parts if key is None else [part.get(key, part.get(str(key))) for part in parts]
         return torch.cat([torch.tensor(e, dtype=torch.float64) for e in each])
 
     def result(self, table: Tensor, kind: str, draws: int, own: bool = False) -> Result | None:
@@ -100,10 +110,12 @@ class BracketTable:
         return float(self.values("calls", name).mean())
 
     def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> BracketRow:
+        tangent = side in ("lower", "difference") and not own
+        effective = n * float(self.values("effective").min()) if tangent else None
         kind = "exact" if side == "oracle" else side
         result = self.result(table, kind, n, own)
         why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
-        return BracketRow(name, law, side, result, n, calls, own, why)
+        return BracketRow(name, law, side, result, n, calls, own, why, effective)
 
     def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")

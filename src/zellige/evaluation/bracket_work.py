@@ -10,7 +10,7 @@ from ..core.batch import Batch
 from ..core.random import mix
 from .likelihood import number_of_tokens
 from .replay import Path, weigh
-from .two_sides import bidirectional, from_above, from_below, replicates
+from .two_sides import bidirectional, effective, from_above, from_below, replicates
 
 GROUP = 16  # texts that are asked at once
 SETS = 4  # so many times the largest n are drawn of each text: two pairs of psi and p
@@ -47,7 +47,7 @@ class Work:
         """Nats of each text of a group: {"exact": name -> (texts), "above", "below", "apart": n -> (texts, replicates)}.
 
         "apart" is the difference of the two, paired. "own above" and so on: of its own samples, a mean each. "calls" of the
-        network by name, of one draw under "draw"; "tokens" (texts).
+        network by name, of one draw under "draw"; "tokens" (texts); "effective" (texts), the share of draws that count.
         """
         places = self.chosen[index * GROUP : (index + 1) * GROUP]
         texts = self.rows.collate([self.rows[i] for i in places])
@@ -61,6 +61,7 @@ class Work:
             return result
         most = max(self.numbers)
         log_w, result["calls"]["draw"] = self._draws(texts, places, SETS * most, "text")
+        result["effective"] = effective(log_w).tolist()
         for n in self.numbers:
             above, below = from_above(log_w, n), from_below(log_w, n)
             apart = above.unflatten(1, (-1, 2)).mean(-1) - below

@@ -41,6 +41,14 @@ def from_below(log_w: Tensor, n: int) -> Tensor:
     return -tangent(log_psi.clamp_min(LEAST), log_p).sum(-1)
 
 
+def effective(log_w: Tensor) -> Tensor:
+    """The share of draws that count, (sum w)^2 / sum w^2 over their number (Kish), of the worst block: (..., D, G) -> (...)."""
+    log_w = log_w.double()
+    log_w = log_w - log_w.amax(-2, keepdim=True).clamp_min(LEAST)
+    w = log_w.exp()
+    return (w.sum(-2) ** 2 / (w * w).sum(-2).clamp_min(1e-300) / log_w.shape[-2]).amin(-1)
+
+
 def tangent(log_psi: Tensor, log_p: Tensor) -> Tensor:
     """log psi + p / psi - 1 >= log p."""
     return log_psi + (log_p - log_psi).expm1()
