@@ -26,6 +26,7 @@ MODELS = {
     "images": small("image", classes=3),
     "music": small("music"),
     "csm": small(name="csm"),
+    "udlm": small(name="udlm"),
 }
 NUMBER = {name: i for i, name in enumerate(MODELS)}
 
@@ -126,8 +127,24 @@ def test_a_bound_comes_in_eight_parts(client):
     parts = lines(client.post("/api/bound", json=ask))
     assert len(parts) == 8
     assert all(part["nats"] > 0 and not part["exact"] for part in parts)
-    exact = lines(client.post("/api/bound", json=ask | {"model": NUMBER["ar"]}))
-    assert [part["exact"] for part in exact] == [True]
+    exact = [
+        lines(client.post("/api/bound", json=ask | {"model": NUMBER["ar"], "both": both})) for both in (False, True)
+    ]
+    assert exact[0] == exact[1]
+    assert [part["exact"] for part in exact[0]] == [True]
+
+
+@pytest.mark.parametrize(("model", "law"), [("text", "any_order"), ("udlm", "ancestral, T = 4")])
+def test_a_bracket_has_two_sides(client, monkeypatch, model, law):
+    """Of an order and of T steps; the mean of what is above is not below that of the other side."""
+    monkeypatch.setattr(play, "STEPS", 4)
+    tokens = draw(client, model)[-1]["tokens"]
+    ask = {"model": NUMBER[model], "tokens": tokens, "held": [1] * 18 + [0] * (LENGTH - 18), "both": True}
+    parts = lines(client.post("/api/bound", json=ask))
+    assert [part["law"] for part in parts] == [law] * 8
+    below, above = (sum(part[name] for part in parts) / 8 for name in ("below", "nats"))
+    assert above > 0
+    assert below < above + 1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +200,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        ("draw", {"model": 99}, 400, "there is no model 99; there are 6"),
+        ("draw", {"model": 99}, 400, "there is no model 99; there are 7"),
         ("draw", {"colour": 0}, 400, "`colour`: no such field"),
         ("draw", {"steps": 0}, 400, "`steps`: it should be greater than or equal to 1"),
         ("draw", {"steps": 51}, 400, "51 steps; at most 50 are allowed here"),

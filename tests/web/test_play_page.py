@@ -125,6 +125,10 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
     page.click(".pane [data-part=bound]")
     api.expect(part(page, "numbers")).to_contain_text("-log p ≤", timeout=PATIENCE)
     api.expect(page.locator("#stop")).to_be_disabled(timeout=PATIENCE)
+    if model == "text":
+        page.click(".pane [data-part=bracket]")
+        api.expect(part(page, "numbers")).to_contain_text("≤ -log p ≤", timeout=PATIENCE)
+        api.expect(page.locator("#stop")).to_be_disabled(timeout=PATIENCE)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")  # nothing runs out of the page
     for button in part(page, "files").locator("button").all():
         with page.expect_download() as download:

@@ -1,5 +1,6 @@
 """-log p of a part of a row given the rest of it, bounded: what `zellige play` says of what was drawn."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from ..core.batch import Batch
 from ..core.random import mix
 from ..methods.method import Method
 from .conditional import RowStreams
+from .replay import path_of, weigh
+from .two_sides import from_above, from_below
 
 
 @torch.no_grad()
@@ -27,12 +30,40 @@ def bound_gaps(
     """
     exact = bool(method.exact)
     sets, places = (1, 1) if exact else (sets, places)
-    device: Any = next((p.device for p in method.parameters()), torch.device("cpu"))
-    x = torch.tensor([list(tokens)] * places, device=device)
-    mask = ~torch.tensor([list(held)] * places, dtype=torch.bool, device=device)
-    classes = None if condition is None else torch.full((places,), condition, device=device)
-    batch = Batch(x, None if bool(mask.all()) else mask, condition=classes)
-    key = mix(seed, *tokens)
+    batch, key = _copies(method, tokens, held, places, condition), mix(seed, *tokens)
     for replicate in range(sets):
         streams = None if exact else RowStreams([(key, replicate, place, places) for place in range(places)])
         yield float(torch.stack(list(method.terms(batch, streams).values())).sum(0).double().mean())
+
+
+@torch.no_grad()
+def bracket_gaps(
+    method: Method,
+    tokens: Sequence[int],
+    held: Sequence[bool],
+    sets: int = 8,
+    n: int = 8,
+    steps: int = 64,
+    seed: int = 0,
+    condition: int | None = None,
+) -> Iterator[tuple[float, float]]:
+    """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`).
+
+    The law is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
+    """
+    batch, key = _copies(method, tokens, held, 2 * n, condition), mix(seed, *tokens)
+    path = path_of(method, steps)
+    for replicate in range(sets):
+        streams = [torch.Generator().manual_seed(mix(key, "bracket", replicate, draw)) for draw in range(2 * n)]
+        log_w = weigh(method, batch, path, streams).log_w.cpu()
+        above, below = float(from_above(log_w, n).mean()), float(from_below(log_w, n).mean())
+        yield above, below if math.isfinite(below) else -math.inf
+
+
+def _copies(method: Method, tokens: Sequence[int], held: Sequence[bool], count: int, condition: int | None) -> Batch:
+    """The row so many times, what is held outside the mask."""
+    device: Any = next((p.device for p in method.parameters()), torch.device("cpu"))
+    x = torch.tensor([list(tokens)] * count, device=device)
+    mask = ~torch.tensor([list(held)] * count, dtype=torch.bool, device=device)
+    classes = None if condition is None else torch.full((count,), condition, device=device)
+    return Batch(x, None if bool(mask.all()) else mask, condition=classes)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.resources import files
 from typing import Any
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from .. import samplers
 from ..arguments import MOST_SEED
 from ..errors import InputError
-from ..evaluation.gaps import bound_gaps
+from ..evaluation.gaps import bound_gaps, bracket_gaps
+from ..evaluation.replay import path_of
 from ..models.classes import class_names, find_classes
 from ..models.identity import identity, unit
 from ..models.infill import approximate, gaps
@@ -36,6 +38,7 @@ from .sampler_fields import sampler_fields
 from .worker import Job, Worker
 
 STRICT = ConfigDict(extra="forbid", strict=True)
+STEPS = 64  # of the chain whose law a bracket is about, where it has no number of its own
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 
@@ -56,12 +59,13 @@ class Draw(BaseModel):
 
 
 class AskedBound(BaseModel):
-    """Tokens that were drawn, and which of them were given: a bound is asked for."""
+    """Tokens that were drawn, and which of them were given: a bound is asked for, or both sides."""
 
     model_config = STRICT
     model: int = Field(0, ge=0)
     tokens: list[int]
     held: list[int]
+    both: bool = False
     class_: str | None = Field(None, alias="class")
 
 
@@ -144,7 +148,7 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
 
 
 def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
-    """-log p of what was drawn given the rest: eight replicates, one after another."""
+    """-log p of what was drawn given the rest, from above or from both sides: eight replicates, one after another."""
     if not model.method.bounded:
         raise InputError(f"{model.method.name} defines no likelihood bound; nothing is said of -log p")
     limits.check("tokens", len(asked.tokens), "tokens")
@@ -155,10 +159,21 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
         raise InputError("nothing was drawn, so there is nothing to bound; draw first")
     label = None if asked.class_ is None else int(find_classes(model, asked.class_)[0])
 
-    def start(jobs: Sequence[Job]) -> Iterator[float]:
-        yield from bound_gaps(model.method, asked.tokens, [bool(h) for h in asked.held], condition=label)
+    method, held = model.method, [bool(h) for h in asked.held]
+    exact, both = bool(method.exact), asked.both and not method.exact
+    law = path_of(method, STEPS).law if both else "the model's own law"
 
-    return Job(object(), start, lambda job, nats: {"nats": nats, "exact": bool(model.method.exact)})
+    def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
+        if both:
+            yield from bracket_gaps(method, asked.tokens, held, steps=STEPS, condition=label)
+        else:
+            yield from ((nats, None) for nats in bound_gaps(method, asked.tokens, held, condition=label))
+
+    def see(job: Job, sides: tuple[float, float | None]) -> dict[str, Any]:
+        above, below = (side if side is not None and math.isfinite(side) else None for side in sides)
+        return {"nats": above, "below": below, "exact": exact, "law": law}
+
+    return Job(object(), start, see)
 
 
 def front() -> str:

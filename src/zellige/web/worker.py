@@ -19,7 +19,9 @@ import torch
 from ..errors import InputError
 from .limits import Limits
 
+LOOK = 0.25  # seconds between two looks whether an asker has hung up
 GATHER = 0.005  # seconds that the first request of a group waits for others
+_END, _NOTHING = object(), object()  # the end of an iterator; no step within LOOK
 LOG = logging.getLogger("zellige.web")
 
 
@@ -68,21 +70,24 @@ class Job:
     async def steps(self, gone: Callable[[], Any] | None = None) -> AsyncIterator[Any]:
         """What `see` gives, step by step. Raises what ended it.
 
-        gone: whether the asker has hung up; awaited between two steps, 4 times a second where they are long.
+        gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are.
         """
+        waited = time.monotonic()
         try:
             while True:
-                try:
-                    item, last = await asyncio.wait_for(self._items.get(), 0.25)
-                except TimeoutError:
-                    if gone is not None and await gone():
-                        return
-                    continue
+                item, last = _NOTHING, False
+                with contextlib.suppress(TimeoutError):
+                    item, last = await asyncio.wait_for(self._items.get(), LOOK)
                 if isinstance(item, BaseException):
                     raise item
                 if last:
                     return
-                yield item
+                if gone is not None and time.monotonic() - waited >= LOOK:
+                    waited = time.monotonic()
+                    if await gone():
+                        return
+                if item is not _NOTHING:
+                    yield item
         finally:
             self.cancelled = True
 
@@ -128,9 +133,6 @@ class _Group:
             if not job.over:
                 job.put(error, last=True)
         return False
-
-
-_END = object()
 
 
 class Worker:

@@ -35,7 +35,8 @@
       this.part("model").value = Math.min(number, models.length - 1);
       this.part("model").onchange = () => { this.choose(); panesChanged(); };
       this.part("sampler").onchange = () => this.choices();
-      this.part("bound").onclick = () => this.bound();
+      this.part("bound").onclick = () => this.bound(false);
+      this.part("bracket").onclick = () => this.bound(true);
       this.part("listen").onclick = () => this.listen();
       const text = this.part("text");
       text.removeAttribute("aria-hidden");
@@ -71,7 +72,7 @@
       this.part("sampler").value = this.model.sampler;
       this.choices();
       this.part("listen").hidden = this.model.kind !== "roll";
-      this.part("bound").disabled = !this.model.bounded;
+      for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;
       this.part("files").replaceChildren(...["html", "gif", ...this.model.formats].map(format =>
         make("button", {textContent: `save .${format}`, onclick: () => this.save(format)})));
       this.clear();
@@ -254,6 +255,7 @@
     async draw(fill) {
       const abort = this.abort = new AbortController(), own = this.request(fill), locked = this.locked;
       this.asked = own;
+      this.more = {};
       this.clashes = new Set();
       this.part("numbers").textContent = "";
       try {
@@ -280,34 +282,45 @@
       } finally { this.abort = null; this.player.grow(); }
     }
 
-    tell(more = "") {
+    // what is known of the draw; `more` of its -log p, by what was asked
+    tell(asked, more) {
       const done = this.done, own = this.asked;
       if (!done) return;
+      if (asked) this.more[asked] = more;
       const options = Object.entries(own.options).map(([name, value]) => `, ${name} ${value}`).join("");
       const guided = own.temperature !== 1 || own.top_p < 1 || own.options.top_k ? "; guided, so not the model's own law" : "";
       const nats = done.nats === null ? "" : `-log p of the tokens as they were drawn = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
-      this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, done.verdict, nats, more].filter(Boolean);
-      this.part("numbers").textContent = [done.verdict, nats, more, `law: ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].filter(Boolean).join("\n");
+      const numbers = [done.verdict, nats, ...Object.values(this.more)].filter(Boolean);
+      this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, ...numbers];
+      this.part("numbers").textContent = [...numbers, `law: ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
     }
 
-    async bound() {
+    // -log p of what was drawn: from above, or from both sides, each with Student's interval over the replicates
+    async bound(both) {
       if (!this.done || this.abort) return say("draw first, then ask for -log p", true);
-      const abort = this.abort = new AbortController(), values = [], n = this.size;
+      const abort = this.abort = new AbortController(), n = this.size, above = [], below = [];
+      const number = values => {
+        const m = values.length, mean = values.reduce((a, b) => a + b, 0) / m;
+        const half = 2.36 * Math.sqrt(values.reduce((a, v) => a + (v - mean) ** 2, 0) / (m - 1) / m);
+        return values.includes(null) ? "?" : mean.toFixed(1) + (m > 1 ? ` ± ${half.toFixed(1)}` : "");
+      };
       busy(true);
+      say("waiting");
       try {
-        const body = {model: this.model.number, tokens: this.tokens.slice(0, n), held: this.sample.given.slice(0, n)};
+        const body = {model: this.model.number, tokens: this.tokens.slice(0, n), held: this.sample.given.slice(0, n), both};
         if (this.asked.class) body.class = this.asked.class;
+        const drawn = body.held.filter(g => !g).length, given = drawn < n ? ", given the rest" : "";
         for await (const line of lines("/api/bound", body, abort.signal)) {
-          values.push(line.nats);
-          progress(values.length, line.exact ? 1 : 8);
-          const m = values.length, mean = values.reduce((a, b) => a + b) / m;
-          const half = m > 1 ? 2.36 * Math.sqrt(values.reduce((a, v) => a + (v - mean) ** 2, 0) / (m - 1) / m) : NaN;
-          const drawn = body.held.filter(g => !g).length, given = drawn < n ? ", given the rest" : "";
-          const sign = line.exact ? "=" : "≤", around = line.exact || m < 2 ? "" : ` ± ${half.toFixed(1)}`;
-          const per = (mean / Math.LN2 / drawn).toFixed(3), unit = this.model.unit.replace("nats/", "bits/");
-          this.tell(`-log p ${sign} ${mean.toFixed(1)}${around} nats, ${per} ${unit}${given} (the model's own law; 95% over the draws)`);
+          above.push(line.nats);
+          below.push(line.below);
+          progress(above.length, line.exact ? 1 : 8);
+          const mean = above.reduce((a, b) => a + b, 0) / above.length, unit = this.model.unit.replace("nats/", "bits/");
+          const around = line.exact ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤";
+          this.tell(both ? "bracket" : "bound", both && !line.exact
+            ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (the law of ${line.law}${around})`
+            : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.law}${around})`);
         }
-        say("");
+        say("done");
       } catch (error) { say(abort.signal.aborted ? "stopped" : error.message, !abort.signal.aborted); }
       finally { this.abort = null; busy(false); }
     }
