@@ -236,7 +236,7 @@ def test_newer_format(changed, monkeypatch):
     tensors, meta = load_tensors(saved / "model.safetensors")
     save_tensors(saved / "model.safetensors", tensors, meta | {"format": str(FORMAT + 1)})
     assert fails(saved) == (
-        f"'model.safetensors' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
+        f"'model.safetensors' was written by format {FORMAT + 1}, this is Zellige 0.2 (format {FORMAT}); "
         "install a newer Zellige"
     )
 

@@ -99,7 +99,7 @@ def test_about_is_beside_the_config():
         ("netz", {}, "'config.json' has an unknown entry 'netz'; did you mean 'net'?"),
         ("net", 3, "'config.json': net is 3; it must be an object"),
         ("data.path", 3, "'config.json': data.path is 3; it must be a text"),
-        ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Zellige 0.1 (format {FORMAT}); "
+        ("format", FORMAT + 1, f"'config.json' was written by format {FORMAT + 1}, this is Zellige 0.2 (format {FORMAT}); "
                                "install a newer Zellige"),
         ("format", "x", "'config.json' has format 'x'; it must be a whole number of 1 or more"),
         ("method", ["mdlm"], "'config.json': method is ['mdlm']; it must be a text"),
