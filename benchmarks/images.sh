@@ -1,28 +1,50 @@
 #!/usr/bin/env bash
-# Ordered and unordered noise on the same images: MNIST at 14 x 14, 8 grey levels, one network and one budget.
+# The pictures of docs/results.md: MNIST, binarized MNIST, Fashion-MNIST and some of CIFAR-10, each method and network for the same time.
 #
-#   MNIST=folder benchmarks/images.sh [FOLDER] [RUN ...]     e.g. benchmarks/images.sh runs/mnist md4 tauldr-gaussian
+#   benchmarks/images.sh [FOLDER] [RUN ...]     e.g. benchmarks/images.sh runs/images mnist-md4 cifar-md4
 #
-# MNIST is a folder with the official .gz files; without it they are downloaded (12 MB). 5 to 15 minutes a run on one core.
-# Each run gets its bits per dimension (2,000 test images), a sheet of samples, and test images completed from their upper half.
+# MNIST, FASHION: folders with the official .gz files, which are downloaded without them. CIFAR: an .npy (N, 32, 32, 3) of uint8.
+# The steps of a run are those that one core takes in about 1,000 seconds; a run that was stopped goes on where it was.
+# Each run gets its bound on test images, a sheet of 16 samples, and a test image completed from its upper half.
 #
-#   python benchmarks/table.py FOLDER/*/evaluate-mnist-test.json      prints the table
+#   python benchmarks/table.py FOLDER/mnist-*/evaluate-*-test.json      prints a table
 set -euo pipefail
-folder=${1:-runs/mnist}
+folder=${1:-runs/images}
 shift || true
-data=(--data.name mnist ${MNIST:+--data.path "$MNIST"} --data.size 14 --data.levels 8)
-net=(--net.layers 3 --net.hidden 64 --net.heads 4 --net.condition 64 --net.conv 5)
-budget=(--train.steps 1500 --train.batch 16 --train.rate 3e-3 --train.ema 0.998 --train.device cpu --train.validate-every 0)
+mnist=(--data.name mnist ${MNIST:+--data.path "$MNIST"})
+fashion=(--data.name fashion-mnist ${FASHION:+--data.path "$FASHION"})
+binary=(--data.name binarized-mnist ${MNIST:+--data.path "$MNIST"})
+cifar=(--data.name array --data.path "${CIFAR:-cifar10.npy}" --data.kind image --data.vocabulary 256 --data.flip)
+unet=(--net.kind unet --net.channels 32 --net.multipliers 1 2 2 --net.blocks 1)
+flat=(--net.kind flat-unet --net.channels 32 --net.blocks 4 --net.attention 0)
+dit=(--net.kind dit --net.layers 3 --net.hidden 64 --net.heads 4 --net.condition 64 --net.conv 5)
+gaussian=(--process gaussian)
+budget=(--train.rate 2e-3 --train.ema 0.997 --train.device cpu --train.validate-every 400 --train.validate-rows 128 --train.save-minutes 5)
 
-declare -A choices=(
-  [d3pm-gaussian]="d3pm --process gaussian --prediction leave-one-out --diffusion-steps 256" [d3pm-absorbing]="d3pm --diffusion-steps 256"
-  [tauldr-gaussian]="tauldr --process gaussian --prediction leave-one-out" [tauldr-uniform]="tauldr --process uniform" [md4]=md4
-)
-for run in "${@:-md4 d3pm-absorbing d3pm-gaussian tauldr-gaussian}"; do
-  for name in $run; do # shellcheck disable=SC2086
-    zellige train ${choices[$name]} "${data[@]}" "${net[@]}" "${budget[@]}" --run "$folder/$name"
-    zellige evaluate "$folder/$name" --limit 2000
-    zellige sample "$folder/$name" --count 16 --steps 128 --out "$folder/$name/samples.png"
-    zellige infill "$folder/$name" --example 1 --keep top --count 8 --steps 128 --out "$folder/$name/infill.png"
+train() { # RUN STEPS BATCH METHOD [OPTION ...]
+  local run=$folder/$1 steps=$2 batch=$3
+  shift 3
+  zellige train "$@" --train.steps "$steps" --train.batch "$batch" "${budget[@]}" --run "$run" \
+    $(test -e "$run" && echo --resume)
+}
+for run in "${@:-mnist-md4 mnist-tauldr mnist-d3pm mnist-md4-flat mnist-md4-dit binary-md4 classes-md4 fashion-md4 cifar-md4 cifar-md4-dit}"; do
+  for name in $run; do
+    case $name in
+      mnist-md4) train $name 2400 16 md4 "${mnist[@]}" "${unet[@]}" --net.attention 7 ;;
+      mnist-md4-flat) train $name 1850 16 md4 "${mnist[@]}" "${flat[@]}" ;;
+      mnist-md4-dit) train $name 950 16 md4 "${mnist[@]}" "${dit[@]}" ;;
+      mnist-tauldr) train $name 2000 16 tauldr "${gaussian[@]}" --head logistic "${mnist[@]}" "${unet[@]}" --net.attention 7 ;;
+      mnist-d3pm) train $name 2000 16 d3pm "${gaussian[@]}" --head logistic "${mnist[@]}" "${unet[@]}" --net.attention 7 ;;
+      binary-md4) train $name 2400 16 md4 "${binary[@]}" "${unet[@]}" --net.attention 7 ;;
+      classes-md4) train $name 2400 16 md4 "${mnist[@]}" --data.labels "${unet[@]}" --net.attention 7 ;;
+      fashion-md4) train $name 2400 16 md4 "${fashion[@]}" "${unet[@]}" --net.attention 7 ;;
+      cifar-md4) train $name 2400 8 md4 "${cifar[@]}" "${unet[@]}" --net.attention 8 ;;
+      cifar-md4-flat) train $name 1900 8 md4 "${cifar[@]}" "${flat[@]}" ;;
+      cifar-md4-dit) train $name 110 8 md4 "${cifar[@]}" "${dit[@]}" ;;
+      *) echo "no run $name"; exit 2 ;;
+    esac
+    zellige evaluate "$folder/$name" --limit 1000
+    zellige sample "$folder/$name" --count 16 --steps 250 --out "$folder/$name/samples.png"
+    zellige infill "$folder/$name" --example 1 --keep top --count 8 --steps 250 --out "$folder/$name/infill.png"
   done
 done
