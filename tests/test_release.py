@@ -204,6 +204,8 @@ list samplers
 list data
 list checkpoints
 list recipes
+doctor
+completion bash
 """
 WITH_EXTRA = {
     "play runs/text": "web",

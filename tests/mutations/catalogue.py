@@ -481,8 +481,8 @@ DRAWS = [
     M(
         "a rank's strata among its own rows alone",
         D,
-        "generator.rank * n, generator.world * n, generator.generator",
-        "0, n, generator.generator",
+        "return (generator.rank * n, generator.world * n) if",
+        "return (0, n) if",
         why="every rank by itself draws as it should; nothing there knows of ranks",
         tests="tests/core/test_maths.py -k ranks_together",
     ),
@@ -617,8 +617,8 @@ TERMS = [
     M(
         "never all are masked",
         T,
-        "k = 1 + (random.spread(n, generator) * n).long().clamp_max(n - 1)",
-        "k = (random.spread(n, generator) * n).long().clamp_max(n - 1)",
+        "k = 1 + (method.spread(n, generator) * n).long().clamp_max(n - 1)",
+        "k = (method.spread(n, generator) * n).long().clamp_max(n - 1)",
         "bound.draws mdlm",
     ),
     M(
@@ -675,8 +675,8 @@ TERMS = [
     M(
         "times drawn with a density and no weight",
         F,
-        "t = 1 - random.spread(n, generator)",
-        "t = (1 - random.spread(n, generator)) ** 2",
+        "t = 1 - self.spread(n, generator)",
+        "t = (1 - self.spread(n, generator)) ** 2",
         "bound.draws md4",
     ),
     M(

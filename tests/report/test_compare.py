@@ -188,6 +188,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "scale_by_sigma": None,
             "sigma_min": None,
             "sigma_max": None,
+            "alpha_1": None,
         },
     }
     assert out.splitlines()[:-1] == table.terminal_lines(record["result"])
