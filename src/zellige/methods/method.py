@@ -4,7 +4,6 @@
 admits, what its network is shown. A paper that undoes noise has a process and more to say: it is a `Diffusion` (`diffusion`).
 """
 
-import copy
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -110,7 +109,8 @@ class Method(nn.Module):
 
     def of_length(self, length: int) -> Self:
         """The same method for texts of `length` tokens. They share the network, whose own length stays the `window`."""
-        other = copy.copy(self)
+        other = object.__new__(type(self))  # copy.copy would call the class, of a method that FSDP shards
+        other.__dict__.update(self.__dict__)
         other._window, other.shape = self.window, (length,)
         return other
 
