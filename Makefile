@@ -50,7 +50,7 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-long: .venv/test.stamp
-	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m long $(ARGS)
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "long or compile" $(ARGS)
 
 # ARGS="--trials 500 --seed 1 --family calls"; every failure prints the line that does it again.
 fuzz: .venv/test.stamp

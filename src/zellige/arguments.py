@@ -53,31 +53,57 @@ def checked(function: F, prefix: str = "", kinds: bool = True, like: Any = None)
 
 
 def _checked(function: Any, title: str, prefix: str, kinds: bool, like: Any) -> Any:
-    signature = inspect.signature(function)
-    checks: dict[str, tuple[_Check, str]] | None = None
+    number = len(_CHECKED)
+    _CHECKED.append(_Arguments(function, title, prefix, like or function if kinds else None))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal checks
-        if checks is None:  # at the first call, when everything is imported
-            checks = _checks(like or function, inspect.signature(like or function)) if kinds else {}
+        if _compiling():  # a graph of tensors asks no questions
+            return function(*args, **kwargs)
+        bound = _CHECKED[number].bound(args, kwargs)
+        return function(*bound.args, **bound.kwargs)
+
+    call.__signature__ = _spelled_out(_CHECKED[number].signature)  # pyright: ignore[reportAttributeAccessIssue]
+    return call
+
+
+class _Arguments:
+    """What the arguments of one function must be.
+
+    `call` finds it by its number, since torch.compile looks at all that a closure holds, and does not know a signature.
+    """
+
+    def __init__(self, function: Any, title: str, prefix: str, like: Any):
+        self.signature, self.title, self.prefix, self.like = inspect.signature(function), title, prefix, like
+        self.checks: dict[str, tuple[_Check, str]] | None = None
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments of a call, each as it is to be used."""
+        if self.checks is None:  # at the first call, when everything is imported
+            self.checks = {} if self.like is None else _checks(self.like, inspect.signature(self.like))
         try:
-            bound = signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError:
-            raise misnamed(title, signature, args, kwargs) from None
+            raise misnamed(self.title, self.signature, args, kwargs) from None
         for name, value in bound.arguments.items():
-            if name in checks:
-                check, what = checks[name]
+            if name in self.checks:
+                check, what = self.checks[name]
                 try:
                     bound.arguments[name] = check(value)
                 except _Not:
-                    raise InputError(f"`{prefix}{name}` is {of_kind(value)}; it must be {what}") from None
+                    raise InputError(f"`{self.prefix}{name}` is {of_kind(value)}; it must be {what}") from None
                 except InputError as error:
-                    raise InputError(f"`{prefix}{name}` {error}") from None
-        return function(*bound.args, **bound.kwargs)
+                    raise InputError(f"`{self.prefix}{name}` {error}") from None
+        return bound
 
-    call.__signature__ = _spelled_out(signature)  # pyright: ignore[reportAttributeAccessIssue]
-    return call
+
+_CHECKED: list[_Arguments] = []
+
+
+def _compiling() -> bool:
+    """Whether torch compiles what is called; not asked of a torch that nobody has imported."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
 
 
 class _Own:

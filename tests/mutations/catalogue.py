@@ -245,8 +245,8 @@ PROCESSES = [
     M(
         "absorbing noise starts at t = 1: the jump from the prior is missing",
         P,
-        "return PRIOR if bool((self.prior == 0).any()) else 1.0",
-        "return 1.0",
+        "self.start = PRIOR if known and bool((prior == 0).any()) else 1.0",
+        "self.start = 1.0",
         "bound.draws mdlm",
     ),
     M(
@@ -411,8 +411,8 @@ DRAWS = [
     M(
         "stratified times that are not uniform",
         D,
-        "return (u + (first + torch",
-        "return (u * u + (first + torch",
+        "return (u + row / rows) % 1.0",
+        "return (u * u + row / rows) % 1.0",
         "draws.strata",
     ),
     M(
@@ -425,8 +425,8 @@ DRAWS = [
     M(
         "stratified times beyond 1",
         D,
-        "dtype=torch.float64)) / total) % 1.0",
-        "dtype=torch.float64)) / total)",
+        "return (u + row / rows) % 1.0",
+        "return u + row / rows",
         "draws.strata",
     ),
     M(
@@ -481,8 +481,8 @@ DRAWS = [
     M(
         "a rank's strata among its own rows alone",
         D,
-        "return (generator.rank * n, generator.world * n) if",
-        "return (0, n) if",
+        "return generator.rank * n + row, generator.world * n",
+        "return row, n",
         why="every rank by itself draws as it should; nothing there knows of ranks",
         tests="tests/core/test_maths.py -k ranks_together",
     ),
@@ -521,7 +521,7 @@ MASKED = [
     M(
         "what is not masked is not carried over",
         A,
-        "make = Mean if bool((x_t == self.process.mask).all()) else restricted",
+        "make = restricted if torch.compiler.is_compiling() or bool((x_t != self.process.mask).any()) else Mean",
         "make = Mean",
         "bound.normalised mdlm",
     ),
@@ -535,29 +535,29 @@ MASKED = [
     M(
         "the cross-entropy with the mask among the tokens",
         A,
-        "weight=each, exclude=self.process.mask).double()",
+        "weight=each, exclude=mask).double()",
         "weight=each).double()",
         "bound.closed-form mdlm",
     ),
     M(
         "the network sees the tokens that it predicts",
         A,
-        "h = self.hidden(x_t, t, batch, self.clean(batch))[masked]",
-        "h = self.hidden(batch.tokens, t, batch, self.clean(batch))[masked]",
+        "h = chosen.of(self.hidden(x_t, t, batch, self.clean(batch)))",
+        "h = chosen.of(self.hidden(batch.tokens, t, batch, self.clean(batch)))",
         "bound.closed-form mdlm",
     ),
     M(
         "a weight given to the wrong row",
         A,
-        "each = weight[masked if weight.ndim == 2 else row]",
-        "each = weight.flip(0)[masked if weight.ndim == 2 else row]",
+        "each = chosen.weights(weight)",
+        "each = chosen.weights(None if weight is None else weight.flip(0))",
         "bound.draws md4",
     ),
     M(
         "the cross-entropy at all positions",
         A,
-        "masked = x_t == self.process.mask if at is None else at",
-        "masked = x_t >= 0 if at is None else at",
+        "chosen = positions(x_t == self.process.mask, self.most(batch))",
+        "chosen = positions(x_t >= 0, self.most(batch))",
         "bound.closed-form mdlm",
     ),
     M(
@@ -664,12 +664,12 @@ TERMS = [
         "(each if batch.mask is None else each * batch.mask).mean(-1)",
         "bound.draws udlm",
     ),
-    M("the jump at t = 0 is missing", T, "if not jumps_at(method.process, 0.0, 1.0):", "if True:", "bound.draws md4"),
+    M("the jump at t = 0 is missing", T, "if not jumps_at(method.process, 0):", "if True:", "bound.draws md4"),
     M(
         "a time given to the wrong row",
         T,
-        "row = at.nonzero()[:, 0]\n    where",
-        "row = at.nonzero()[:, 0].flip(0)\n    where",
+        "chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)",
+        "chosen.of(value) for value in (batch.tokens, x_t, t.flip(0), *per_row)",
         "bound.draws udlm",
     ),
     M(
@@ -682,15 +682,15 @@ TERMS = [
     M(
         "T steps start at t = 1",
         F,
-        "times[0], times[-1] = self.process.start, CLEAN",
+        "times[0], times[-1] = self.start, CLEAN",
         "times[-1] = CLEAN",
         "bound.draws mdlm",
     ),
     M(
         "T steps end at t = 0",
         F,
-        "times[0], times[-1] = self.process.start, CLEAN",
-        "times[0] = self.process.start",
+        "times[0], times[-1] = self.start, CLEAN",
+        "times[0] = self.start",
         "bound.sum mdlm",
     ),
     M(
@@ -805,8 +805,8 @@ FAMILIES = [
     M(
         "the score at x_t itself is not 1",
         Z,
-        "logits.double().exp().scatter(-1, x_t[..., None], 1.0)",
-        "logits.double().exp()",
+        "score.scatter(-1, x_t[..., None], 1.0)",
+        "score",
         "bound.limit sedd",
     ),
     M(
@@ -880,8 +880,8 @@ PAPERS = [
     M(
         "AR's bound is a mean over tokens",
         AR,
-        "total.index_add(0, at.nonzero()[:, 0], nll)}",
-        "total.index_add(0, at.nonzero()[:, 0], nll) / x.shape[1]}",
+        "chosen.sum(nll.double(), weighted=True)}",
+        "chosen.sum(nll.double(), weighted=True) / batch.tokens.shape[1]}",
         "blocks.ar ar",
     ),
     M(
@@ -1093,8 +1093,8 @@ SAMPLERS = [
     M(
         "every step goes to clean tokens",
         SA,
-        "later, greedy = s.expand(at.shape)[at]",
-        "later, greedy = (s - torch.inf).expand(at.shape)[at]",
+        "for value in (s, greedy))",
+        "for value in (s - torch.inf, greedy))",
         "sampler.ancestral-choose udlm",
     ),
     M(
@@ -1128,15 +1128,15 @@ SAMPLERS = [
     M(
         "a drawn token is put into the wrong row",
         SK,
-        "x=state.x.masked_scatter(at, tokens), calls",
-        "x=state.x.masked_scatter(at, tokens.flip(0)), calls",
+        "x=positions(at).put(state.x, tokens), calls",
+        "x=positions(at).put(state.x, tokens.flip(0)), calls",
         "sampler.ancestral-choose mdlm",
     ),
     M(
         "thinning that keeps every token",
         SK,
-        "return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))",
-        "return fill(state, chosen, x, chosen.any(-1))",
+        "torch.where(keep, x, at.of(state.x))",
+        "x",
         "sampler.ancestral-choose genmd4",
     ),
     M(

@@ -43,9 +43,9 @@ def score_entropy(u: Tensor, v: Tensor) -> Tensor:
     return torch.where(positive, u * (excess - log), v)
 
 
-def binomial_tail(n: Tensor, k: Tensor, p: float) -> Tensor:
-    """P(Binomial(n, p) >= k), elementwise for integer tensors n, k: (*) -> (*) float64."""
-    j = torch.arange(int(n.max()) + 1, device=n.device)
+def binomial_tail(n: Tensor, k: Tensor, p: float, most: int | None = None) -> Tensor:
+    """P(Binomial(n, p) >= k), elementwise for integer tensors n, none above `most`, and k: (*) -> (*) float64."""
+    j = torch.arange((int(n.max()) if most is None else most) + 1, device=n.device)
     log_pmf, beyond = _binomial_log_pmf(n[..., None], j, p), j < k[..., None]
     return log_pmf.exp().masked_fill(beyond | (j > n[..., None]), 0.0).sum(-1)
 

@@ -118,8 +118,10 @@ class DataScore:
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
     """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
     ratio = pred.ratio(s)
-    if isinstance(pred, Score) and bool((start := pred.t.isposinf()).any()):  # other positions may have other times
-        ratio = torch.where(start[..., None], _at_prior(pred).ratio(s), ratio)
+    if isinstance(pred, Score):  # other positions may have other times
+        start = pred.t.isposinf()
+        if torch.compiler.is_compiling() or bool(start.any()):
+            ratio = torch.where(start[..., None], _at_prior(pred).ratio(s), ratio)
     return pred.process.likelihood(pred.x_t, s, pred.t) * ratio  # D3PM eq. 4
 
 

@@ -28,6 +28,8 @@ class Process(nn.Module):
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
+        start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's law.
+        hides: whether there is a mask that no clean token is, so that it says nothing of the one behind it.
         blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
     """
 
@@ -44,6 +46,9 @@ class Process(nn.Module):
         self.register_buffer("prior", prior, persistent=False)
         clean = torch.ones(self.K, dtype=torch.bool) if clean is None else clean
         self.register_buffer("clean", clean, persistent=False)
+        known = not prior.is_meta  # asked once: a device would have to wait for the answer
+        self.start = PRIOR if known and bool((prior == 0).any()) else 1.0
+        self.hides = mask is not None and known and not bool(clean[mask])
 
     # ---------------------------------------------------------------------------------- the definition
     def matrix(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -55,11 +60,6 @@ class Process(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has discrete time: it has no rate; use the discrete bound")
 
     # ---------------------------------------------------------------------------------- what follows from it
-    @property
-    def start(self) -> float:
-        """Where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's law."""
-        return PRIOR if bool((self.prior == 0).any()) else 1.0
-
     @property
     def span(self) -> tuple[float, float]:
         """The times between which a model of continuous time passes continuously: with a mask from alpha = 1 to 0, else [0, 1].

@@ -3,6 +3,7 @@
 No other module turns random bits into tokens."""
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .philox import WORD, uniforms
+from .positions import positions
 
 
 def mix(*numbers: int | str) -> int:
@@ -142,7 +145,7 @@ def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
 
 
 def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:
-    return uniform(shape, generator, device) if at is None else uniform(at.shape, generator, device)[at]
+    return uniform(shape, generator, device) if at is None else positions(at).of(uniform(at.shape, generator, device))
 
 
 def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
@@ -164,9 +167,9 @@ def stratified(n: int, generator: Randomness = None, device: torch.device | None
     """
     if hasattr(generator, "stratified"):
         return generator.stratified(n, device)  # pyright: ignore
-    first, total = _among(n, generator)
     u = uniform((1,), generator.generator if isinstance(generator, Shard) else generator, device)
-    return (u + (first + torch.arange(n, device=u.device, dtype=torch.float64)) / total) % 1.0
+    row, rows = _among(n, generator, u.device)
+    return (u + row / rows) % 1.0
 
 
 def spread(n: Tensor, generator: Randomness = None) -> Tensor:
@@ -181,14 +184,49 @@ def spread(n: Tensor, generator: Randomness = None) -> Tensor:
 
 def row_by_row(n: Tensor, generator: Randomness = None) -> Tensor:
     """As `spread`, one uniform for each group, in strata one after another: the groups of the first row have the largest."""
-    each = torch.arange(n.numel(), dtype=torch.float64, device=n.device).view(n.shape)
-    first, total = _among(n.numel(), generator)
-    return (total - 1 - first - each + uniform(n.shape, generator, n.device)) / total
+    row, rows = _among(len(n), generator, n.device)
+    each = row[:, None] * n.shape[1] + torch.arange(n.shape[1], dtype=torch.float64, device=n.device)
+    total = rows * n.shape[1]
+    return (total - 1 - each + uniform(n.shape, generator, n.device)) / total
 
 
-def _among(n: int, generator: Randomness) -> tuple[int, int]:
-    """Where the n draws of this process begin among those of all, and how many those are."""
-    return (generator.rank * n, generator.world * n) if isinstance(generator, Shard) else (0, n)
+def _among(n: int, generator: Randomness, device: torch.device | None) -> tuple[Tensor, int]:
+    """Which rows (n,) of those of all parts the n rows of this one are, and how many all are."""
+    row = torch.arange(n, dtype=torch.float64, device=device)
+    if isinstance(generator, Shard):
+        return generator.rank * n + row, generator.world * n
+    return (generator.part + generator.parts * row, generator.parts * n) if isinstance(generator, Counter) else (row, n)
+
+
+class Counter:
+    """Draws that are functions of (seed, step, row, position), of one part of a step: the same on any device, in any parts.
+
+    Each call draws anew; the n-th call of a part is the n-th of every other. Part p of n has the rows p, p + n, p + 2n, ...
+
+    Args:
+        seed: of 63 bits.
+        step, part: below 2^32; tensors () for a compiled step, which would else be compiled for each.
+    """
+
+    def __init__(self, seed: int, step: int | Tensor = 0, part: int | Tensor = 0, parts: int = 1):
+        self.key, self.step, self.part, self.parts, self.calls = (seed & WORD, seed >> 32), step, part, parts, 0
+
+    def _draw(self, position: Tensor, row: Tensor) -> Tensor:
+        number = lambda value: torch.as_tensor(value, dtype=torch.long, device=row.device)  # noqa: E731
+        self.calls += 1
+        a, b = (torch.full((), word, dtype=torch.long, device=row.device) for word in self.key)
+        return uniforms((position, row, torch.full_like(row, self.calls), number(self.step)), (a, b))
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        rows = self.part + self.parts * torch.arange(shape[0], device=device)
+        position = torch.arange(math.prod(shape[1:]), device=device)
+        return self._draw(position[None], rows[:, None]).reshape(tuple(shape))
+
+    def stratified(self, n: int, device: torch.device | None) -> Tensor:
+        """As `stratified` over the rows of all parts."""
+        whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
+        row = self.part + self.parts * torch.arange(n, device=device, dtype=torch.float64)
+        return (self._draw(torch.zeros_like(whole), whole) + row / (self.parts * n)) % 1.0
 
 
 class Shard:

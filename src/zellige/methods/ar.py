@@ -16,11 +16,11 @@ text with a token of the data (`begin`); their last state, the mask of the diffu
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..core.batch import Batch
+from ..core.positions import positions
 from ..errors import InputError
 from ..nn.cross_entropy import cross_entropy
 from .method import Method
@@ -83,9 +83,9 @@ class AR(Method):
         raise InputError("ar undoes no noise and predicts no clean tokens; ask `next` for the law of the next one")
 
     def terms(self, batch, generator=None):
-        x, at = batch.tokens, batch.counted
-        h = self.hidden(self.inputs(batch), None, batch)[at]
+        chosen = positions(batch.counted)
+        h = chosen.of(self.hidden(self.inputs(batch), None, batch))
         spare = None if self.config.begin is None else self.vocabulary
-        nll = cross_entropy(self.network, h, x[at], exclude=spare).double()
-        total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        return {"next token": total.index_add(0, at.nonzero()[:, 0], nll)}
+        target, each = chosen.of(batch.tokens), chosen.weights(None)
+        nll = cross_entropy(self.network, h, target, weight=None if each is None else each.to(h.dtype), exclude=spare)
+        return {"next token": chosen.sum(nll.double(), weighted=True)}

@@ -130,7 +130,9 @@ class Blocks(Diffusion):
         if batch.segments is not None:
             _, place = documents(batch.segments)
         group = (place % self.config.block == 0).cumsum(-1) - 1
-        n = x.new_zeros(len(x), int(group[:, -1].max()) + 1)
+        L, most = x.shape[1], torch.compiler.is_compiling()  # so many blocks that no row can have more
+        blocks = -(-L // self.config.block) if batch.segments is None else L if most else int(group[:, -1].max()) + 1
+        n = x.new_zeros(len(x), blocks)
         return group, n.scatter_add(1, group, batch.counted.long())
 
     def spread(self, n, generator=None):
@@ -185,6 +187,7 @@ class BD3LM(Blocks, Masked):
         config = self.checked(config)
         super().__init__(network, vocabulary, shape, config, _schedule(config), config.time, **more)
         self.exact = self.by_counts and config.block == 1
+        self.lost = None if config.search else self._lost(*config.clip)
 
 
 class BD3LMScore(Blocks, Scored):

@@ -27,7 +27,9 @@ def of_rows(function: Any, like: Any) -> Any:
 
 
 def refuse_rows(method: "Method", batch: Batch) -> None:
-    """InputError unless the batch holds rows of the method's length and vocabulary."""
+    """InputError unless the batch holds rows of the method's length and vocabulary; not looked for in a compiled step."""
+    if torch.compiler.is_compiling():
+        return
     rows, length = batch.tokens.shape
     if not rows or not 0 < length <= method.shape[0]:
         raise InputError(
@@ -41,7 +43,7 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
 
 def refuse_tokens(x: Tensor, states: int) -> None:
     """InputError where tokens are not 0 to `states` - 1; not looked for on a GPU, which would have to wait for the answer."""
-    if x.is_cuda or not x.numel():
+    if torch.compiler.is_compiling() or x.is_cuda or not x.numel():
         return
     low, high = (int(value) for value in x.aminmax())
     if low < 0 or high >= states:

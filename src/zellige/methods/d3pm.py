@@ -182,11 +182,11 @@ class D3PM(Absorbing):
         """The tables of each row's step, where they pay."""
         return None if self.config.log_eps else rows_of(self.process, self.network, t, s, self._says_mean(t))
 
-    def grid(self, steps):
-        times = super().grid(steps)
+    @property
+    def start(self):
         return (
-            times.clamp(max=1.0) if self.config.log_eps else times
-        )  # L_T is a term of its own, also where noise absorbs
+            1.0 if self.config.log_eps else self.process.start
+        )  # L_T is a term of its own then, also where noise absorbs
 
     def prior_term(self, batch, generator=None):
         if not self.config.log_eps:
@@ -210,7 +210,7 @@ class D3PM(Absorbing):
         else:
             x_t = rows.sample(batch.tokens, batch.counted, generator)
         value = self.step(batch, x_t, t, s, self.steps, self.config.auxiliary, rows)  # D3PM eq. 5
-        return value if self.grid(self.steps)[0] == PRIOR else value + self.prior_term(batch, generator)
+        return value if self.start == PRIOR else value + self.prior_term(batch, generator)
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None and self.config.log_eps:

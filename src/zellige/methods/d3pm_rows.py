@@ -106,6 +106,8 @@ class _Step(torch.autograd.Function):
 
 def rows_of(process: Process, network: nn.Module, t: Tensor, s: Tensor, mean: Tensor) -> RowTables | None:
     """The tables of rows for steps from t to s (B,), or None: of a network in float64, of few states, without matrices."""
+    if torch.compiler.is_compiling():  # which tables need float64 is looked up
+        return None
     if not isinstance(process, Chain) or process.K < MANY or process.prior.dtype != torch.float64:
         return None
     dtypes = {p.dtype for p in network.parameters()}

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import arguments
 from ..core import bound, random
 from ..core.batch import Batch
+from ..core.positions import positions
 from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.random import Randomness
@@ -93,7 +94,7 @@ class Diffusion(Method):
         h = self.hidden(x_t, t, beside, context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
         if at is not None:
-            h, x_t, t = h[at], x_t[at], t[at]
+            h, x_t, t = (positions(at).of(value) for value in (h, x_t, t))
         return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:
@@ -147,6 +148,14 @@ class Diffusion(Method):
         """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
         return terms.prior(self, batch, generator)
 
+    def most(self, batch: Batch) -> int | None:
+        """How many positions of a batch one draw of the noise can have the head asked about; None: all of them."""
+        return None
+
+    def most_rows(self, batch: Batch) -> int | None:
+        """In how many rows something can be left to say at t = 0; None: in all."""
+        return None
+
     def groups(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Positions that share a time, or a number of masks: all of a row, but in a method of blocks.
 
@@ -187,13 +196,18 @@ class Diffusion(Method):
         """The same for a model that passes each end of a published schedule in one jump, all its tokens at once."""
         return terms.discrete_time(self, batch, generator) if self.steps else terms.with_jumps(self, batch, generator)
 
-    def grid(self, steps: int) -> Tensor:
+    @property
+    def start(self) -> float:
+        """Where the T-step model starts."""
+        return self.process.start
+
+    def grid(self, steps: int, device: torch.device | None = None) -> Tensor:
         """The T + 1 times of the T-step model, from where sampling starts to CLEAN, even over the `span`.
 
         What lies beyond them is part of the first or last step, so the T discrete bounds (and the prior's KL, if the start is
         t = 1) are the whole -ELBO (D3PM eq. 1, MD4 section 3).
         """
         low, high = self.span
-        times = torch.linspace(high, low, steps + 1, dtype=torch.float64)
-        times[0], times[-1] = self.process.start, CLEAN
+        times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)
+        times[0], times[-1] = self.start, CLEAN
         return times

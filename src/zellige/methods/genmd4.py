@@ -32,6 +32,7 @@ from torch import Tensor
 
 from ..core import maths, random
 from ..core.batch import Batch
+from ..core.positions import positions
 from ..core.process import absorbing
 from ..core.schedule import CLEAN, Polynomial
 from ..errors import InputError
@@ -100,11 +101,12 @@ class GenMD4(Absorbing):
         Its gradient is that of the surrogate, whose expectation over both draws is the gradient of E over x_t of the bound.
         """
         x_t = torch.cat((z, other))
-        rows = self.process.movable(x_t).any(-1).nonzero()[:, 0]  # where nothing is masked nothing is asked
-        of = rows % len(batch)
-        part, noisy, time = batch.take(of), x_t[rows], t[of]
-        value = self.diffusion(part, noisy, time) if s is None else self.step(part, noisy, time, s[of])
-        f, g = torch.zeros(len(x_t), dtype=value.dtype, device=value.device).index_add(0, rows, value).chunk(2)
+        rows = positions(self.process.movable(x_t).any(-1, keepdim=True))  # where nothing is masked nothing is asked
+        of = rows.index % len(batch)
+        part, noisy, time = batch.take(of), x_t[rows.index], t[of]
+        f, g = rows.sum(self.diffusion(part, noisy, time) if s is None else self.step(part, noisy, time, s[of])).chunk(
+            2
+        )
         push = (f - g).detach() / 2 * (self.log_q(batch, z, t) - self.log_q(batch, other, t))
         return (f + g) / 2 + (push - push.detach())  # MD4 appendix I.2
 

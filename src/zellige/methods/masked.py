@@ -61,6 +61,13 @@ class Masked(Absorbing):
         mask = vocabulary if mask is None else mask
         super().__init__(network, vocabulary, shape, config, absorbing(vocabulary + 1, schedule, mask), timed, steps)
         self.mask = mask
+        self.lost = self._lost(0.0, 1.0)
+
+    def _lost(self, low: float, high: float) -> float | None:
+        """The mean of 1 - alpha between two times, or over the steps of discrete time."""
+        times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
+        lost = 1 - self.process.schedule.alpha(times.double())
+        return None if lost.is_meta else float(lost.mean())
 
     @classmethod
     def states(cls, vocabulary, config):
@@ -158,7 +165,9 @@ class Masked(Absorbing):
         """The weight of the cross-entropy with k masks of n in each term, (*); with a jump at each end, or not."""
         schedule = self.process.schedule
         m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
-        before, after = maths.binomial_tail(n, k, m_1), maths.binomial_tail(n, k, m_0)  # P(k or more masks)
+        before, after = (
+            maths.binomial_tail(n, k, m, self.block or self.shape[0]) for m in (m_1, m_0)
+        )  # P(k or more masks)
         # MDLM eq. 11 given k, its weight integrated against the law of k
         if not jumps:
             return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}

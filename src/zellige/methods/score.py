@@ -6,6 +6,7 @@ See `methods.sedd` for the equations.
 import math
 
 import torch
+from torch import Tensor
 
 from ..core.prediction import Score
 from .diffusion import Diffusion
@@ -25,20 +26,23 @@ class Scored(Diffusion):
     scaled: bool = True
 
     def read(self, logits, x_t, t):
+        score = self._score(logits, x_t, t.clamp(0.0, 1.0))
         end = ((t < 0) | (t > 1)) & t.isfinite()
-        if self.process.mask is not None and bool(end.any()):
+        if self.process.mask is not None and (torch.compiler.is_compiling() or bool(end.any())):
             # the clean posterior is that of t = 0 or 1, and so a law's score
             total = self.process.without_mask(logits).double().logsumexp(-1, keepdim=True)
             schedule, time = self.process.schedule, torch.where(end, t, 0.5)
             odds = schedule.weight(time) / schedule.beta(time)  # alpha / (1 - alpha), also where 1 - alpha would cancel
-            inside = self.read(logits, x_t, t.clamp(0.0, 1.0)).v
-            v = torch.where(end[..., None], odds * (logits.double() - total).exp(), inside)
-            return Score(self.process, v.scatter(-1, x_t[..., None], 1.0), x_t, t)
+            score = torch.where(end[..., None], odds * (logits.double() - total).exp(), score)
+        return Score(self.process, score.scatter(-1, x_t[..., None], 1.0), x_t, t)
+
+    def _score(self, logits: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
+        """The score (*, K) that logits say within [0, 1], but at x_t itself."""
         if self.scaled:
-            odds = torch.expm1(self.process.schedule.sigma(t.clamp(0.0, 1.0)))
+            odds = torch.expm1(self.process.schedule.sigma(t))
             odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
             logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
-        return Score(self.process, logits.double().exp().scatter(-1, x_t[..., None], 1.0), x_t, t)  # SEDD section 3
+        return logits.double().exp()  # SEDD section 3
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:

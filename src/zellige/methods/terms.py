@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..core import bound, random
 from ..core.batch import Batch
+from ..core.positions import Positions, positions
 from ..core.prediction import truth
 from ..core.process import Process
 from ..core.random import Randomness
@@ -70,7 +71,7 @@ def discrete_time(
     T is the method's own unless `steps` says otherwise.
     """
     T = steps or method.steps
-    jumps = bool(method.grid(T)[0] == PRIOR)
+    jumps = method.start == PRIOR
     i, t, s = draw_step(method, batch, generator, T)
     value = T * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1; MD4 section 3
     last, first = i == T - 1, (i == 0) & (T > 1) & jumps
@@ -87,7 +88,7 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
     if start != PRIOR:
         each = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
         return (each if batch.mask is None else each * batch.mask).sum(-1)
-    if not jumps_at(method.process, 1.0, 0.0):
+    if not jumps_at(method.process, 1):
         return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
     t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
     return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
@@ -96,14 +97,14 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
 def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """The jump t = 0 -> CLEAN; the network is not asked about rows in which nothing can move."""
     value = torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
-    if not jumps_at(method.process, 0.0, 1.0):
+    if not jumps_at(method.process, 0):
         return value
     x_t = method.corrupt(batch, 0.0, generator)
-    rows = method.process.movable(x_t).any(-1).nonzero()[:, 0]
-    if len(rows) == 0:
+    rows = positions(method.process.movable(x_t).any(-1, keepdim=True), method.most_rows(batch))
+    if len(rows.index) == 0:
         return value
-    t = torch.zeros(len(rows), dtype=torch.float64, device=value.device)
-    return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN)))
+    t = torch.zeros(len(rows.index), dtype=torch.float64, device=value.device)
+    return rows.sum(method.step(batch.take(rows.index), x_t[rows.index], t, torch.full_like(t, CLEAN)))
 
 
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
@@ -126,10 +127,10 @@ def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, 
     return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN), weight))
 
 
-def jumps_at(process: Process, t: float, alpha: float) -> bool:
-    """Whether the schedule ends at t elsewhere than at alpha; a process without a schedule may."""
+def jumps_at(process: Process, end: int) -> bool:
+    """Whether at t = `end`, 0 or 1, alpha is elsewhere than at 1 or 0; that of a process without a schedule may be."""
     schedule = getattr(process, "schedule", None)
-    return schedule is None or bool((schedule.alpha(t) != alpha).any())
+    return schedule is None or not schedule.whole[end]
 
 
 def draw_step(
@@ -138,7 +139,7 @@ def draw_step(
     """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each; T as there."""
     T, device = steps or method.steps, batch.tokens.device
     i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
-    times = method.grid(T).to(device)
+    times = method.grid(T, device)
     return i, times[i], times[i + 1]
 
 
@@ -163,16 +164,15 @@ def summed(
         per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
         weight: (B, L), that of each position in the sum.
     """
-    at, row, values = _chosen(method, batch, x_t, t, per_row, at)
-    share = None if weight is None else weight[at]
+    chosen, values = _chosen(method, batch, x_t, t, per_row, at)
+    share = None if weight is None else chosen.of(weight)
 
     def here(logits: Tensor, i: slice) -> Tensor:
         value = f(logits, *(value[i] for value in values)).double()
         return value if share is None else share[i] * value
 
-    h = method.hidden(x_t, per_position(t), batch, method.clean(batch))[at]
-    value = each_position(method.network.head, h, method.process.K, here, method.parameters())  # pyright: ignore
-    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value)
+    h = chosen.of(method.hidden(x_t, per_position(t), batch, method.clean(batch)))
+    return chosen.sum(each_position(method.network.head, h, method.process.K, here, method.parameters()))  # pyright: ignore
 
 
 def from_prediction(
@@ -187,24 +187,25 @@ def from_prediction(
 
     For a method that gives `predict` whole, whose positions are not independent.
     """
-    at, row, (x_0, _, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
+    chosen, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
+    at = method.process.movable(x_t) & batch.counted
     beside = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
     pred = method.predict(x_t, per_position(t), at=at, **beside)
-    target = truth(method.process, x_0, x_t[at], time)
+    target = truth(method.process, x_0, x, time)
     value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
-    value = value if weight is None else weight[at] * value
-    return torch.zeros(len(x_t), dtype=torch.float64, device=x_t.device).index_add(0, row, value.double())
+    value = value if weight is None else chosen.of(weight) * value
+    return chosen.sum(value.double())
 
 
 def _chosen(
     method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
-) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The positions (B, L) bool, the row of each (N,), and x_0, x_t, t and `per_row` there."""
+) -> tuple[Positions, list[Tensor]]:
+    """The positions, and x_0, x_t, t and `per_row` there."""
+    most = None if at is not None else method.most(batch)
     if at is None:
         at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
-    row = at.nonzero()[:, 0]
-    where = at if t.ndim == 2 else row
-    return at, row, [batch.tokens[at], x_t[at], *(value[where] for value in (t, *per_row))]
+    chosen = positions(at, most)
+    return chosen, [chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)]
 
 
 # ---------------------------------------------------------------------------------- exactly k masks

@@ -69,10 +69,11 @@ def uniform_bound(process: Process, log_v: Tensor, x_0: Tensor, x_t: Tensor, t: 
     log_r = torch.log1p(process.K / process.schedule.sigma(t)[:, 0].expm1())
     same = x_t == x_0
     log_u = torch.where(same, -log_r, 0.0)  # for all y but x_0
-    d = (log_v - log_u[:, None].to(log_v)).scatter_(-1, torch.stack((x_t, x_0), -1), 0.0)
+    d = (log_v - log_u[:, None].to(log_v)).scatter(-1, torch.stack((x_t, x_0), -1), 0.0)
     at_x_0 = log_v.gather(-1, x_0[:, None])[:, 0].double() - log_r
     jump = torch.where(same, 0.0, log_r.exp() * (at_x_0.expm1() - at_x_0))
-    rest = log_u.exp() * _Excess.apply(d).double()
+    excess = (d.expm1() - d).sum(-1) if torch.compiler.is_compiling() else _Excess.apply(d)
+    rest = log_u.exp() * excess.double()
     return process.schedule.beta(t)[:, 0] / process.K * (rest + jump)  # SEDD theorem 3.6
 
 

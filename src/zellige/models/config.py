@@ -52,7 +52,7 @@ class Train:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """of the network; auto is bfloat16 on a GPU from hidden 256 up"""
     compile: bool = False
-    """torch.compile the network: a minute at the start, for long runs on a GPU"""
+    """torch.compile the whole step: a minute or two at the start, for long runs on a GPU"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto is the GPU where there is one"""
     devices: int = 0

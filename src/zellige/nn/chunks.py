@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 CHUNK = 128  # positions at one time, or more if they have few states
 CHUNK_GPU = 1024
@@ -30,6 +31,11 @@ def each_position(
         return f(_logits(head, h), slice(0, len(h)))
     size = max(CHUNK if h.device.type == "cpu" else CHUNK_GPU, LARGE // (8 * states))
     parts = [slice(i, min(i + size, len(h))) for i in range(0, len(h), size)]
+    if (
+        torch.compiler.is_compiling()
+    ):  # the compiler differentiates; a chunk's logits are made again in the backward pass
+        run = lambda part: checkpoint(lambda here: f(_logits(head, here), part), h[part], use_reentrant=False)  # noqa: E731
+        return torch.cat([run(part) for part in parts])
     parameters = [p for p in dict.fromkeys((*head.parameters(), *more)) if p.requires_grad]
     if not torch.is_grad_enabled():
         return torch.cat([f(_logits(head, h[part]), part) for part in parts])

@@ -49,6 +49,10 @@ def chunked(
     kind, compute = h.device.type, torch.promote_types(h.dtype, W.dtype)
     if torch.is_autocast_enabled(kind):
         compute = torch.get_autocast_dtype(kind)
+    if torch.compiler.is_compiling():
+        each = torch.ones(len(h), dtype=torch.float32, device=h.device) if weight is None else weight
+        nll = _whole(h, W, b, target, each, -1 if exclude is None else exclude, compute, torch.is_grad_enabled())[0]
+        return nll if weight is None else nll * weight
     if torch.is_grad_enabled():
         return _Chunked.apply(h, W, b, target, weight, exclude, compute)
     with torch.autocast(kind, enabled=False):
@@ -80,6 +84,52 @@ class _Chunked(torch.autograd.Function):
                 _, *made = _sweep(h, W, b, target, row, ctx.exclude, ctx.compute, ctx.needs_input_grad[:3])
         dh, dW, db = (None if g is None else g.to(p.dtype) for g, p in zip(made, (h, W, b)))
         return dh, dW, db, None, (grad * nll if ctx.needs_input_grad[4] else None), None, None
+
+
+# ---------------------------------------------------------------------------------- one node of a compiled graph
+@torch.library.custom_op("zellige::cross_entropy", mutates_args=())
+def _whole(
+    h: Tensor,
+    W: Tensor,
+    b: Tensor | None,
+    target: Tensor,
+    weight: Tensor,
+    exclude: int,
+    compute: torch.dtype,
+    gradients: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`_sweep` as torch.compile takes it: nll (N,), and the gradients of sum(weight * nll) for h, W and b, or nothing."""
+    with torch.autocast(h.device.type, enabled=False):
+        needed = (gradients, gradients, gradients)
+        nll, *made = _sweep(h, W, b, target, weight, None if exclude < 0 else exclude, compute, needed)
+    return nll, *(nll.new_empty(0) if g is None else g for g in made)  # pyright: ignore[reportReturnType]
+
+
+@_whole.register_fake
+def _(h, W, b, target, weight, exclude, compute, gradients):
+    full = torch.promote_types(compute, torch.float32)
+    shapes = [p.shape if gradients and p is not None else (0,) for p in (h, W, b)]
+    return h.new_empty(len(h), dtype=full), *(h.new_empty(shape, dtype=full) for shape in shapes)
+
+
+def _save(ctx, inputs, output):
+    h, W, b, _, weight, *_ = inputs
+    ctx.save_for_backward(weight, *output[1:])
+    ctx.dtypes = h.dtype, W.dtype, None if b is None else b.dtype
+
+
+def _gradients(ctx, grad, *_):
+    """Those that were made, times the one number that every row's own is its weight times: a sum or a mean of weighted rows."""
+    weight, *made = ctx.saved_tensors
+    size = (weight * weight).sum()
+    g = (grad * weight).sum() / torch.where(size > 0, size, 1.0)
+    alike = (grad - g * weight).abs().amax() <= 1e-4 * (g * weight).abs().amax()
+    torch._assert_async(alike, "the rows of a compiled cross-entropy are weighed once: by `weight`")
+    dh, dW, db = (None if dtype is None else (g * m).to(dtype) for m, dtype in zip(made, ctx.dtypes))
+    return dh, dW, db, None, None, None, None, None
+
+
+_whole.register_autograd(_gradients, setup_context=_save)
 
 
 def _sweep(h, W, b, target, weight, exclude, compute, needed):

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..core.positions import positions
 from ..core.prediction import kernel, posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
@@ -87,12 +88,13 @@ class Ancestral(Sampler):
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)
-        if self.choose and choosable(method) and not bool(greedy.any()):
+        draws = self.argmax == "none" or not (torch.compiler.is_compiling() or bool(greedy.any()))
+        if self.choose and choosable(method) and draws:
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
             return choose_then_ask(method, state, reveal, t, posterior, generator)
         at = free(method, state)
-        later, greedy = s.expand(at.shape)[at], greedy.expand(at.shape)[at]
+        later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
         law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731
         return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
 
@@ -111,6 +113,6 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
 
 def likeliest(law: Tensor, at: Tensor) -> Tensor:
     """The law (N, K), its mass on the largest entry where `at` (N,) is True."""
-    if not bool(at.any()):
+    if not torch.compiler.is_compiling() and not bool(at.any()):
         return law
     return torch.where(at[:, None], torch.zeros_like(law).scatter(-1, law.argmax(-1, keepdim=True), 1.0), law)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core import random
+from ..core.positions import positions
 from ..core.prediction import Prediction
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
@@ -20,10 +21,12 @@ def ask(method: Diffusion, state: State, at: Tensor, t: Tensor | float) -> Predi
 
     The network sees only the rows that have such a position, and its head computes only there. Given positions are CLEAN.
     """
+    time = clean_where_fixed(method, state, t)
+    if torch.compiler.is_compiling():  # all rows are asked, and all positions: no shape depends on what was drawn
+        return method.predict(state.x, time, at=at, context=state.context, condition=state.condition)
     rows = at.any(-1).nonzero()[:, 0]
     if len(rows) == 0:
         return None
-    time = clean_where_fixed(method, state, t)
     context = None if state.context is None else state.context.take(rows)
     condition = None if state.condition is None else state.condition[rows]
     return method.predict(state.x[rows], time[rows], at=at[rows], context=context, condition=condition)
@@ -70,9 +73,10 @@ def choose_then_ask(
             random.discard(chosen.shape, generator)
         return state
     x = random.categorical(law(pred), generator, chosen)
-    relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[chosen.nonzero()[:, 0], 0, x]
+    at = positions(chosen)
+    relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[at.row, 0, x]
     keep = random.bernoulli(relative, generator, chosen)
-    return fill(state, chosen.masked_scatter(chosen, keep), x[keep], chosen.any(-1))
+    return fill(state, chosen, torch.where(keep, x, at.of(state.x)), chosen.any(-1))
 
 
 def calls_of(reveal: Tensor, free: int) -> float:
@@ -106,8 +110,7 @@ def hides(method: Diffusion) -> bool:
     With the mask at a place the clean posterior of the others is their law with that place summed out. Noise that is a token
     is an observation of it.
     """
-    mask = getattr(method.process, "mask", None)
-    return mask is not None and not bool(method.process.clean[mask])
+    return getattr(method.process, "hides", False)
 
 
 def given_places(method: Diffusion, state: State) -> Tensor:
@@ -123,4 +126,4 @@ def clean_where_fixed(method: Diffusion, state: State, t: Tensor | float) -> Ten
 
 def fill(state: State, at: Tensor, tokens: Tensor, asked: Tensor) -> State:
     """The state with tokens (N,) put in at `at` (B, L), after one network call for each row of `asked` (B,) bool."""
-    return replace(state, x=state.x.masked_scatter(at, tokens), calls=state.calls + asked)
+    return replace(state, x=positions(at).put(state.x, tokens), calls=state.calls + asked)

@@ -11,7 +11,7 @@ import torch
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.random import Shard, mix
+from ..core.random import Counter, mix
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,5 @@ class Augmentation:
 
     def _uniform(self, what: str, step: int, part: int, batch: Batch) -> torch.Tensor:
         """(B,) in [0, 1): those of this part among the whole step's, each change with a stream of its own."""
-        generator = torch.Generator().manual_seed(mix(self.seed, what, step))
-        drawn = random.uniform((len(batch),), Shard(generator, part, self.parts))
-        return drawn.to(batch.tokens.device)
+        draws = Counter(mix(self.seed, what), step, part, self.parts)
+        return random.uniform((len(batch),), draws, batch.tokens.device)

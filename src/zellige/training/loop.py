@@ -95,13 +95,15 @@ class Learner(lightning.LightningModule):
 
     def on_train_start(self) -> None:
         self.seeds = StepSeeds(self.train_config.seed, self.parts, self.device)
+        whole = self.train_config.compile and not self.sharded
+        self.compiled = torch.compile(self.method.loss, dynamic=False) if whole else None
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         step, micro = divmod(index, self.train_config.accumulate)
         part = micro * self.world + self.trainer.global_rank
         randomness = self.seeds.seed_part(self.start + step, part)
         batch = self.augment(batch, self.start + step, part)
-        nats = self.method.loss(batch, randomness).sum()
+        nats = (self.compiled or self.method.loss)(batch, randomness).sum()
         tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
         self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))
         return nats / (len(batch) * self.per_row)
@@ -203,8 +205,8 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
         callbacks=[callback],
         plugins=[writer],
     )
-    network = learner.method.network
-    if config.train.compile:
+    network, sharded = learner.method.network, learner.sharded and config.train.compile
+    if sharded:
         network.features = torch.compile(network.features)  # on the instance: no parameter changes its name
     try:
         trainer.fit(learner, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
@@ -214,7 +216,7 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
             launcher.kill(9)  # pyright: ignore  (they may wait for this process for ever)
         raise
     finally:
-        if config.train.compile:
+        if sharded:
             del network.features
 
 

@@ -1,9 +1,10 @@
 """Which rows and which random numbers an optimizer step gets: functions of the seed and of the step, nothing else.
 
 So there is no state to save, and a run that goes on from a step sees what the unbroken run would have seen. A step is
-computed in parts, `accumulate` of them on each device; part p takes the p-th share of the step's rows, and of the random
-numbers that one process would draw for all of them (`core.random.Shard`). Two devices therefore compute the step that one
-device computes in two parts, or at once.
+computed in parts, `accumulate` of them on each device; of n, part p takes the rows p, p + n, p + 2n, ... of the step and their
+random numbers, which count and have no state (`core.random.Counter`). Any number of devices therefore computes the step that one
+device computes in as many parts, or at once; and as times and numbers of masks are spread evenly over the rows of each part, all
+parts have the same work.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils.data import Sampler
 
-from ..core.random import Randomness, Shard, mix
+from ..core.random import Counter, Randomness, mix
 
 
 class BatchSampler(Sampler[list[int]]):
@@ -42,13 +43,12 @@ class BatchSampler(Sampler[list[int]]):
         return max(self.steps - self.start, 0) * self.accumulate
 
     def __iter__(self) -> Iterator[list[int]]:
-        size = self.batch // (self.accumulate * self.world)
+        parts = self.accumulate * self.world
         epoch, order = -1, torch.empty(0)
         for step in range(self.start, self.steps):
             for micro in range(self.accumulate):
-                first = step * self.batch + (micro * self.world + self.rank) * size
-                chosen = []
-                for position in range(first, first + size):
+                part, chosen = micro * self.world + self.rank, []
+                for position in range(step * self.batch + part, (step + 1) * self.batch, parts):
                     if position // self.rows != epoch:
                         epoch = position // self.rows
                         order = self.order(epoch)
@@ -64,13 +64,14 @@ class StepSeeds:
     """The random numbers of the parts of the steps, on one device."""
 
     def __init__(self, seed: int, parts: int, device: torch.device):
-        self.seed, self.parts, self.generator = seed, parts, torch.Generator(device)
+        self.seed, self.parts, self.device = seed, parts, device
 
     def seed_part(self, step: int, part: int) -> Randomness:
         """Return the randomness of one part of a step; dropout's, which is the global one, is seeded too."""
         seed = mix(self.seed, 1, step, part)
         torch.default_generator.manual_seed(seed)  # torch.manual_seed formats the stack for each kind of device: 1 ms
-        if self.generator.device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
-        self.generator.manual_seed(mix(self.seed, 2, step))
-        return self.generator if self.parts == 1 else Shard(self.generator, part, self.parts)
+        # tensors, so that a compiled step is compiled once; made by filling, which no device waits for
+        at, here = (torch.full((), number, device=self.device) for number in (step, part))
+        return Counter(mix(self.seed, 2), at, here, self.parts)

@@ -74,7 +74,7 @@ def closed_form_is_the_generic_bound(method: Diffusion):
         return method.step(Batch(x_0), x_t, t[:, 0], later[:, 0]), bound.discrete(target, pred, later).sum(-1)
 
     moments = [] if discrete(method) else [(t, None) for t in (*INSIDE, 1 / 64, 1 - 1 / T)]
-    last = [(0.0, CLEAN)] if jumps_at(method.process, 0.0, 1.0) else []
+    last = [(0.0, CLEAN)] if jumps_at(method.process, 0) else []
     for t, s in [*moments, *(step for step in STEPS if step[0] <= method.process.start), *last]:
         x_0, x_t, time, _ = pairs(method.process, t)
         ours, generic = both(x_0, x_t, time, s)

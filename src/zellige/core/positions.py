@@ -1,0 +1,73 @@
+"""Which positions of a batch the head is asked about: all that are True, or in a compiled step a fixed number of them.
+
+A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the law of the noise
+lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9, see
+`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Positions:
+    """N positions of (B, L), in their order.
+
+    Attributes:
+        index: (N,) their places in the flattened (B * L,).
+        row: (N,) the row of each.
+        rows: B.
+        share: (N,) how much each counts in a sum; None: each counts once.
+        asked: (N,) bool, whether it is one of them; padding is one of them once more, if there is any. None: all are.
+    """
+
+    index: Tensor
+    row: Tensor
+    rows: int
+    share: Tensor | None = None
+    asked: Tensor | None = None
+
+    def of(self, values: Tensor) -> Tensor:
+        """Values (B, L, *) of all positions, or (B,) of rows -> (N, *) of these."""
+        return values[self.row] if values.ndim == 1 else values.flatten(0, 1)[self.index]
+
+    def put(self, x: Tensor, values: Tensor) -> Tensor:
+        """x (B, L) with values (N,) at these positions; those of a position, which may be there twice, are equal."""
+        if self.asked is not None:
+            values = torch.where(self.asked, values, x.flatten()[self.index])
+        return x.flatten().scatter(0, self.index, values).view_as(x)
+
+    def weights(self, weight: Tensor | None) -> Tensor | None:
+        """What each counts (N,) in a sum weighted by (B,) or (B, L); None: all alike."""
+        if weight is None or self.share is None:
+            return self.share if weight is None else self.of(weight)
+        return self.share * self.of(weight)
+
+    def sum(self, values: Tensor, weighted: bool = False) -> Tensor:
+        """The sum (B,) over each row of values (N,); `weighted`: they have been multiplied by `weights`."""
+        if self.share is not None and not weighted:
+            values = torch.where(self.share > 0, self.share * values, 0.0)
+        return values.new_zeros(self.rows).index_add(0, self.row, values)
+
+
+def positions(at: Tensor, most: int | None = None) -> Positions:
+    """Those where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if that is None."""
+    B, L = at.shape
+    if not torch.compiler.is_compiling():
+        index = at.flatten().nonzero()[:, 0]
+        return Positions(index, index // L, B)
+    most = B * L if most is None else min(most, B * L)
+    if most == B * L:  # each is its own padding
+        index = torch.arange(B * L, device=at.device)
+        return Positions(index, index // L, B, at.flatten().double(), at.flatten())
+    flat = at.flatten()
+    n = flat.sum()
+    first = (torch.rand((), device=at.device) * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+    first = torch.where(n > most, first, 0)
+    turn = torch.where(flat, (flat.cumsum(0) - 1 + first) % n.clamp_min(1), most)  # which of them a position is
+    place = torch.where(turn < most, turn, most)
+    index = flat.long().argmax().expand(most + 1).scatter(0, place, torch.arange(B * L, device=at.device))[:most]
+    share = torch.where(torch.arange(most, device=at.device) < n, torch.where(n > most, n / most, 1.0), 0.0)
+    return Positions(index, index // L, B, share.double(), flat[index])

@@ -1,0 +1,176 @@
+"""Steps that compile whole: of training and of sampling, in one graph, once, without waiting for the device.
+
+`pytest -m compile`; a few of them run in every test.
+"""
+
+import itertools
+
+import pytest
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zellige import methods, samplers
+from zellige.core.batch import Batch
+from zellige.core.random import Counter
+from zellige.nn.block import Net
+from zellige.nn.cross_entropy import cross_entropy
+
+V, L, B = 11, 16, 4
+CASES = {
+    "mdlm": {},
+    "mdlm time": {"time": True},
+    "md4": {},
+    "radd": {},
+    "radd t-dse": {"loss": "t-dse"},
+    "sedd": {},
+    "sedd uniform": {"process": "uniform"},
+    "d3pm": {"diffusion_steps": 10},
+    "d3pm uniform": {"process": "uniform", "diffusion_steps": 10},
+    "udlm": {},
+    "genmd4": {},
+    "bd3lm": {"block": 4},
+    "bd3lm clipped": {"block": 4, "clip": (0.3, 0.8)},
+    "ar": {},
+}
+ALWAYS = ("mdlm",)  # the others take some seconds each
+each_method = pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in ALWAYS else pytest.mark.compile) for case in CASES]
+)
+
+
+def build(case: str) -> methods.Method:
+    torch.manual_seed(0)
+    cls = methods.find(case.split()[0])
+    net = Net(layers=2, hidden=32, heads=2, length=L, condition=16, conv=3)
+    method = methods.build(cls, V, net, cls.Config(**CASES[case]))
+    with torch.no_grad():
+        for p in method.parameters():
+            p.add_(0.05 * torch.randn_like(p))
+    return method
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails where the host would have to wait for a device: for a number, for a shape, for a copy."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        waits = name in ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_consecutive")
+        indices = args[1] if name in ("index", "index_put", "index_put_") else ()
+        waits |= any(i is not None and i.dtype == torch.bool for i in indices)
+        copied = name == "_to_copy" and str((kwargs or {}).get("device", "")) == "cpu" and args[0].device.type != "cpu"
+        if waits or copied:
+            raise RuntimeError(f"{name} waits for the device")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture(autouse=True)
+def afresh():
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        yield
+    torch._dynamo.reset()
+
+
+def watched(graph, inputs):
+    """A compiler that runs a graph of operations as it is, none of which may wait."""
+
+    def run(*args):
+        with NoWaiting():
+            return graph(*args)
+
+    return make_boxed_func(run)
+
+
+def whole(function):
+    """In one graph, forward and backward, whose operations are watched."""
+    backend = aot_autograd(fw_compiler=watched, bw_compiler=watched)
+    return torch.compile(function, fullgraph=True, backend=backend, dynamic=False)
+
+
+@each_method
+def test_a_step_of_training(case):
+    method, steps = build(case), 50 if case in ALWAYS else 20
+
+    def loss(tokens, step):
+        return method.loss(Batch(tokens), Counter(2**61 + 3, step)).sum()
+
+    def step(function, number):
+        x = torch.randint(V, (B, L), generator=torch.Generator().manual_seed(number))
+        method.zero_grad()
+        value = function(x, torch.tensor(number))
+        value.backward()
+        return value.detach(), [p.grad for p in method.parameters() if p.grad is not None]
+
+    compiled = whole(loss)
+    for number in range(steps):
+        value, gradients = step(loss, number)
+        other, others = step(compiled, number)
+        torch.testing.assert_close(other, value, rtol=1e-6, atol=1e-6)
+        assert len(gradients) == len(others)
+        for g, h in zip(gradients, others):
+            torch.testing.assert_close(h, g, rtol=1e-4, atol=1e-5 * (1 + float(g.abs().max())))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[] if case in ALWAYS else pytest.mark.compile)
+        for case in CASES
+        if not case.startswith(("ar", "bd3lm"))
+    ],
+)
+def test_a_step_of_sampling(case):
+    method, sampler = build(case), samplers.find("ancestral")()
+    state = sampler.init(method, (B, L), generator=Counter(5))
+    times = sampler.times(method, 10)
+
+    def step(state, t, s, number):
+        return sampler.step(method, state, t, s, Counter(77, number))
+
+    compiled, other = whole(step), state
+    with torch.no_grad():
+        for number, (t, s) in enumerate(itertools.pairwise(times)):
+            state = step(state, t, s, torch.tensor(number))
+            other = compiled(other, t, s, torch.tensor(number))
+            assert torch.equal(state.x, other.x)
+
+
+def test_what_waits_is_seen():
+    method = build("mdlm")
+    with pytest.raises(RuntimeError, match="waits for the device"), NoWaiting():
+        method.loss(Batch(torch.zeros(B, L, dtype=torch.long)), Counter(1))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_fused_cross_entropy_is_a_node_of_the_graph(weighted):
+    """Of many states, in chunks, its gradients made in the forward pass; the plain one beside it."""
+    K, N = 5000, 1000
+    g = torch.Generator().manual_seed(0)
+    network = torch.nn.Module()
+    network.head = torch.nn.Linear(8, K)
+    h, target = torch.randn(N, 8, generator=g, requires_grad=True), torch.randint(K - 1, (N,), generator=g)
+    weight = torch.rand(N, generator=g) * (torch.rand(N, generator=g) < 0.8) if weighted else None
+
+    def loss(h, target):
+        return 3 * cross_entropy(network, h, target, weight=weight, exclude=K - 1).sum()
+
+    def gradients(function):
+        value = function(h, target)
+        return value, *torch.autograd.grad(value, (h, *network.head.parameters()))
+
+    for made, plain in zip(gradients(whole(loss)), gradients(loss)):
+        torch.testing.assert_close(made, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_weighed_after_it_are_refused():
+    network = torch.nn.Module()
+    network.head = torch.nn.Linear(8, 5000)
+    h, weight = torch.randn(1000, 8, requires_grad=True), torch.rand(1000)
+
+    def loss(h):
+        return (weight * cross_entropy(network, h, torch.zeros(1000, dtype=torch.long))).sum()
+
+    with pytest.raises(RuntimeError, match="weighed once"):
+        whole(loss)(h).backward()
