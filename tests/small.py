@@ -7,6 +7,7 @@ import torch
 from zellige import Net
 from zellige.core.batch import Batch
 from zellige.methods import METHODS, build
+from zellige.methods.terms import parts
 
 RECORD = [  # the keys that --json writes
     "zellige", "command", "arguments", "result", "interval", "unit", "kind", "protocol", "seed", "versions", "seconds",
@@ -43,3 +44,12 @@ def make(
         for p in method.network.parameters():
             p.normal_(std=0.4)
     return method
+
+
+def apart(method: Any) -> list[Any]:
+    """Draws whose sum is that of the bound: its terms, if each has draws of its own. The product of all outcomes is large."""
+    drawn = [method.bound] if method.steps or method.by_counts else list(parts(method).values())
+    batch = Batch(torch.zeros(2, *method.shape, dtype=torch.long))
+    same, whole = (torch.Generator().manual_seed(0) for _ in range(2))
+    assert torch.equal(sum(draw(batch, same) for draw in drawn), method.bound(batch, whole))
+    return drawn

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from small import LENGTH, V, make
+from small import LENGTH, V, apart, make
 from worlds import numbers
 from zellige import InputError, Net, exact
 from zellige.core.batch import Batch
@@ -151,11 +151,11 @@ def test_the_bound_of_a_packed_row_is_that_of_its_documents(name, choices):
     x, segments = tokens(1, length), (torch.arange(length) == length - 1).long()
     steps = 12  # with counts every u between them gives the same; with times both sides have the same quadrature
     nodes = (torch.arange(steps) + 0.5).double() / steps, torch.full((steps,), 1 / steps).double()
-    ours = exact.expectation(
-        lambda b, g: method.bound(Batch(b.tokens, None, segments.expand(b.tokens.shape)), g), x, nodes
-    )
-    parts = [exact.expectation(method.bound, part, nodes) for part in x.split([length - 1, 1], 1)]
-    same(method, ours, sum(parts), 1e-6)
+    packed = lambda draw: lambda b, g: draw(Batch(b.tokens, None, segments.expand(b.tokens.shape)), g)  # noqa: E731
+    ours = sum(exact.expectation(packed(draw), x, nodes) for draw in apart(method))
+    documents = x.split([length - 1, 1], 1)
+    theirs = sum(exact.expectation(draw, document, nodes) for draw in apart(method) for document in documents)
+    same(method, ours, theirs, 1e-6)
 
 
 def test_given_positions_of_a_document_are_seen_and_cost_nothing():

@@ -20,9 +20,7 @@ from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
-from ..methods.terms import discrete_time, per_position
-from ..methods.terms import ends as with_ends
-from ..methods.terms import jumps as with_jumps
+from ..methods.terms import discrete_time, ends, per_position
 from ..nn.attention import documents
 from ..samplers import laws
 from ..samplers.law import CONTINUOUS, steps_law
@@ -169,7 +167,7 @@ class Likelihood:
             t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
             terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
         if self.ends in ("model", "jumps"):
-            terms |= (with_ends if self.ends == "model" else with_jumps)(m, batch, generator)
+            terms |= ends(m, batch, generator, jumps=self.ends == "jumps")
         return terms
 
 

@@ -194,7 +194,9 @@ class Diffusion(Method):
 
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """The same for a model that passes each end of a published schedule in one jump, all its tokens at once."""
-        return terms.discrete_time(self, batch, generator) if self.steps else terms.with_jumps(self, batch, generator)
+        if self.steps:
+            return terms.discrete_time(self, batch, generator)
+        return terms.continuous_time(self, batch, generator, jumps=True)
 
     @property
     def start(self) -> float:

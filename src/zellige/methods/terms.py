@@ -6,13 +6,14 @@
 
 An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is
 a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
-(`with_jumps`).
+(`jumps`).
 
 Functions of a method. Values are nats, float64, one for each row of the batch, (B,).
 """
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,34 +34,35 @@ if TYPE_CHECKING:
 
 
 # ---------------------------------------------------------------------------------- the three terms
-def continuous_time(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """One draw of each term with a time of its own for each row, stratified; the ends as the `span` says."""
-    return {"diffusion": inside(method, batch, generator)} | ends(method, batch, generator)
+def parts(method: "Diffusion", jumps: bool = False) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
+    """The three terms in continuous time, which are drawn apart, each as a function of a batch: (B,) nats.
+
+    The ends are as the `span` says, or with `jumps` a jump each.
+    """
+    low, high = (0.0, 1.0) if jumps else method.span
+    return {
+        "diffusion": partial(inside, method),
+        "reconstruction": partial(one_by_one if low < 0 else reconstruction, method),
+        "prior": partial(one_by_one, method, end=1.0) if high > 1 else method.prior_term,
+    }
 
 
-def with_jumps(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """The same with a jump at each end."""
-    return {"diffusion": inside(method, batch, generator)} | jumps(method, batch, generator)
+def continuous_time(
+    method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False
+) -> dict[str, Tensor]:
+    """One draw of each term with a time of its own for each row, stratified."""
+    return {name: draw(batch, generator) for name, draw in parts(method, jumps).items()}
+
+
+def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> dict[str, Tensor]:
+    """One draw of the terms of both ends."""
+    return {name: draw(batch, generator) for name, draw in parts(method, jumps).items() if name != "diffusion"}
 
 
 def inside(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
     """One draw of the diffusion term, t in (0, 1]."""
     t = method.draw_times(batch, generator)
     return method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
-
-
-def ends(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """One draw of the terms of both ends, as the `span` says."""
-    low, high = method.span
-    return {
-        "reconstruction": (one_by_one if low < 0 else reconstruction)(method, batch, generator),
-        "prior": one_by_one(method, batch, generator, 1.0) if high > 1 else method.prior_term(batch, generator),
-    }
-
-
-def jumps(method: "Diffusion", batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
-    """One draw of the terms of both ends, each one jump."""
-    return {"reconstruction": reconstruction(method, batch, generator), "prior": method.prior_term(batch, generator)}
 
 
 def discrete_time(
