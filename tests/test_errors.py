@@ -151,7 +151,14 @@ def tree(folder: Path) -> dict[str, tuple[int, ...]]:
 def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
-    for extra in ("datasets", "mido", "transformers", "mauve", "torch_fidelity"):  # as where they are not installed
+    for extra in (
+        "datasets",
+        "mido",
+        "optuna",
+        "transformers",
+        "mauve",
+        "torch_fidelity",
+    ):  # as where they are not installed
         monkeypatch.setitem(sys.modules, extra, None)
     return place
 

@@ -113,7 +113,7 @@ def test_an_extra_that_is_named_is_there():
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "not_installed":
                 _, package, extra = (ast.literal_eval(word) if i else "" for i, word in enumerate(call.args[:3]))
                 named.setdefault(extra, set()).add(package)
-    assert {"data", "eval", "fid", "harness", "mauve", "music", "wandb", "web"} <= named.keys()
+    assert {"data", "eval", "fid", "harness", "mauve", "music", "sweep", "wandb", "web"} <= named.keys()
     for extras, packages in named.items():
         brought = " ".join(" ".join(EXTRAS[extra]) for extra in extras.split(","))
         assert all(package in brought or package == "pyarrow" for package in packages)  # datasets stands on pyarrow
@@ -195,6 +195,7 @@ sample runs/digits --steps 4 --out digits.png
 infill runs/text "the ____ of" --steps 4
 verify mdlm --only bound.closed-form
 compare mdlm ar --run runs/compare {TEXT} --train.validate-rows 4 --limit 2
+sweep mdlm --lr 1e-3,2e-3 --run runs/sweep {TEXT}
 report runs/text
 export runs/text --to mdlm --out theirs
 import theirs --out back
@@ -211,6 +212,7 @@ WITH_EXTRA = {
     "play runs/text": "web",
     "serve runs/text": "web",
     "sample runs/music --out a.mid": "music",
+    "sweep mdlm --lr 1e-4..1e-2 --trials 2 --search tpe --run runs/s {TEXT}": "sweep",
     "evaluate runs/text --generate": "eval",
     "evaluate runs/text --generate --judge runs/next --mauve": "mauve",
     "evaluate runs/digits --generate": "fid",

@@ -262,6 +262,7 @@ def forms() -> dict[str, type]:
         report,
         sample,
         serve,
+        sweep,
         train,
         verify,
     )
@@ -277,6 +278,7 @@ def forms() -> dict[str, type]:
         play,
         report,
         serve,
+        sweep,
         verify,
         import_export,
         evaluate_bracket,
@@ -289,7 +291,8 @@ def forms() -> dict[str, type]:
     for name, each in {name: each for place in places for name, each in vars(place).items()}.items():
         if dataclasses.is_dataclass(each) and isinstance(each, type):
             made[name] = each
-    return made | {"compare": compare.form(), "generate": Generate}
+    swept = {name: each for name, each in made.items() if name != "Sweep"}  # a part of the form
+    return swept | {"compare": compare.form(), "sweep": sweep.form(zellige.METHODS["mdlm"]), "generate": Generate}
 
 
 @pytest.fixture(scope="module")

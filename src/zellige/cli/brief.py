@@ -16,6 +16,8 @@ SHOWN: dict[str, tuple[str, str]] = {
                 "train.batch train.rate run resume overwrite recipe"),
     "Compare": ("METHOD METHOD ... [options]", "data.path data.name net.layers net.hidden net.length train.steps train.batch "
                 "train.rate run calls samples draws limit"),
+    "SweepOptions": ("METHOD --train.rate 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
+                     "net.layers net.hidden net.length train.steps epochs train.batch train.rate train.seed"),
     "Evaluate": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit batch "
                  "processes device"),
     "Generate": ("RUN [options]", "judge count steps sampler temperature top-p length frontier calls samplers samples reference "

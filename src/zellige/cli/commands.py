@@ -19,12 +19,13 @@ from .play import play
 from .report import report
 from .sample import sample
 from .serve import serve
+from .sweep import sweep
 from .train import train
 from .verify import verify
 
 Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {
     "demo": demo, "train": train, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
-    "compare": compare, "report": report, "play": play, "serve": serve, "list": list_, "import": import_, "export": export,
-    "doctor": doctor, "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),
+    "compare": compare, "sweep": sweep, "report": report, "play": play, "serve": serve, "list": list_, "import": import_,
+    "export": export, "doctor": doctor, "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),
 }  # fmt: skip

@@ -14,6 +14,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   infill      fill the gaps of a given text, keep the rest
   verify      check the identities by enumeration; nothing is drawn at random
   compare     several methods, same network, data and budget: one table
+  sweep       METHOD: a training for each combination of several values
   report      one self-contained report.html of a run
   play        a page in the browser: write, fill gaps, see each step
   serve       an OpenAI-compatible endpoint for a model of text
@@ -45,8 +46,8 @@ example
   zellige train mdlm --data.path notes/"""
 
 COMMANDS = (
-    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "report", "play", "serve", "list", "import",
-    "export", "doctor", "completion",
+    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "sweep", "report", "play", "serve", "list",
+    "import", "export", "doctor", "completion",
 )  # fmt: skip
 
 LISTS = {

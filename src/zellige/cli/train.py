@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
@@ -92,15 +92,24 @@ def _subject(words: Sequence[str], entries: dict[str, Any]) -> tuple[str, str, l
     return name, recipe, rest
 
 
-def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige train METHOD`: the rest is flags."""
+class Chosen(NamedTuple):
+    """What a command line of `train` comes to: the method's name, the name or class that finds it, its class, the options."""
+
+    name: str
+    method: Any
+    cls: Any
+    options: Any
+
+
+def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> Chosen:
+    """What is typed after `zellige train`, a method first; the rest is flags. InputError says of it what is wrong."""
     file = options.value_of(words, "--config")
     entries = {} if not file or options.asks_help(words) else config_file.read_entries(file)
     name, recipe, words = _subject(words, entries)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
         from ..methods import find
-        from ..models.config import Config, from_json
+        from ..models.config import from_json
 
         default = None
         if recipe:
@@ -114,7 +123,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
             default = Options(theirs.options, theirs.data, theirs.net, theirs.train, recipe=recipe)
     known = options.flags(Options)
     words = options.canonical(known, words)
-    where = f"train {name or f'--recipe {recipe}'}"
+    where = f"{command} {name or f'--recipe {recipe}'}"
     words = options.with_text(known, [*words, *config_file.words(entries, known, words, file, where)])
     name = name or str(method)
     flags = options.given(words)
@@ -161,19 +170,36 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         with terminal.waiting("reading"):
             steps = _steps(chosen, cls, name)
         chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, steps=steps))
-    with terminal.waiting("starting"):
+    return Chosen(name, method, cls, chosen)
+
+
+def run_choice(choice: Chosen, progress: Training, **how: Any) -> Any:
+    """Train what was chosen; `how` comes before its `run`, `resume` and `overwrite`. Returns the finished run."""
+    with progress.terminal.waiting("starting"):
         from ..training import train as training
-        from ..training.run import summary
-    progress = Training(terminal)
+    chosen = choice.options
+    how = {"run": chosen.run, "resume": chosen.resume, "overwrite": chosen.overwrite} | how
     try:
-        done = training.train(
-            method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options, run=chosen.run,
-            recipe=chosen.recipe, size=chosen.size or "", resume=chosen.resume, overwrite=chosen.overwrite, progress=progress,
+        return training.train(
+            choice.method, data=chosen.data, net=chosen.net, train=chosen.train, options=chosen.options,
+            recipe=chosen.recipe, size=chosen.size or "", progress=progress, **how,
         )  # fmt: skip
     finally:
         progress.close()
-    _trained(terminal, summary(done), done.folder, cls)
-    config = Config(name, chosen.options, chosen.data, chosen.net, chosen.train, str(done.folder), recipe=chosen.recipe)
+
+
+def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige train METHOD`: the rest is flags."""
+    choice = choose(words, terminal)
+    chosen = choice.options
+    with terminal.waiting("starting"):
+        from ..models.config import Config
+        from ..training.run import summary
+    done = run_choice(choice, Training(terminal))
+    _trained(terminal, summary(done), done.folder, choice.cls)
+    config = Config(
+        choice.name, chosen.options, chosen.data, chosen.net, chosen.train, str(done.folder), recipe=chosen.recipe
+    )
     arguments = dataclasses.asdict(config)
     v = done.validation
     write_json(

@@ -182,3 +182,21 @@ class Training:
         return _line(
             self.terminal, "  train", self.now / self.total, must, self._speed(), f"{left} left" if left else ""
         )
+
+
+class TrainingPart(Training):
+    """One of several trainings: the heading, and how to go on, is said by the work that it is part of."""
+
+    begun = False
+
+    @property
+    def quiet(self) -> bool:
+        return not self.begun or super().quiet
+
+    def start(self, total: int, done: int = 0) -> None:
+        self.begun = True
+        super().start(total, done)
+
+    def note(self, text: str) -> None:
+        if self.begun and not text.startswith("  go on:"):
+            super().note(text)

@@ -31,7 +31,7 @@ from ...models.config import Config, Train
 from ...nn.block import Net
 from ...schema import read_json
 from ...show.numbers import count, counted, duration, parameters
-from ...show.progress import Bar, Training
+from ...show.progress import Bar, TrainingPart
 from ...show.record import as_file, json_record
 from ...show.terminal import Terminal
 from ...training import lock, logger, setup
@@ -112,24 +112,6 @@ def compare(
         measured = work.go()
         with terminal.waiting("drawing"):
             return work.write(measured)
-
-
-class _Training(Training):
-    """Training's own heading says what the comparison has said, and how to go on it says itself."""
-
-    begun = False
-
-    @property
-    def quiet(self) -> bool:
-        return not self.begun or super().quiet
-
-    def start(self, total: int, done: int = 0) -> None:
-        self.begun = True
-        super().start(total, done)
-
-    def note(self, text: str) -> None:
-        if self.begun and not text.startswith("  go on:"):
-            super().note(text)
 
 
 class _Work:
@@ -215,7 +197,7 @@ class _Work:
         step = checkpoints.step_of(last) if last else 0
         state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
         self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if state else ''}{state}")
-        progress = _Training(self.terminal)
+        progress = TrainingPart(self.terminal)
         try:
             done = train_one(
                 each.name if each.named else each.method, data=self.data, net=config.net, train=config.train,

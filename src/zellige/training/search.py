@@ -1,0 +1,102 @@
+"""Which points a sweep tries: every one of a grid, or one after another, each chosen once it is known what came of those before.
+
+A point is a value for each axis, as it is typed. The generators are sent what their last point came to: a number that is to be
+small, None where it failed. They depend on that and on the seed alone, so that a sweep that is begun again asks for the same
+points, which are there already, and goes on after them: nothing else need be stored.
+"""
+
+import itertools
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from ..errors import InputError, not_installed
+
+Point = tuple[str, ...]
+Points = Generator[Point, float | None, None]
+_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An option with several values, `1e-3,2e-3`, or with all of a range, `1e-4..1e-2`, of which `values` are the ends."""
+
+    option: str
+    values: Point
+    between: bool = False
+
+    @classmethod
+    def of(cls, option: str, text: str) -> "Axis | None":
+        """What is typed as a list or a range; None for one value. InputError for a value twice, or none between two commas."""
+        if ends := re.fullmatch(rf"({_NUMBER})\.\.({_NUMBER})", text):
+            if float(ends[1]) >= float(ends[2]):
+                raise InputError(f"{option} is {text}; a range goes from the smaller to the larger")
+            return cls(option, (ends[1], ends[2]), between=True)
+        values = tuple(value.strip() for value in text.split(","))
+        if len(values) == 1:
+            return None
+        if "" in values:
+            raise InputError(f"{option} is '{text}'; values stand between commas, as in 1e-3,2e-3")
+        if twice := next((value for value in values if values.count(value) > 1), None):
+            raise InputError(f"{option} has {twice} twice; name each value once")
+        return cls(option, values)
+
+    def suggested(self, trial: Any) -> str:
+        """The value that a trial of Optuna's, or `Chance`, suggests; of a positive range by its logarithm."""
+        if not self.between:
+            return trial.suggest_categorical(self.option, self.values)
+        if all(re.fullmatch(r"-?\d+", end) for end in self.values):
+            return str(trial.suggest_int(self.option, *map(int, self.values)))
+        low, high = map(float, self.values)
+        return f"{trial.suggest_float(self.option, low, high, log=low > 0):.3g}"  # as the folder and the table have it
+
+
+class Chance(Random):
+    """Answers as a trial of Optuna's does, at random."""
+
+    def suggest_categorical(self, name: str, choices: Point) -> str:
+        return self.choice(choices)
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        return self.randint(low, high)
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool) -> float:
+        return low * (high / low) ** self.random() if log else self.uniform(low, high)
+
+
+def grid_points(axes: Sequence[Axis]) -> Points:
+    """Every point of the lists, the last axis first."""
+    for point in itertools.product(*(axis.values for axis in axes)):  # noqa: UP028 (`yield from` hands on what is sent)
+        yield point
+
+
+def random_points(axes: Sequence[Axis], seed: int) -> Points:
+    """Points without end, each value drawn on its own (Bergstra and Bengio 2012)."""
+    chance = Chance(seed)
+    while True:
+        yield tuple(axis.suggested(chance) for axis in axes)
+
+
+def tpe_points(axes: Sequence[Axis], seed: int) -> Points:
+    """Points without end, near those that were good, by Optuna's tree of Parzen estimators (Bergstra et al. 2011)."""
+    import optuna  # pyright: ignore[reportMissingImports]
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    while True:
+        trial = study.ask()
+        value = yield tuple(axis.suggested(trial) for axis in axes)
+        study.tell(trial, value, state=optuna.trial.TrialState.FAIL if value is None else None)
+
+
+SEARCHES = {"random": random_points, "tpe": tpe_points}
+
+
+def require_optuna() -> None:
+    """InputError unless Optuna is installed."""
+    try:
+        import optuna  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise not_installed("`search` tpe", "optuna", "sweep") from None

@@ -1,0 +1,153 @@
+"""`zellige sweep`: which points it tries, that it goes on, that a failing trial stops no other, what it prints and writes."""
+
+import itertools
+import json
+
+import pytest
+
+from zellige import cli
+from zellige.cli import sweep, train
+from zellige.errors import Diverged
+from zellige.training.search import SEARCHES, Axis, grid_points, tpe_points
+from zellige.training.signals import Stopped
+
+SIZES = [
+    "--net.layers=1",
+    "--net.hidden=16",
+    "--net.heads=2",
+    "--net.length=32",
+    "--train.batch=4",
+    "--train.samples=0",
+]
+SHORT = [*SIZES, "--data.path=notes.txt", "--train.steps=4", "--train.validate-rows=8", "--train.no-tensorboard"]
+RATES = ["sweep", "mdlm", "--lr", "1e-4,1e-1", *SHORT]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("the value of the object is returned by the function " * 300)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+# ---------------------------------------------------------------------------------------------------------- the points
+AXES = [Axis.of("--a", "1,2,3"), Axis.of("--b", "x,y"), Axis.of("--c", "1e-4..1e-2"), Axis.of("--d", "2..5")]
+
+
+def asked(points, count: int, value=lambda point: 0.0) -> list:
+    made = [next(points)]
+    while len(made) < count:
+        made.append(points.send(value(made[-1])))
+    return made
+
+
+def test_a_grid_is_every_combination():
+    points = grid_points(AXES[:2])
+    assert asked(points, 6) == [*itertools.product("123", "xy")]
+    with pytest.raises(StopIteration):
+        points.send(0.0)
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_a_search_stays_within_its_axes_and_asks_the_same_again(search):
+    if search is tpe_points:
+        pytest.importorskip("optuna")
+    value = lambda point: None if point[0] == "2" else float(point[2])  # noqa: E731
+    points = asked(search(AXES, 1), 30, value)
+    assert points[:20] == asked(search(AXES, 1), 20, value)
+    assert points != asked(search(AXES, 2), 30, value)
+    a, b, c, d = (set(column) for column in zip(*points))
+    assert (a, b, d) == ({"1", "2", "3"}, {"x", "y"}, {"2", "3", "4", "5"})
+    assert all(1e-4 <= float(each) <= 1e-2 for each in c)
+    assert sum(float(each) < 1e-3 for each in c) > 8  # by the logarithm: half of them, not a tenth
+
+
+def test_tpe_comes_to_where_values_were_good():
+    pytest.importorskip("optuna")
+    axes = [Axis.of("--rate", "1e-4..1e0")]
+    near = [
+        abs(float(rate) - 0.01) for (rate,) in asked(tpe_points(axes, 0), 40, lambda point: abs(float(point[0]) - 0.01))
+    ]
+    assert sorted(near[20:])[10] < sorted(near[:10])[5]
+
+
+# ----------------------------------------------------------------------------------------------------------- the sweep
+def test_a_sweep_ends_with_a_table_and_is_there_the_second_time(here, capsys, monkeypatch):
+    assert cli.main(RATES) == 0
+    out, err = capsys.readouterr()
+    header, best, other, written = out.splitlines()
+    assert header.split() == ["lr", "validation", "at", "step", "trained", "run"]
+    assert [best.split()[0], other.split()[0]] == ["1e-1", "1e-4"]
+    assert float(best.split()[2]) < float(other.split()[2])
+    assert best.endswith("  runs/sweep/lr-1e-1")
+    assert written == "  written   runs/sweep/sweep.json"
+    assert "zellige evaluate runs/sweep/lr-1e-1" in err
+    trials = lambda name: json.loads((here / name).read_text())["result"]["trials"]  # noqa: E731
+    first = trials("runs/sweep/sweep.json")
+    assert first[0]["point"] == {"lr": "1e-1"}
+    monkeypatch.setattr("zellige.training.train._run", lambda *_: 1 / 0)  # nothing is trained again
+    assert cli.main([*RATES, "--json", "again.json"]) == 0
+    for trial, before in zip(trials("again.json"), first, strict=True):
+        assert trial | {"seconds": 0} == before | {"seconds": 0}
+
+
+def test_a_failing_trial_is_one_line_and_a_stopped_sweep_goes_on(here, capsys, monkeypatch):
+    real, ended = train.run_choice, []
+
+    def run_choice(choice, progress, **how):
+        rate = choice.options.train.rate
+        if rate == 0.2 and not ended:
+            ended.append(rate)
+            raise Stopped(2)
+        if rate == 0.1:
+            raise Diverged("loss is NaN at step 3\n  last good checkpoint: none")
+        return real(choice, progress, **how)
+
+    monkeypatch.setattr(train, "run_choice", run_choice)
+    words = ["sweep", "mdlm", "--lr", "1e-3,0.1,0.2", *SHORT, "--run", "s"]
+    assert cli.main(words) == 130
+    assert "  the same command goes on from there\n" in capsys.readouterr().err
+    before = (here / "s/lr-1e-3/metrics.csv").stat().st_mtime_ns
+    assert cli.main(words) == 0
+    out, err = capsys.readouterr()
+    assert "2 of 3, about" in err
+    assert "  failed: loss is NaN at step 3\n" in err
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["0.2", "1e-3", "0.1"]
+    assert out.splitlines()[3].split() == ["0.1", "failed", "s/lr-0.1"]
+    assert (here / "s/lr-1e-3/metrics.csv").stat().st_mtime_ns == before
+
+
+def test_a_sweep_of_which_all_fails_ends_with_1(capsys, monkeypatch):
+    def run_choice(*_, **__):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(train, "run_choice", run_choice)
+    assert cli.main([*RATES, "--trials", "1"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "  failed: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--net.heads 2,3 --net.hidden 16", "--net.hidden 16 does not split into --net.heads 3 of an even width; try"),
+        ("--lr 1e-3,x", "--train.rate is 'x'; it must be a number"),
+        ("--lr 1e-3,2e-3 --data.path nowhere.txt", "no file at 'nowhere.txt'; nearest in that folder: 'notes.txt'"),
+        ("--lr 1e-3,2e-3 --train.devices 2", "--train.devices is 2; sweep trains on one device, leave it out"),
+    ],
+)
+def test_wrong_input_is_said_before_anything_is_trained(words, message, here, capsys):
+    assert cli.main(["sweep", "mdlm", *words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"error: {message}" in err
+    assert not (here / "runs").exists() or not any((here / "runs").iterdir())
+
+
+def test_the_help_has_the_options_of_a_training_but_not_those_of_one_folder():
+    from zellige.cli.options import flags
+    from zellige.methods import find
+
+    known = flags(sweep.form(find("bd3lm")))
+    assert {"--trials", "--search", "--block", "--train.rate", "--size", "--run"} <= set(known)
+    assert not {"--resume", "--overwrite"} & set(known)
