@@ -122,7 +122,7 @@ def test_times_inside_alone_are_as_among_the_ends(schedule):
     inside = torch.tensor([0.0, 1e-6, 0.3, 1.0], dtype=torch.float64)
     among = torch.cat((inside, torch.tensor([CLEAN, -1e-5, 1.0 + 1e-5, PRIOR], dtype=torch.float64)))
     for ask in (schedule.alpha, schedule.beta, schedule.weight):
-        assert torch.equal(ask(inside), ask(among)[:4])
+        close(ask(inside), ask(among)[:4], rtol=1e-14, atol=0)  # a vector's cosine rounds otherwise by its length
 
 
 @every

@@ -159,7 +159,8 @@ def _time(t: Tensor | float) -> Tensor:
 def _joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:
     """f at the times t (*) within [0, 1], `end` at others. Neither is asked elsewhere, so that no gradient is nan."""
     inside = (t >= 0) & (t <= 1)
-    if t.device.type == "cpu" and not torch.compiler.is_compiling() and bool(inside.all()):  # nobody waits for the answer
+    free = t.device.type == "cpu" and not torch.compiler.is_compiling()  # to ask: nobody waits for the answer
+    if free and bool(inside.all()):
         return f(t)
     value = f(torch.where(inside, t, 0.5))
     return torch.where(inside[..., None], value, end(torch.where(inside, CLEAN, t)).to(value))
