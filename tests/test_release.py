@@ -60,7 +60,16 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     package = {name for name in wheel.namelist() if ".dist-info/" not in name}
     tree = {path.relative_to(SOURCE.parent) for path in SOURCE.rglob("*") if path.is_file()}
     assert package == {str(path) for path in tree if "__pycache__" not in path.parts}
-    assert {PurePosixPath(name).suffix for name in package} == {".py", ".html", ".css", ".js", ".json", ".typed"}
+    ships = {name for name in package if re.match(r"zellige/models/shipped/\w+/", name)}
+    assert {PurePosixPath(name).suffix for name in package - ships} == {
+        ".py",
+        ".html",
+        ".css",
+        ".js",
+        ".json",
+        ".typed",
+    }
+    assert {PurePosixPath(name).suffix for name in ships} <= {".safetensors", ".json", ".md", ".png", ""}
     assert {"zellige/py.typed", "zellige/web/assets/play.html", "zellige/report/assets/page.html"} <= package
 
 

@@ -502,7 +502,16 @@ def test_lists(what, run):
     from zellige.training.recipes import RECIPES
 
     samplers, ids = {**zellige.SAMPLERS, **ALIASES}, [published.id for published in CATALOGUE]
-    known = {"methods": zellige.METHODS, "samplers": samplers, "data": DATASETS, "checkpoints": ids, "recipes": RECIPES}
+    from zellige.models import shipped
+
+    known = {
+        "models": shipped.names(),
+        "methods": zellige.METHODS,
+        "samplers": samplers,
+        "data": DATASETS,
+        "checkpoints": ids,
+        "recipes": RECIPES,
+    }
     assert names == list(known[what])
     code, out, _ = run(f"list {what} --json -")
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names

@@ -99,6 +99,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(demo, "network", lambda: Net(layers=1, hidden=32, heads=2, length=128, conv=7))
     monkeypatch.setattr(demo, "DRAWS", 2)
+    monkeypatch.setattr(demo, "show_shipped", lambda *_: 0)  # ten seconds; tests/models/test_shipped.py watches it
     with chdir(tmp_path):
         yield tmp_path
 

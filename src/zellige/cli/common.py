@@ -40,7 +40,7 @@ class OfRun:
     """The options of every command that loads a model."""
 
     run: Run = ""
-    """a run, a saved folder or a hub id"""
+    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
     seed: int = 0
     method: str | None = None
     """file.py:Class of a run with an own method"""
@@ -159,13 +159,17 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
     with terminal.waiting("loading"):
         import torch
 
+        from ..models import shipped
         from ..models.model import load
 
         if device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
         chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
         cls = own_class(method) if method else None
-        return load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+        model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+    if name := shipped.name_of(model):
+        terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}")
+    return model
 
 
 def of_model(about: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """`zellige demo`: a small MDLM on the prose of Python's own documentation, trained, compared and watched in minutes.
 
+Before it a model that comes with Zellige writes for ten seconds, where there is one (`opening.py`).
 Nothing is downloaded, and nothing here is special to the demo: each step is the call that a person would make.
 """
 
@@ -17,6 +18,7 @@ from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 from . import options
 from .common import write_json
+from .opening import show_shipped
 
 if TYPE_CHECKING:  # torch comes after the first line is on the screen
     import numpy as np
@@ -58,8 +60,9 @@ def demo(terminal: Terminal | None = None, *, steps: int = STEPS, seed: int = 0,
         steps: training steps; fewer than `STEPS` are a short run, of which nothing is claimed.
         run: the folder for everything; by default the first free one of runs/demo, runs/demo-2, ...
     """
-    began = time.perf_counter()
     terminal = terminal or Terminal()
+    show_shipped(terminal, seed)
+    began = time.perf_counter()
     folder = Path(run) if run is not None else free(Path("runs/demo"))
     terminal.say("MDLM, a masked diffusion model, on the prose of Python's own documentation")
     return _Parts(terminal, folder, steps, seed).go(began)

@@ -34,6 +34,7 @@ from .evaluate_suite import Suite, suite
 from .generate.command import Generate, generate
 
 if TYPE_CHECKING:
+    from ..evaluation.proportion import Proportion
     from ..evaluation.result import Result
 
 MODES: dict[
@@ -116,14 +117,22 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
         )  # fmt: skip
     if rank:
         return None
+    from ..evaluation.tasks import task_shares
+
+    with Bar(terminal, "try", 1, "steps") as bar:
+        shares = task_shares(
+            model, corpus, chosen.split, chosen.limit, chosen.seed, lambda done, total: bar.update(done, total=total)
+        )
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
         "estimator": chosen.estimator, "ends": chosen.ends, "unconditional": chosen.unconditional, "method": chosen.method,
         "device": chosen.device,
     }  # fmt: skip
-    _print(terminal, result)
+    _print(terminal, result, shares)
     document = result.to_dict("evaluate", arguments)
+    if shares:
+        document["result"]["tasks"] = {name: share.to_dict() for name, share in shares.items()}
     if file is not None:
         from .evaluate_print import write as write_into
 
@@ -147,9 +156,9 @@ def _show(words: Sequence[str], terminal: Terminal) -> int:
     return 0
 
 
-def _print(terminal: Terminal, result: "Result") -> None:
-    from .evaluate_print import describe, heading
+def _print(terminal: Terminal, result: "Result", shares: "dict[str, Proportion] | None" = None) -> None:
+    from .evaluate_print import describe, heading, tasks
 
-    for line in [*heading(result), *describe(result)]:
+    for line in [*heading(result), *describe(result), *tasks(shares or {})]:
         terminal.result(line)
     note_change(terminal, result.about)

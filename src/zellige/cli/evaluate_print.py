@@ -1,6 +1,7 @@
 """How a likelihood is printed: what was judged, its terms, the number, where its width comes from, the protocol."""
 
 import contextlib
+import math
 import os
 import textwrap
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from ..errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM
+from ..evaluation.proportion import Proportion
 from ..evaluation.result import Result
 from ..files import write_file
 from ..show.numbers import columns, count, counted, path, percent, pm, quantity
@@ -49,6 +51,9 @@ def describe(result: Result) -> list[str]:
     lines += ["", f"  {result}{label}" + ("" if loss else f"   perplexity {result.perplexity_text}")]
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")
+    if (each := result.about.get("characters_per_token")) and not loss:  # comparable with any model of characters
+        bits = [nats / math.log(2) / each for nats in (result.value, result.half)]
+        lines.append(f"  {quantity(*bits, 'bits/char', result.kind)}   {each:.3f} characters a token")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:
@@ -75,6 +80,12 @@ def describe(result: Result) -> list[str]:
     text = f"{p.get('name', PROTOCOL)}: {', '.join([*protocol, f'seed {result.seed}'])}"
     lines += ["", *textwrap.wrap(text, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
     return lines
+
+
+def tasks(shares: dict[str, Proportion]) -> list[str]:
+    """The lines below them, of what the data's task asks (`evaluation.tasks`)."""
+    rows = [(name, str(share), f"{count(share.right)} of {count(share.total)}") for name, share in shares.items()]
+    return ["", *columns([("task", "share [95%]", ""), *rows], "<<<", indent=2, gap=4)] if rows else []
 
 
 def _law(result: Result) -> str:

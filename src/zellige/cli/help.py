@@ -18,7 +18,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   report      one self-contained report.html of a run
   play        a page in the browser: write, fill gaps, see each step
   serve       an OpenAI-compatible endpoint for a model of text
-  list        methods, samplers, data, checkpoints, recipes
+  list        models, methods, samplers, data, checkpoints, recipes
   import      a published model, from the hub or from files, into a folder
   export      a model in a published layout
   doctor      what this machine has: versions, devices, extras, caches
@@ -51,6 +51,7 @@ COMMANDS = (
 )  # fmt: skip
 
 LISTS = {
+    "models": "what comes with Zellige, ready to write: zellige sample text",
     "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",
     "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
     "data": "data sets by name: size, split, licence",
@@ -62,8 +63,8 @@ TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` w
 
 def table(what: str) -> list[dict[str, str]]:
     """The rows of `zellige list`: a header's names in the first one."""
-    if what == "data":  # says which packages are there
-        return data()
+    if what in ("data", "models"):  # from tables that need no torch
+        return {"data": data, "models": models}[what]()
     return json.loads(TABLES.read_text(encoding="utf-8"))[what]
 
 
@@ -134,6 +135,16 @@ def data() -> list[dict[str, str]]:
         }
         for name, d in DATASETS.items()
     ]  # fmt: skip
+
+
+def models() -> list[dict[str, str]]:
+    """A row for each model that comes with Zellige, from its card."""
+    from ..models import shipped
+
+    cards = {name: shipped.card(name) for name in shipped.names()}
+    return [
+        {"name": name, **{key: card[key] for key in ("what", "method", "size", "test")}} for name, card in cards.items()
+    ]
 
 
 def checkpoints() -> list[dict[str, str]]:

@@ -13,26 +13,26 @@ from ..show.terminal import Terminal
 from . import help, options
 from .common import write_json
 
-What = Literal["methods", "samplers", "data", "checkpoints", "recipes"]
+What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"]
 
 
 @dataclass(frozen=True)
 class List:
     what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
-    """methods, samplers, data, checkpoints or recipes"""
+    """models, methods, samplers, data, checkpoints or recipes"""
     seed: int = 0
     """changes nothing"""
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige list methods|samplers|data|checkpoints|recipes`; without a word: these five."""
+    """`zellige list models|methods|samplers|data|checkpoints|recipes`; without a word: these six."""
     if words and not words[0].startswith("-") and words[0] not in help.LISTS:
         near = nearest(words[0], help.LISTS)
-        hint = f"did you mean '{near}'?" if near else "methods, samplers, data, checkpoints or recipes"
+        hint = f"did you mean '{near}'?" if near else "models, methods, samplers, data, checkpoints or recipes"
         raise InputError(f"unknown list '{words[0]}'; {hint}")
     chosen = options.parse(List, words, "list", about="What there is to choose from.", most=1)
     rows: Any = help.table(chosen.what) if chosen.what else [{"name": k, "what": v} for k, v in help.LISTS.items()]
-    header = [*rows[0]]
+    header = [*rows[0]] if rows else ["no models come with this installation"]
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     for line in columns([header, *([row[name] for name in header] for row in whole)], "<" * len(header)):
         terminal.result(line)

@@ -260,6 +260,8 @@ def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -
         }
     protocol |= {"class": given_class} if given_class else {}
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
+    if characters is None and not tokenizer.shape and rows.characters and rows.tokens_total:
+        about["characters_per_token"] = rows.characters / rows.tokens_total
     return Asked(rows, about, protocol, characters, model.unit if tokenizer.shape else "")
 
 

@@ -10,7 +10,7 @@ from ..errors import InputError, nearest
 from ..files import FULL
 from ..methods import METHODS
 from ..schema import shown
-from . import hub, published
+from . import hub, published, shipped
 from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named_checkpoint
 from .checksums import CHECKSUMS
 from .tensors import refuse_pickle
@@ -19,8 +19,13 @@ _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
-    """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id."""
+    """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id.
+
+    A name of `shipped` is that model, unless a folder of that name is there.
+    """
     folder = Path(path)
+    if not folder.exists():
+        folder = shipped.find(str(path)) or folder
     if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
         meant = named_checkpoint(folder.parent, folder.name)
         if meant is not None:
@@ -70,8 +75,11 @@ def _near(path: Path) -> str:
     near = nearest(path.name, names)
     if near:
         return f"nearest in that folder: '{near}'"
-    where = shown(path.parent)
-    return f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders"
+    ours = shipped.names() if path.name == str(path) else []
+    if near := nearest(path.name, ours):
+        return f"did you mean '{near}', which comes with Zellige?"
+    where, also = shown(path.parent), f"; with Zellige come {', '.join(ours)}" if ours else ""
+    return (f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders") + also
 
 
 def download(name: str, **how: Any) -> Path:

@@ -1,0 +1,308 @@
+"""Makes of a finished run a model that comes with Zellige: averaged weights in float16, and a card of what its commands print.
+
+    python benchmarks/ship.py RUN NAME --data PATH      e.g. benchmarks/ship.py runs/text text --data tales
+
+NAME is one of MODELS below. The model goes into src/zellige/models/shipped/NAME; there the commands of its card are run, in an
+empty folder, on the weights that ship, and what they print is the card: nothing in it is written by hand but what MODELS says of
+the data. PATH, the data, stays where it is. A card is made again with --card-only NAME --data PATH.
+"""
+
+import argparse
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import zellige
+from zellige import cli
+from zellige.data import DATASETS
+from zellige.files import write_folder
+from zellige.models import shipped
+from zellige.models.checkpoints import WEIGHTS
+from zellige.models.checksums import write_checksums
+from zellige.models.model import load, write_model
+from zellige.show.numbers import byte_size, columns, count, parameters
+
+SEEDS = range(16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shipped:
+    """What the card says that no run knows, and which commands it shows; {data} and {options} are the fields of that name.
+
+    text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
+    options: of the sampler, recommended; once: the commands beside evaluate; seeded: those run for each of SEEDS.
+    """
+
+    text: str
+    of: str
+    data: str
+    options: str
+    once: tuple[str, ...] = ()
+    seeded: str = ""
+    bracket: str = "--limit 4 --numbers 1 8 64 --own 4 --batch 256"
+    evaluate: str = "--draws 4"
+
+
+SHEET = "zellige sample {name} {options} --count 16 --seed 0 --out samples.png"
+TEXTS = "zellige sample {name} {options} --seed {seed}"
+MODELS = {
+    "text": Shipped(
+        "folk and fairy tales in English",
+        "tales: folk and fairy tales in English prose, 15 books of Project Gutenberg of 1697 to 1922 (Grimm, Lang, Jacobs, "
+        "Aesop, Perrault, Russian, Philippine, Australian and Hawaiian tales, Lane's Thousand and One Nights). Licence: "
+        "public domain. $DATA is a folder with train.txt, validation.txt and test.txt; the text does not come with the model",
+        "--data.name text --data.path $DATA",
+        "--steps 128 --temperature 0.8",
+        seeded=TEXTS,
+        bracket="--limit 4 --numbers 1 16 --own 2 --batch 256",
+    ),
+    "digits": Shipped(
+        "digits of 28 x 28 pixels, by class",
+        "MNIST (LeCun and Cortes). Licence: CC BY-SA 3.0. $DATA is a folder with the official .gz files",
+        "--data.name mnist --data.path $DATA --data.labels",
+        "--steps 250",
+        once=(
+            "zellige sample {name} {options} --class 0 1 2 3 4 5 6 7 8 9 --count 8 --seed 0 --out classes.png",
+            SHEET,
+        ),
+        bracket="--limit 2 --numbers 1 8 --own 0",
+        evaluate="--draws 2 --limit 1000",
+    ),
+    "chorales": Shipped(
+        "four-part chorales in Bach's manner",
+        "Bach's chorales as four pitches a sixteenth (Jsb16thSeparated.json of github.com/czhuang/JSB-Chorales-dataset, split of "
+        "Boulanger-Lewandowski 2012). Licence: the music is in the public domain, the file names none. $DATA is that file",
+        "--data.name jsb-chorales --data.path $DATA --data.size 64",
+        "--steps 256 --temperature 0.9",
+        once=(SHEET,),
+        bracket="--limit 4 --numbers 1 8 --own 2",
+    ),
+    "sudoku": Shipped(
+        "solved Sudokus, 9 x 9, and solutions of yours",
+        "6,137 puzzles with their solutions. Licence: facts. $DATA is a .csv with the columns puzzle and solution",
+        "--data.name sudoku --data.path $DATA --data.size 9",
+        "--sampler confidence --steps 81",
+        once=(
+            "zellige infill {name} 53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79 "
+            "{options} --temperature 0",
+            SHEET,
+        ),
+        evaluate="--draws 16",
+    ),
+    "molecules": Shipped(
+        "small molecules of C, N, O and F, as SMILES",
+        "QM9 (Ramakrishnan et al. 2014), 133,885 molecules. Licence: CC0. $DATA is a .csv with the column smiles",
+        "--data.name qm9 --data.path $DATA",
+        "--sampler first_hitting",
+        seeded=TEXTS,
+        evaluate="--draws 4 --limit 2000",
+    ),
+}
+
+
+# ------------------------------------------------------------------------------------------------------------ the weights
+def put(run: str, name: str) -> None:
+    """Write the model of a run into its place, in float16, and without a path of this machine."""
+    model, source = load(run), Path(run)
+    config, about = model.config, json.loads(json.dumps(model.about))
+    data = dataclasses.replace(config.data, path=None, validation=None, test=None, cache=None)
+    config = dataclasses.replace(config, data=data, run="")
+    about["data"]["files"] = [Path(file).name for file in about["data"].get("files") or []]
+    about["seconds"], about["curve"] = curve(source)
+    own = {n for n, p in model.method.named_parameters() if p.dtype == torch.float32}
+    tensors = {n: half(n, t) if n in own else t for n, t in model.method.state_dict().items()}
+    write_folder(shipped.FOLDER / name, lambda folder: write_model(folder, tensors, model.tokenizer, config, about))
+    (shipped.FOLDER / name / WEIGHTS).chmod(0o644)  # safetensors lets nobody else read it
+
+
+def half(name: str, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor in float16; an error where a number is too large for it."""
+    made = tensor.half()
+    if not bool(made.isfinite().all()):
+        raise SystemExit(f"{name} holds {float(tensor.abs().max()):g}, which float16 does not; ship float32")
+    return made
+
+
+def curve(run: Path, most: int = 12) -> tuple[float, list[list[float]]]:
+    """How many seconds a run took, and its validations: (step, bound, half of its interval), some of them."""
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    each = [
+        [int(r["step"]), float(r["validation"]), (float(r["validation_high"]) - float(r["validation_low"])) / 2]
+        for r in rows if r["validation"]
+    ]  # fmt: skip
+    chosen = sorted(
+        {round(i * (len(each) - 1) / max(most - 1, 1)) for i in range(min(most, len(each)))} | {len(each) - 1}
+    )
+    return float(rows[-1]["seconds"]), [each[i] for i in chosen] if each else []
+
+
+# -------------------------------------------------------------------------------------------------------------- the card
+def commands(name: str) -> list[str]:
+    """The commands of a card."""
+    of = MODELS[name]
+    every = [f"zellige evaluate {{name}} {{data}} {of.evaluate}"]
+    every += [f"zellige evaluate {{name}} {{data}} --bracket {of.bracket}"] if of.bracket else []
+    every += of.once
+    lines = [line.format(name=name, data=of.data, options=of.options) for line in every]
+    return lines + [of.seeded.format(name=name, options=of.options, seed=seed) for seed in SEEDS if of.seeded]
+
+
+def executed(command: str, data: str) -> tuple[str, dict[str, Any]]:
+    """What a command of a card prints, and its numbers; in the working directory, `data` for $DATA."""
+    words = [word.replace("$DATA", data) for word in shlex.split(command)[1:]]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = cli.main([*words, "--json", ".result.json"])
+    if code:
+        raise SystemExit(f"{command} ended with {code}")
+    return printed.getvalue().rstrip("\n"), numbers(json.loads(Path(".result.json").read_text(encoding="utf-8")))
+
+
+def numbers(document: dict[str, Any]) -> dict[str, Any]:
+    """What of a command's JSON must be the same when it is run again."""
+    result = document["result"]
+    if "samples" in result:
+        return {"samples": [sample["text"] for sample in result["samples"]]}
+    if "rows" in result:
+        return {row["name"]: row["result"]["value"] for row in result["rows"] if row.get("result")}
+    return {"value": result["value"]} | {task: share["value"] for task, share in result.get("tasks", {}).items()}
+
+
+@contextlib.contextmanager
+def empty_folder(data: str):
+    """In an empty working directory: no folder there is in the way of a name, and nothing is left behind."""
+    here, data = os.getcwd(), str(Path(data).resolve()) if data else ""
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        try:
+            yield data
+        finally:
+            os.chdir(here)
+
+
+def write_card(name: str, data: str) -> None:
+    """Run the commands of a model's card, and write it: README.md, card.json, pictures, checksums."""
+    folder, of = shipped.FOLDER / name, MODELS[name]
+    model = load(folder)
+    amount = sum(p.numel() for p in model.method.parameters())
+    weight = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".json"))
+    size = f"{parameters(amount).split()[0]}, {byte_size(weight)}"
+    entry = {"what": of.text, "method": model.config.method, "size": size, "test": "", "options": options(of.options)}
+    save(folder, entry | {"runs": []})  # from here on the name is one
+    runs, shown = [], []
+    with empty_folder(data) as path:
+        for command in commands(name):
+            began = time.perf_counter()
+            printed, values = executed(command, path)
+            runs.append({"command": command, "seconds": round(time.perf_counter() - began, 1), "numbers": values})
+            shown.append((command, re.sub(re.escape(path), "$DATA", printed) if path else printed))
+        for picture in Path().glob("*.png"):
+            shutil.copyfile(picture, folder / picture.name)
+    entry["test"] = next(
+        line.split("   ")[0].strip() for line in shown[0][1].splitlines() if re.match(r"  [≤=] ", line)
+    )
+    if per := re.search(r"^  ([≤=] .* bits/char) \(95%\)", shown[0][1], re.M):
+        entry["test"] = per[1]
+    entry["test"] = entry["test"].removesuffix(" (95%)")
+    (folder / "README.md").write_text(page(name, model, size, shown), encoding="utf-8")
+    save(folder, entry | {"runs": runs})
+
+
+def options(text: str) -> dict[str, Any]:
+    """`--steps 64 --sampler x` as the arguments of `zellige.sample`."""
+    words = shlex.split(text)
+    read = lambda word: json.loads(word) if re.fullmatch(r"[\d.]+", word) else word  # noqa: E731
+    return {flag[2:].replace("-", "_"): read(word) for flag, word in zip(words[::2], words[1::2])}
+
+
+def save(folder: Path, card: dict[str, Any]) -> None:
+    (folder / shipped.CARD).write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_checksums(folder)
+
+
+def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
+    """README.md: what it is, how it was trained, and each command with what it printed."""
+    of, config, about = MODELS[name], model.config, model.about
+    splits = about["data"]["splits"]
+    amounts = [f"{split} {count(s['rows'])} rows of {count(int(model.method.shape[0]))}" for split, s in splits.items()]
+    versions = about["versions"]
+    facts = {
+        "writes": of.text,
+        "method": f"{config.method}, `{json.dumps(dataclasses.asdict(config.options))}`",
+        "network": f"{size} in float16 (computed in float32); `{json.dumps(changed(config.net))}`",
+        "tokens": about["data"]["tokenizer"]["what"] if "tokenizer" in about["data"] else model.tokenizer.name,
+        "data": of.of,
+        "its size": ", ".join(amounts),
+        "its sha256": f"`{about['data'].get('sha256')}`",
+        "trained": f"{count(about['step'])} steps of {config.train.batch} rows, seed {config.train.seed}, averaged weights"
+        f" ({config.train.ema:g}), {about['seconds'] / 3600:.2f} hours",
+        "on": f"{config.train.device}, {versions['platform']}, torch {versions['torch']}, Zellige {versions['zellige']}",
+        "by": f"`{about['command']}`",
+        "licence": "Apache-2.0, of the weights and of Zellige",
+    }
+    what = DATASETS[config.data.name]
+    head = [
+        "---",
+        "library_name: zellige",
+        "license: apache-2.0",
+        f"tags: [discrete-diffusion, {config.method}]",
+        "---",
+        "",
+    ]
+    lines = [
+        *head,
+        f"# {name}",
+        "",
+        f'Comes with Zellige: `zellige sample {name} {of.options}`, `zellige.load("{name}")`.',
+    ]
+    lines += ["Written by `benchmarks/ship.py` from the run and from what the commands below print.", ""]
+    lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
+    if about["curve"]:
+        rows = [(count(int(step)), f"≤ {value:.3f} ± {half:.3f}") for step, value, half in about["curve"]]
+        unit = f"validation, {model.unit}"
+        lines += ["## Learning curve", "", "```text", *columns([("step", unit), *rows], ">>"), "```", ""]
+    published = (
+        "" if what.needs in ("`data.path`", "nothing") else ", or leave the --data.* out, and the files are downloaded"
+    )
+    lines += ["## Numbers and samples", "", f"In an empty folder; put the path for $DATA{published}.", ""]
+    lines += ["Samples are those of the seeds beside them, all of them, none chosen.", ""]
+    for command, printed in shown:
+        lines += ["```text", f"$ {command}", *printed.splitlines(), "```", ""]
+        if picture := re.search(r"--out (\S+\.png)", command):
+            lines += [f"![What this command wrote]({picture[1]})", ""]
+    return "\n".join([*lines, f"Zellige {zellige.__version__}."]) + "\n"
+
+
+def changed(net: Any) -> dict[str, Any]:
+    """The entries of a network that are not the default's."""
+    return {f.name: v for f in dataclasses.fields(net) if (v := getattr(net, f.name)) != f.default}
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?")
+    parser.add_argument("name", choices=MODELS)
+    parser.add_argument("--data", default="", help="what $DATA stands for in the commands")
+    parser.add_argument("--card-only", action="store_true", help="of the weights that are there")
+    chosen = parser.parse_args(words)
+    if chosen.run and not chosen.card_only:
+        put(chosen.run, chosen.name)
+    write_card(chosen.name, chosen.data)
+    print(shipped.FOLDER / chosen.name / "README.md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What a task asks of a model, beside how likely it finds the data: are puzzles solved, are molecules molecules.
+
+    puzzles      held-out ones are filled in, one cell at a time, and solved if the filling is the solution; nothing searches,
+                 nothing is taken back. The surest cell first with its likeliest symbol, as people solve one; and, drawn from
+                 the model's own law, cells in random order
+    molecules    drawn one character at a time; valid is the share that `smiles.is_molecule` takes, unique the share of these
+                 that are different texts, new the share of those that are not in the training split. Texts, not structures:
+                 two spellings of one molecule are two
+
+Every share has Wilson's interval. Of other data there is nothing to ask.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..data import Corpus
+from ..data.rows import evenly_spaced
+from ..models.frames import Frame, collect
+from ..models.watch import watch
+from ..samplers import SAMPLERS
+from ..show.kinds import of
+from .proportion import Proportion
+from .smiles import is_molecule
+
+PUZZLES, MOLECULES = 200, 500  # at most
+BATCH = 50
+
+Shown = Callable[[int, int], None]
+
+
+def task_shares(
+    model: Any,
+    corpus: Corpus,
+    split: str = "test",
+    limit: int | None = None,
+    seed: int = 0,
+    progress: Shown | None = None,
+) -> dict[str, Proportion]:
+    """What the task of a corpus asks, by name; {} where it asks nothing, or the model has no sampler for it.
+
+    Args:
+        limit: so many puzzles, evenly spaced, or molecules; at most PUZZLES and MOLECULES.
+        progress: called with (steps of a sampler done, in all).
+    """
+    rows = corpus.split(split)
+    if getattr(rows, "clues", None) is not None:
+        return dict(_puzzles(model, rows, min(limit or PUZZLES, PUZZLES), seed, progress))
+    if of(model.tokenizer).name == "smiles" and "train" in corpus.rows:
+        return _molecules(model, corpus.train, min(limit or MOLECULES, MOLECULES), seed, progress)
+    return {}
+
+
+def _puzzles(model: Any, rows: Any, count: int, seed: int, progress: Shown | None) -> Iterator[tuple[str, Proportion]]:
+    chosen = evenly_spaced(np.arange(len(rows)), count)
+    clues, solutions = rows.clues[chosen], rows.array()[chosen]
+    cells = int(clues.shape[1])
+    ways = {
+        "the surest cell first": {"sampler": "confidence", "steps": cells, "temperature": 0.0},
+        "cells in random order": {"sampler": "first_hitting"},
+    }
+    ways = {name: how for name, how in ways.items() if not SAMPLERS[how["sampler"]].refuse(model.method)}
+    for i, (name, how) in enumerate(ways.items()):
+        filled = _drawn(model, len(chosen), seed, progress, i, len(ways), fixed=clues, **how)
+        yield f"solved, {name}", Proportion(int((np.array(filled) == solutions).all(-1).sum()), len(chosen))
+
+
+def _molecules(model: Any, train: Any, count: int, seed: int, progress: Shown | None) -> dict[str, Proportion]:
+    how = {} if SAMPLERS["first_hitting"].refuse(model.method) else {"sampler": "first_hitting"}
+    texts = of(model.tokenizer).values(_drawn(model, count, seed, progress, 0, 1, **how))
+    valid = [text for text in texts if is_molecule(text)]
+    unique = {*valid}
+    seen = unique & {*of(model.tokenizer).values(train.array())}
+    shares = {"valid": Proportion(len(valid), count)}
+    if valid:
+        shares["unique among these"] = Proportion(len(unique), len(valid))
+        shares["new among those"] = Proportion(len(unique - seen), len(unique))
+    return shares
+
+
+def _drawn(model: Any, count: int, seed: int, progress: Shown | None, part: int, parts: int, **how: Any) -> list[Any]:
+    """The tokens of `count` samples; as the `part`-th of several drawings, for `progress`."""
+    batches = -(-count // BATCH)
+
+    def see(frame: Frame) -> None:
+        if progress:
+            done = frame.first // BATCH * frame.steps + frame.step
+            progress(part * batches * frame.steps + done, parts * batches * max(frame.steps, 1))
+
+    return collect(watch(model, count=count, seed=seed, batch=BATCH, **how), see).tokens

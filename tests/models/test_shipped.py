@@ -1,0 +1,45 @@
+"""The models that come with Zellige are small, are what their cards say, and their numbers come again."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import zellige
+from zellige.models import shipped
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import ship  # noqa: E402
+
+MOST = 20_000_000  # bytes of all of them, in the wheel
+PLACES = {  # beside the checkout: what $DATA is in the card of each
+    "text": "tales", "digits": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
+    "sudoku": "sudoku/sudoku9_pairs.csv.xz", "molecules": "molecules/qm9_smiles.csv.xz",
+}  # fmt: skip
+
+
+def test_they_are_small():
+    assert sum(f.stat().st_size for f in Path(zellige.__file__).parent.glob("models/shipped/*/*")) < MOST
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_each_is_as_its_card_says(name, empty):
+    model, card = zellige.load(name), shipped.card(name)
+    assert card["method"] == model.config.method
+    assert [run["command"] for run in card["runs"]] == ship.commands(name)
+    assert card["options"] == ship.options(ship.MODELS[name].options)
+    assert all(picture in (shipped.FOLDER / name / "README.md").read_text() for picture in
+               (p.name for p in (shipped.FOLDER / name).glob("*.png")))  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", shipped.names())
+def test_its_numbers_come_again(name, shared):
+    """The bound, by the command on the card, to what float32 on another machine may change; what was drawn is not compared."""
+    run = shipped.card(name)["runs"][0]
+    assert shlex.split(run["command"])[1] == "evaluate"
+    with ship.empty_folder(str(shared / "data" / PLACES[name])) as data:
+        numbers = ship.executed(run["command"], data)[1]
+    assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)

@@ -1,0 +1,162 @@
+"""A run becomes a model that comes with Zellige: by name, in float16, with a card whose numbers come again by its commands."""
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import zellige
+from zellige import Data, InputError, Net, Train, cli
+from zellige.cli.opening import show_shipped
+from zellige.models import shipped
+from zellige.show.terminal import Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import ship  # noqa: E402
+
+TALE = "once upon a time there was a king who had a daughter and she went into the wood to seek the golden bird. "
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run on a few tales, `tales/` itself, and an empty folder to stand in for that of the shipped models."""
+    folder = tmp_path_factory.mktemp("shipped")
+    (folder / "tales").mkdir()
+    for split, times in (("train", 60), ("validation", 20), ("test", 20)):
+        (folder / "tales" / f"{split}.txt").write_text(TALE * times)
+    data = Data(name="text", path=str(folder / "tales"), tokenizer="bpe:300", cache=str(folder / "cache"))
+    net = Net(layers=1, hidden=16, heads=2, length=16)
+    train = Train(steps=4, batch=4, validate_every=2, validate_rows=8, samples=0, device="cpu")
+    zellige.train("mdlm", data=data, net=net, train=train, run=folder / "run")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ours(place):
+    """That run, made into the model `text`: its name, found for all tests of this module that ask for it."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("ZELLIGE_CACHE", str(place / "cache"))
+    patch.setattr(shipped, "FOLDER", place / "here")
+    patch.setattr(ship, "SEEDS", range(2))
+    of = ship.MODELS["text"]
+    patch.setitem(
+        ship.MODELS, "text",
+        ship.Shipped(of.text, of.of, of.data, "--steps 4 --temperature 0.8", seeded=of.seeded, bracket="", evaluate="--draws 2"),
+    )  # fmt: skip
+    ship.main([str(place / "run"), "text", "--data", str(place / "tales")])
+    yield place / "here" / "text"
+    patch.undo()
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_half_of_the_bytes_and_all_of_the_model(ours, place):
+    """On disk float16, in memory float32: the averaged weights of the run, rounded once."""
+    run, model = zellige.load(place / "run"), zellige.load(ours)
+    stored = load_file(ours / "model.safetensors")
+    names = [name for name, _ in model.method.named_parameters()]
+    assert {stored[name].dtype for name in names} == {torch.float16}
+    assert {p.dtype for p in model.method.parameters()} == {torch.float32}
+    for name, tensor in run.method.state_dict().items():
+        expected = tensor.half().float() if name in names else tensor
+        assert torch.equal(model.method.state_dict()[name], expected), name
+
+
+def test_a_name_is_the_model(ours, empty, capsys):
+    assert zellige.load("text").source == ours
+    assert zellige.sample("text", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
+    how = {"steps": 4, "mask_token": "_"}
+    gaps = "once upon a ____"
+    assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
+    assert cli.main(["sample", "text", "--steps", "4"]) == 0
+    assert "note: 'text' comes with Zellige: folk and fairy tales in English" in capsys.readouterr().err
+    assert cli.main(["list", "models"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.startswith("text  folk and fairy tales in English  mdlm")
+    assert "bits/char" in line
+
+
+def test_a_folder_of_that_name_comes_first(ours, empty):
+    other = zellige.load(ours)
+    with torch.no_grad():
+        for p in other.method.parameters():
+            p.zero_()
+    other.save("text")
+    assert zellige.load("text").source == Path("text")
+    assert not any(p.any() for p in zellige.load("text").method.parameters())
+    assert zellige.load(ours).method.state_dict().keys() == other.method.state_dict().keys()
+
+
+def test_an_unknown_name_is_told_what_there_is(ours, empty):
+    with pytest.raises(InputError, match=r"no run or model at 'txet'; did you mean 'text', which comes with Zellige\?"):
+        zellige.load("txet")
+    with pytest.raises(InputError, match=r"no run or model at 'poems'; '.*' holds no folders; with Zellige come text$"):
+        zellige.load("poems")
+    with pytest.raises(InputError, match="is not a run, so it has no checkpoint 'best'"):
+        zellige.load("text", checkpoint="best")
+
+
+def test_damage_is_noticed_and_nothing_unpickled(ours, empty):
+    copy = shutil.copytree(ours, empty / "copy")
+    weights = copy / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(InputError, match="has changed since it was written"):
+        zellige.load(copy)
+    weights.write_bytes(b"\x80\x04c__builtin__\neval\n.")
+    with pytest.raises(InputError, match=r"asks to run '__builtin__\.eval'"):
+        zellige.load(copy)
+
+
+def test_no_path_of_this_machine_and_no_text_of_the_data(ours, place):
+    config = json.loads((ours / "config.json").read_text())
+    assert (config["data"]["path"], config["run"]) == (None, "")
+    assert config["about"]["data"]["files"] == ["train.txt", "validation.txt", "test.txt"]
+    for file in ours.iterdir():
+        content = file.read_bytes().replace(json.dumps(config["about"]["command"]).encode(), b"")
+        assert TALE[:40].encode() not in content, file.name
+    with pytest.raises(InputError, match="holds none; give `data`"):
+        zellige.evaluate(str(ours))
+
+
+def test_the_numbers_of_a_card_come_again_by_its_commands(ours, place, monkeypatch):
+    card = shipped.card("text")
+    page = (ours / "README.md").read_text(encoding="utf-8")
+    assert [run["command"] for run in card["runs"]] == ship.commands("text")
+    with ship.empty_folder(str(place / "tales")) as data:
+        for run in card["runs"]:
+            printed, numbers = ship.executed(run["command"], data)
+            assert numbers == run["numbers"]
+            assert f"$ {run['command']}\n{printed}".replace(data, "$DATA") in page
+    assert card["test"] in page
+    assert "≤" in page.partition("## Learning curve")[2].partition("##")[0]
+
+
+def test_a_weight_too_large_for_float16_is_refused():
+    with pytest.raises(SystemExit, match="holds 100000, which float16 does not"):
+        ship.half("w", torch.tensor([1e5]))
+
+
+def test_the_demo_begins_with_it(ours, empty):
+    err = io.StringIO()
+    assert show_shipped(Terminal(io.StringIO(), err), seconds=1e-9) == 1
+    lines = err.getvalue().splitlines()
+    assert lines[0] == "First 'text', a model that comes with Zellige: folk and fairy tales in English"
+    assert sum("step 4/4" in line for line in lines) == 1
+
+
+def test_the_demo_goes_on_without_one(place, monkeypatch):
+    monkeypatch.setattr(shipped, "FOLDER", place / "nothing")
+    err = io.StringIO()
+    assert show_shipped(Terminal(io.StringIO(), err)) == 0
+    assert err.getvalue() == ""
