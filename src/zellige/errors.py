@@ -4,7 +4,9 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
+from typing import TypeVar
 
+T = TypeVar("T")
 _LONG = re.compile(r"\S{200,}")
 
 
@@ -58,15 +60,34 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def unknown(kind: str, name: str, names: Iterable[str], see: str) -> InputError:
-    """The error for a name that is not in a table, with the nearest one that is.
+def unknown(kind: str, name: str, names: Iterable[str], see: str = "") -> InputError:
+    """The error for a name that is not in a table, with the nearest one that is; `see` shows all, or they stand there.
 
     >>> str(unknown("method", "mdml", ["mdlm", "md4"], "zellige list methods"))
     "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"
     """
     near = nearest(name, names)
+    see = see or ", ".join(names)
     hint = f"did you mean '{near}'? (all: {see})" if near else f"all of them: {see}"
     return InputError(f"unknown {kind} '{name}'; {hint}")
+
+
+class Table(dict[str, T]):
+    """Things by name, empty at first; asked for a name that is not there, it raises the error of `unknown`.
+
+    >>> sizes = Table("size")
+    >>> sizes |= {"tiny": 1, "small": 2}
+    >>> sizes["tyny"]
+    Traceback (most recent call last):
+    zellige.errors.InputError: unknown size 'tyny'; did you mean 'tiny'? (all: tiny, small)
+    """
+
+    def __init__(self, kind: str, see: str = ""):
+        super().__init__()
+        self.kind, self.see = kind, see
+
+    def __missing__(self, name: str) -> T:
+        raise unknown(self.kind, str(name), self, self.see)
 
 
 def not_installed(what: str, package: str, extra: str, otherwise: str = "") -> InputError:

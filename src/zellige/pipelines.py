@@ -245,5 +245,5 @@ def pipeline(task: str, model: Any, **choices: Unpack[AnyChoices]) -> Pipeline:
         InputError: no such task, one that the model cannot do, or a choice out of its range: before there is any text.
     """
     if task not in TASKS:
-        raise unknown("task", task, TASKS, "sample, infill, score")
+        raise unknown("task", task, TASKS)
     return TASKS[task](model, **choices)

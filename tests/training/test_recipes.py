@@ -19,7 +19,7 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.sampler_choice import choose_sampler
 from zellige.training.cost import PEAK, UTILISATION, training_cost
-from zellige.training.recipes import RECIPES, find_recipe
+from zellige.training.recipes import RECIPES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 import recipes as recipes_page  # pyright: ignore[reportMissingImports]
@@ -125,7 +125,7 @@ def test_a_run_of_a_recipe_is_the_recipe_but_for_what_is_typed_and_goes_on(text,
     assert main(["train", "--recipe", "mdlm-owt", *text, "--run", run]) == 0
     assert "recipe mdlm-owt: MDLM reports ≤ 23.21 PPL" in capsys.readouterr().err
     saved = json.loads((tmp_path / "run" / "config.json").read_text())
-    theirs = find_recipe("mdlm-owt").config
+    theirs = RECIPES["mdlm-owt"].config
     assert (saved["recipe"], saved["method"], saved["data"]["name"]) == ("mdlm-owt", "mdlm", "text")
     assert (saved["train"]["batch"], saved["train"]["warmup"], saved["train"]["ema"]) == (4, 2500, 0.9999)
     assert (saved["net"]["dropout"], saved["net"]["constant"]) == (theirs.net.dropout, True)
@@ -169,7 +169,7 @@ def test_wrong_words_are_one_line(words, message, tmp_path, monkeypatch, capsys)
 
 def test_from_python_what_is_not_handed_over_is_the_recipes(tmp_path):
     pixels: Any = np.random.default_rng(0).integers(0, 8, (12, 4, 4, 3))
-    theirs = find_recipe("d3pm-cifar10-absorbing").config
+    theirs = RECIPES["d3pm-cifar10-absorbing"].config
     config = small(theirs)
     made = zellige.train(
         recipe="d3pm-cifar10-absorbing", data=Data.of(pixels, 8, kind="image", flip=True), net=config.net,

@@ -14,7 +14,7 @@ from zellige.cli.train import form
 from zellige.models.config import Config
 from zellige.training.cost import training_cost
 from zellige.training.run_folder import label, usual
-from zellige.training.sizes import CPU, SIZES, find_size
+from zellige.training.sizes import CPU, SIZES
 
 
 def test_each_size_costs_more_than_the_one_before_and_the_command_line_has_all():
@@ -44,7 +44,7 @@ def test_a_size_fits_the_data_and_the_kind_of_network():
     assert tiny.fitted(shaped=True) == dataclasses.replace(tiny.net, length=Net().length, conv=0)
     assert tiny.fitted("unet", shaped=True) == Net(kind="unet")
     with pytest.raises(InputError, match="unknown size 'tinny'; did you mean 'tiny'"):
-        find_size("tinny")
+        SIZES["tinny"]
 
 
 def test_from_python_what_is_given_comes_before_the_size(tmp_path, monkeypatch):

@@ -58,10 +58,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     from ..evaluation.suite import SUITES
 
     protocol_named(chosen.protocol)
-    if chosen.suite not in SUITES:
-        from ..errors import unknown
-
-        raise unknown("suite", chosen.suite, SUITES, ", ".join(SUITES))
+    SUITES[chosen.suite]  # an unknown one is refused before a model is read
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import workers
     from ..evaluation.suite import judge

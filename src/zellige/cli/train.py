@@ -113,9 +113,9 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
 
         default = None
         if recipe:
-            from ..training.recipes import find_recipe
+            from ..training.recipes import RECIPES
 
-            theirs = find_recipe(recipe).for_method(recipe, method)
+            theirs = RECIPES[recipe].for_method(recipe, method)
             method = theirs.method
         cls: Any = find(method)
         Options = form(cls)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InputError
+from ..errors import InputError, Table
 from . import remote
 
 SPLITS = ("train", "validation", "test")
@@ -86,7 +86,8 @@ _PUBLISHED = "as published"
 _TEST = "train / test / test"  # no validation split is published; the test split stands in, as in the literature
 
 # fmt: off
-DATASETS: dict[str, Source] = {
+DATASETS: Table[Source] = Table("data set", "zellige list data")
+DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill")),
     "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", label="label", reads=(*_TEXT, "labels")),

@@ -180,7 +180,7 @@ class Corpus:
         if name in self.rows:
             return self.rows[name]
         if name not in SPLITS:
-            raise unknown("split", name, SPLITS, "train, validation, test")
+            raise unknown("split", name, SPLITS)
         raise InputError(
             f"'{self.about['name']}' has no {name} split, only {', '.join(self.rows)}; use another data set"
         )

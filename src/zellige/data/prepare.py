@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked
-from ..errors import InputError, at_least, not_installed, quoted, unknown
+from ..errors import InputError, at_least, not_installed, quoted
 from . import catalogue
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
@@ -120,8 +120,6 @@ def _check(data: Data) -> None:
     for name in ("path", "tokenizer", "cache"):
         if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
             raise InputError(f"`data.{name}` is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
-    if data.name not in DATASETS:
-        raise unknown("data set", data.name, DATASETS, "zellige list data")
     entry = DATASETS[data.name]
     for option in dataclasses.fields(Data):
         anywhere = option.name in ("name", "validation", "test", "cache")

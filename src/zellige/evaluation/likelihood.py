@@ -59,7 +59,7 @@ class Likelihood:
             if why:
                 raise InputError(f"`steps` is for the bound of a model in continuous time, and {why}; leave it out")
         if self.ends not in ENDS:
-            raise unknown("ends", self.ends, ENDS, ", ".join(ENDS))
+            raise unknown("ends", self.ends, ENDS)
         self.published = self.ends == "published"
         if self.published:
             why = self._none_published()
@@ -252,7 +252,7 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
             others["path"] = Estimator(_of(method, metropolis.path_law), about, exact=True)
     if name not in others:
         known = ["bound"] * bounded(method) + [*others]
-        raise unknown("estimator", name, known, ", ".join(known))
+        raise unknown("estimator", name, known)
     return others[name]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from ..errors import unknown
+from ..errors import Table
 
 CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
 
@@ -77,11 +77,7 @@ class Protocol:
 
 def protocol_named(name: "str | Protocol") -> Protocol:
     """A protocol by its name."""
-    if isinstance(name, Protocol):
-        return name
-    if name not in PROTOCOLS:
-        raise unknown("protocol", name, PROTOCOLS, ", ".join(PROTOCOLS))
-    return PROTOCOLS[name]
+    return name if isinstance(name, Protocol) else PROTOCOLS[name]
 
 
 _EACH = ["split", "detokenize", "lines", "pack", "eos", "begin", "end", "t_min", "ends", "average", "draws", "length"]
@@ -90,7 +86,8 @@ _MDLM = dict.fromkeys(_EACH, CODE) | {
     "t_min": f"{CODE}: sampling_eps = 1e-3, in evaluation too",
 }
 
-PROTOCOLS: dict[str, Protocol] = {
+PROTOCOLS: Table[Protocol] = Table("protocol")
+PROTOCOLS |= {
     "zellige": Protocol(
         "zellige",
         split="test", detokenize=True, lines=False, pack="wrap", eos=True, begin="none", end=False,

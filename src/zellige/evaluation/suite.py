@@ -13,7 +13,7 @@ import torch
 
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
-from ..errors import InputError, unknown
+from ..errors import InputError, Table, unknown
 from ..models.classes import told_none
 from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model
@@ -24,7 +24,8 @@ from .likelihood import Likelihood
 from .protocol import Protocol, protocol_named
 from .result import Result
 
-SUITES = {"zero-shot": sets.ZERO_SHOT}
+SUITES: Table[tuple[str, ...]] = Table("suite")
+SUITES |= {"zero-shot": sets.ZERO_SHOT}
 
 
 @dataclass(frozen=True)
@@ -113,11 +114,10 @@ def judge(
         InputError: a name is not known, the model has no bound or is not of text, or no set at all can be judged.
     """
     started = time.perf_counter()
-    if suite not in SUITES:
-        raise unknown("suite", suite, SUITES, ", ".join(SUITES))
+    known = SUITES[suite]
     for name in only:
-        if name not in SUITES[suite]:
-            raise unknown("set", name, SUITES[suite], ", ".join(SUITES[suite]))
+        if name not in known:
+            raise unknown("set", name, known)
     protocol, model = protocol_named(protocol), as_model(model)
     if model.tokenizer.shape:
         raise InputError(
@@ -127,7 +127,7 @@ def judge(
     if root is not None and not Path(root).expanduser().is_dir():
         raise InputError(f"no folder at '{root}'; give one with a subfolder for each set, e.g. wikitext-2, lambada")
     rows, silent = [], []
-    for name in only or SUITES[suite]:
+    for name in only or known:
         if begin:
             begin(name)
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from ..arguments import checked, of_kind
-from ..errors import InputError, at_least, unknown
+from ..errors import InputError, Table, at_least
 from ..nn.block import Net
 from .ar import AR
 from .bd3lm import BD3LM
@@ -22,7 +22,8 @@ from .sedd import SEDD
 from .tauldr import TauLDR
 from .udlm import UDLM
 
-METHODS: dict[str, type[Method]] = {
+METHODS: Table[type[Method]] = Table("method", "zellige list methods")
+METHODS |= {
     "d3pm": D3PM,
     "csm": CSM,
     "tauldr": TauLDR,
@@ -41,8 +42,6 @@ METHODS: dict[str, type[Method]] = {
 def find(method: str | type[Method]) -> type[Method]:
     """The class of a method, by name or as it is. Raises InputError for an unknown name."""
     if isinstance(method, str):
-        if method not in METHODS:
-            raise unknown("method", method, METHODS, "zellige list methods")
         return METHODS[method]
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise InputError(

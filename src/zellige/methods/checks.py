@@ -14,6 +14,8 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from .method import Method
 
+ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has a value
+
 
 def of_rows(function: Any, like: Any) -> Any:
     """`terms`, `bound` or `loss` of a method, which then refuses rows that are no texts of this method."""
@@ -41,20 +43,32 @@ def refuse_rows(method: "Method", batch: Batch) -> None:
     refuse_tokens(batch.tokens, states)
 
 
+def _at_hand(x: Tensor) -> bool:
+    """Whether values can be looked at: not in a compiled step, nor on a GPU, which would have to wait for the answer."""
+    return not torch.compiler.is_compiling() and x.device.type == "cpu" and x.numel() > 0
+
+
 def refuse_tokens(x: Tensor, states: int) -> None:
-    """InputError where tokens are not 0 to `states` - 1; not looked for on a GPU, which would have to wait for the answer."""
-    if torch.compiler.is_compiling() or x.is_cuda or not x.numel():
+    """InputError where tokens are not 0 to `states` - 1, if they are at hand."""
+    if not _at_hand(x):
         return
     low, high = (int(value) for value in x.aminmax())
     if low < 0 or high >= states:
         raise InputError(f"tokens hold {low if low < 0 else high:,}; they must be 0 to {states - 1:,}")
 
 
-def refuse_times(x: Tensor, t: Tensor | float, at: Tensor | None) -> None:
-    """InputError unless times t broadcast to the tokens x (B, L), and `at` says True or False of each."""
+def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | None = None) -> None:
+    """InputError unless t are times that broadcast to the tokens x (B, L), and `at` says True or False of each."""
     if isinstance(t, Tensor) and (
         t.ndim > x.ndim or any(a not in (1, b) for a, b in zip(t.shape[::-1], x.shape[::-1]))
     ):
         raise InputError(f"`t` is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
     if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
         raise InputError(f"`at` is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
+    if method.process is None or torch.compiler.is_compiling() or not _at_hand(t := torch.as_tensor(t)):
+        return
+    low, high = method.process.span
+    first, last = (float(value) for value in torch.where(t.isinf(), low, t.detach().double()).aminmax())
+    if not low - ROUNDING <= first <= last <= high + ROUNDING:  # so of nan
+        wrong = last if low <= first else first
+        raise InputError(f"`t` is {wrong:g}; it must be from {low:g} to {high:g}, CLEAN or PRIOR")

@@ -122,7 +122,7 @@ class CSM(Method):
         segments: Tensor | None = None,
     ) -> DataScore:
         """The concrete score of texts x_t (B, L), which know no time; `at` (B, L) bool as in `Diffusion.predict`."""
-        refuse_times(x_t, t, at)
+        refuse_times(self, x_t, t, at)
         refuse_tokens(x_t, self.vocabulary)
         h, x = self.hidden(x_t, None, Batch(x_t, None, segments, condition), context), x_t
         if at is not None:

@@ -89,7 +89,7 @@ class Diffusion(Method):
                 before x_t.
         """
         beside = Batch(x_t, None, segments, condition)
-        checks.refuse_times(x_t, t, at)
+        checks.refuse_times(self, x_t, t, at)
         checks.refuse_tokens(x_t, self.process.K)
         h = self.hidden(x_t, t, beside, context)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
@@ -104,7 +104,7 @@ class Diffusion(Method):
     @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
-        checks.refuse_times(batch.tokens, t, None)
+        checks.refuse_times(self, batch.tokens, t)
         return self.process.sample(batch.tokens, terms.where_noised(batch, t), generator)
 
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:

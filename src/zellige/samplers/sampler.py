@@ -13,7 +13,7 @@ from ..arguments import checked, of_kind
 from ..core import random
 from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness
-from ..errors import InputError, at_least, unknown
+from ..errors import InputError, Table, at_least, unknown
 from ..methods.method import Method
 from .guide import Guided
 from .law import Law, law_of
@@ -141,7 +141,7 @@ def _spelled_out(function: Any) -> inspect.Signature:
     return signature.replace(parameters=[*own, *(p for p in every if p.name not in signature.parameters)])
 
 
-SAMPLERS: dict[str, type[Sampler]] = {}  # by name; the package fills it
+SAMPLERS: Table[type[Sampler]] = Table("sampler", "zellige list samplers")  # the package fills it
 INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `laws`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
@@ -153,7 +153,7 @@ ALIASES = {  # another name: the sampler, and why they are one
 def find(name: str) -> type[Sampler]:
     """The class of a sampler, by its name or an alias. Raises InputError for an unknown name."""
     if name not in SAMPLERS and name not in ALIASES:
-        raise unknown("sampler", name, [*SAMPLERS, *ALIASES], "zellige list samplers")
+        raise unknown(SAMPLERS.kind, name, [*SAMPLERS, *ALIASES], SAMPLERS.see)
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
 
 

@@ -9,7 +9,7 @@ named so (`Recipe.ours`); where a network or a data set cannot be the paper's, `
 from dataclasses import replace
 
 from ..data import Data
-from ..errors import unknown
+from ..errors import Table
 from ..models.config import Train
 from ..nn.block import Net
 from .recipe import Recipe, Reported
@@ -83,7 +83,8 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
 
 
 # ---------------------------------------------------------------------------------- the table
-RECIPES: dict[str, Recipe] = {
+RECIPES: Table[Recipe] = Table("recipe", "zellige list recipes")
+RECIPES |= {
     "d3pm-cifar10-gauss": _d3pm(
         "3.435", "test, table 3 (FID 7.34)", 35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,
     ),
@@ -179,10 +180,3 @@ RECIPES: dict[str, Recipe] = {
         PACKED, replace(CONSTANT, length=128), BERT, Reported("28.23", "PPL", "test, packed, table 3"), 4, "bd3lm-lm1b-pretrain"
     ),
 }  # fmt: skip
-
-
-def find_recipe(name: str) -> Recipe:
-    """The recipe of a name. InputError for an unknown one, with the nearest."""
-    if name not in RECIPES:
-        raise unknown("recipe", name, RECIPES, "zellige list recipes")
-    return RECIPES[name]

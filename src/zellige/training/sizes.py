@@ -6,7 +6,7 @@ line takes `tiny` where no size of a network is typed.
 
 from dataclasses import dataclass, fields
 
-from ..errors import unknown
+from ..errors import Table
 from ..models.config import Train
 from ..nn.block import UNREAD, Net
 
@@ -26,7 +26,8 @@ class Size:
         return Net(kind=kind, **own)  # pyright: ignore[reportArgumentType]
 
 
-SIZES = {
+SIZES: Table[Size] = Table("size")
+SIZES |= {
     "tiny": Size(
         "a megabyte of text, half an hour on 2 cores",  # 20M characters of training; see docs/performance.md
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
@@ -45,10 +46,3 @@ SIZES = {
     ),
 }
 CPU = "tiny"  # of the command line on a machine without a GPU
-
-
-def find_size(name: str) -> Size:
-    """The size of this name; InputError where there is none."""
-    if name not in SIZES:
-        raise unknown("size", name, SIZES, ", ".join(SIZES))
-    return SIZES[name]

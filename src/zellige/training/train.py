@@ -34,10 +34,10 @@ from ..show.numbers import count, path
 from . import device, lock, logger, notes, run_folder, setup
 from .forecast import forecast
 from .progress import Progress, Silent
-from .recipes import RECIPES, find_recipe
+from .recipes import RECIPES
 from .run import Run
 from .signals import Quit, Signals, Stopped
-from .sizes import find_size
+from .sizes import SIZES
 
 
 @checked
@@ -81,7 +81,7 @@ def train(
     progress = Silent() if rank or progress is None else progress
     data = None if data is None else as_data(data)
     if recipe:
-        theirs = find_recipe(recipe).for_method(recipe, method)
+        theirs = RECIPES[recipe].for_method(recipe, method)
         method = theirs.method
         if not resume:  # a run that goes on has them
             data, net, train = data or theirs.data, theirs.net if net is None else net, train or theirs.train
@@ -90,7 +90,7 @@ def train(
     name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
     if size:
-        preset = find_size(size)
+        preset = SIZES[size]
         shaped = (data or Data()).name in DATASETS and DATASETS[(data or Data()).name].shaped
         net, train = preset.fitted(shaped=shaped) if net is None else net, train or preset.train
     if run is None:

@@ -1,8 +1,8 @@
 """The table of published layouts."""
 
+from ...errors import Table
 from . import dream, flat, hydra, llada
 from .layout import Layout
 
-LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in [*hydra.LAYOUTS, *flat.LAYOUTS, llada.LAYOUT, dream.LAYOUT]
-}
+LAYOUTS: Table[Layout] = Table("layout", "zellige export --help")
+LAYOUTS |= {layout.name: layout for layout in [*hydra.LAYOUTS, *flat.LAYOUTS, llada.LAYOUT, dream.LAYOUT]}

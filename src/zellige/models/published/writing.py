@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import InputError, unknown
+from ...errors import InputError
 from ...methods.method import Method
 from ...nn.block import Block
 from ...nn.embedding import Modulation
@@ -39,8 +39,6 @@ def layout_of(config: Config, about: Mapping[str, Any], to: str | None = None) -
             if fits
             else f"no published layout is of method {config.method}; use `to` hub, our own folder with a model card"
         )
-    if name not in LAYOUTS:
-        raise unknown("layout", name, LAYOUTS, "zellige export --help")
     return LAYOUTS[name]
 
 
