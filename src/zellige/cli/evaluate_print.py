@@ -52,8 +52,8 @@ def describe(result: Result) -> list[str]:
     if result.partial:
         lines.append(f"    a partial result: {result.partial}")
     if (each := result.about.get("characters_per_token")) and not loss:  # comparable with any model of characters
-        bits = [nats / math.log(2) / each for nats in (result.value, result.half)]
-        lines.append(f"  {quantity(*bits, 'bits/char', result.kind)}   {each:.3f} characters a token")
+        value, half = (nats / math.log(2) / each for nats in (result.value, result.half))
+        lines.append(f"  {quantity(value, half, 'bits/char', result.kind)}   {each:.3f} characters a token")
     if result.document is not None:
         lines.append(f"  {result.document}   {counted(round(result.document.units), 'document')}")
     if not loss:

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The models that come with Zellige, trained and put into the package: NAME by name, or all of them, one after another.
+#
+#   TALES=folder MNIST=folder CHORALES=file SUDOKU=file QM9=file benchmarks/models.sh [FOLDER] [NAME ...]
+#
+# TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; CHORALES: Jsb16thSeparated.json;
+# SUDOKU: a .csv of puzzles and solutions; QM9: a .csv with the column smiles. All but text take 30 to 60 minutes of one idle core;
+# text takes some hours. A run that was stopped goes on where it was; ship.py then takes minutes a model. SHIP=0: train only.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-runs/models}
+shift || true
+budget=(--train.device cpu --train.samples 0 --train.save-minutes 5)
+
+train() { # NAME METHOD [OPTION ...]
+  local run=$folder/$1
+  shift
+  zellige train "$@" "${budget[@]}" --run "$run" $(test -e "$run/config.json" && echo --resume)
+}
+for name in "${@:-molecules chorales sudoku digits text}"; do
+  for model in $name; do
+    case $model in
+      text) # 5.8M parameters on 1.6M subwords
+        data=$TALES
+        train text mdlm --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
+          --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
+          --net.conv 7 --train.steps 12000 --train.batch 16 --train.rate 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
+      digits) # 1.1M parameters; 2.3 epochs
+        data=$MNIST
+        train digits md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
+          --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.rate 2e-3 \
+          --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
+      chorales)
+        data=$CHORALES
+        train chorales mdlm --data.name jsb-chorales --data.path "$CHORALES" --data.size 64 --net.layers 4 --net.hidden 128 \
+          --net.heads 4 --net.conv 5 --net.dropout 0.1 --train.steps 6000 --train.batch 12 --train.rate 2e-3 --train.ema 0.999 \
+          --train.validate-every 500 ;;
+      sudoku)
+        data=$SUDOKU
+        train sudoku mdlm --data.name sudoku --data.path "$SUDOKU" --data.size 9 --data.augment 50 --net.layers 5 \
+          --net.hidden 96 --net.heads 6 --train.steps 30000 --train.batch 16 --train.rate 2e-3 --train.warmup 300 \
+          --train.ema 0.999 --train.validate-every 2000 ;;
+      molecules)
+        data=$QM9
+        train molecules mdlm --data.name qm9 --data.path "$QM9" --net.layers 4 --net.hidden 128 --net.heads 4 --net.conv 5 \
+          --train.steps 10000 --train.batch 64 --train.rate 2e-3 --train.warmup 200 --train.ema 0.999 \
+          --train.validate-every 1000 --train.validate-rows 512 ;;
+      *) echo "no model $model"; exit 2 ;;
+    esac
+    test "${SHIP:-1}" = 0 || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
+  done
+done
