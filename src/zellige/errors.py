@@ -72,10 +72,10 @@ def unknown(kind: str, name: str, names: Iterable[str], see: str = "") -> InputE
     return InputError(f"unknown {kind} '{name}'; {hint}")
 
 
-class Table(dict[str, T]):
+class Registry(dict[str, T]):
     """Things by name, empty at first; asked for a name that is not there, it raises the error of `unknown`.
 
-    >>> sizes = Table("size")
+    >>> sizes = Registry("size")
     >>> sizes |= {"tiny": 1, "small": 2}
     >>> sizes["tyny"]
     Traceback (most recent call last):

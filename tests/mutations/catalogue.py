@@ -486,6 +486,30 @@ DRAWS = [
         why="every rank by itself draws as it should; nothing there knows of ranks",
         tests="tests/core/test_maths.py -k ranks_together",
     ),
+    M(
+        "a part's rows one after another, which another part draws too",
+        D,
+        "rows = self.part + self.parts * torch.arange(shape[0], device=device)",
+        "rows = self.part + torch.arange(shape[0], device=device)",
+        why="every part by itself draws as it should; nothing there knows of parts",
+        tests="tests/core/test_counting.py -k do_not_depend_on_the_parts",
+    ),
+    M(
+        "nine rounds of Philox",
+        "core/philox.py",
+        "for _ in range(10):",
+        "for _ in range(9):",
+        why="nine rounds look random enough for any law",
+        tests="tests/core/test_counting.py -k known_answers",
+    ),
+    M(
+        "more positions than places, and each of those drawn counts once",
+        "core/positions.py",
+        "torch.where(n > most, n / most, 1.0)",
+        "torch.where(n > most, 1.0, 1.0)",
+        why="verify compiles nothing",
+        tests="tests/core/test_counting.py -k drawn_evenly",
+    ),
 ]
 A = "methods/absorbing.py"
 K = "methods/masked.py"

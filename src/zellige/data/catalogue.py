@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..errors import InputError, Table
+from ..errors import InputError, Registry
 from . import remote
 
 SPLITS = ("train", "validation", "test")
@@ -86,7 +86,7 @@ _PUBLISHED = "as published"
 _TEST = "train / test / test"  # no validation split is published; the test split stands in, as in the literature
 
 # fmt: off
-DATASETS: Table[Source] = Table("data set", "zellige list data")
+DATASETS: Registry[Source] = Registry("data set", "zellige list data")
 DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill")),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from ..errors import Table
+from ..errors import Registry
 
 CODE, READING, OURS = "from the paper's code", "our reading", "our choice"
 
@@ -86,7 +86,7 @@ _MDLM = dict.fromkeys(_EACH, CODE) | {
     "t_min": f"{CODE}: sampling_eps = 1e-3, in evaluation too",
 }
 
-PROTOCOLS: Table[Protocol] = Table("protocol")
+PROTOCOLS: Registry[Protocol] = Registry("protocol")
 PROTOCOLS |= {
     "zellige": Protocol(
         "zellige",

@@ -13,7 +13,7 @@ import torch
 
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
-from ..errors import InputError, Table, unknown
+from ..errors import InputError, Registry, unknown
 from ..models.classes import told_none
 from ..models.identity import fingerprint, identity, which_weights
 from ..models.model import as_model
@@ -24,7 +24,7 @@ from .likelihood import Likelihood
 from .protocol import Protocol, protocol_named
 from .result import Result
 
-SUITES: Table[tuple[str, ...]] = Table("suite")
+SUITES: Registry[tuple[str, ...]] = Registry("suite")
 SUITES |= {"zero-shot": sets.ZERO_SHOT}
 
 

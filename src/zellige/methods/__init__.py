@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from ..arguments import checked, of_kind
-from ..errors import InputError, Table, at_least
+from ..errors import InputError, Registry, at_least
 from ..nn.block import Net
 from .ar import AR
 from .bd3lm import BD3LM
@@ -22,7 +22,7 @@ from .sedd import SEDD
 from .tauldr import TauLDR
 from .udlm import UDLM
 
-METHODS: Table[type[Method]] = Table("method", "zellige list methods")
+METHODS: Registry[type[Method]] = Registry("method", "zellige list methods")
 METHODS |= {
     "d3pm": D3PM,
     "csm": CSM,

@@ -13,7 +13,7 @@ from ..arguments import checked, of_kind
 from ..core import random
 from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness
-from ..errors import InputError, Table, at_least, unknown
+from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
 from .guide import Guided
 from .law import Law, law_of
@@ -141,7 +141,7 @@ def _spelled_out(function: Any) -> inspect.Signature:
     return signature.replace(parameters=[*own, *(p for p in every if p.name not in signature.parameters)])
 
 
-SAMPLERS: Table[type[Sampler]] = Table("sampler", "zellige list samplers")  # the package fills it
+SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")  # the package fills it
 INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `laws`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),

@@ -9,7 +9,7 @@ named so (`Recipe.ours`); where a network or a data set cannot be the paper's, `
 from dataclasses import replace
 
 from ..data import Data
-from ..errors import Table
+from ..errors import Registry
 from ..models.config import Train
 from ..nn.block import Net
 from .recipe import Recipe, Reported
@@ -83,7 +83,7 @@ def _bd3lm(data: Data, net: Net, vocabulary: int, reported: Reported, block: int
 
 
 # ---------------------------------------------------------------------------------- the table
-RECIPES: Table[Recipe] = Table("recipe", "zellige list recipes")
+RECIPES: Registry[Recipe] = Registry("recipe", "zellige list recipes")
 RECIPES |= {
     "d3pm-cifar10-gauss": _d3pm(
         "3.435", "test, table 3 (FID 7.34)", 35.7e6, process="gaussian", schedule="linear", head="logistic", auxiliary=1.0,

@@ -6,7 +6,7 @@ line takes `tiny` where no size of a network is typed.
 
 from dataclasses import dataclass, fields
 
-from ..errors import Table
+from ..errors import Registry
 from ..models.config import Train
 from ..nn.block import UNREAD, Net
 
@@ -26,7 +26,7 @@ class Size:
         return Net(kind=kind, **own)  # pyright: ignore[reportArgumentType]
 
 
-SIZES: Table[Size] = Table("size")
+SIZES: Registry[Size] = Registry("size")
 SIZES |= {
     "tiny": Size(
         "a megabyte of text, half an hour on 2 cores",  # 20M characters of training; see docs/performance.md
