@@ -152,6 +152,7 @@ def here(place, monkeypatch, tmp_path):
     monkeypatch.chdir(place)
     monkeypatch.setenv("ZELLIGE_CACHE", str(tmp_path))
     for extra in (
+        "av",
         "datasets",
         "mido",
         "optuna",

@@ -122,7 +122,7 @@ def test_an_extra_that_is_named_is_there():
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "not_installed":
                 _, package, extra = (ast.literal_eval(word) if i else "" for i, word in enumerate(call.args[:3]))
                 named.setdefault(extra, set()).add(package)
-    assert {"data", "eval", "fid", "harness", "mauve", "music", "sweep", "wandb", "web"} <= named.keys()
+    assert {"data", "eval", "fid", "harness", "mauve", "music", "sweep", "video", "wandb", "web"} <= named.keys()
     for extras, packages in named.items():
         brought = " ".join(" ".join(EXTRAS[extra]) for extra in extras.split(","))
         assert all(package in brought or package == "pyarrow" for package in packages)  # datasets stands on pyarrow
@@ -221,6 +221,7 @@ WITH_EXTRA = {
     "play runs/text": "web",
     "serve runs/text": "web",
     "sample runs/music --out a.mid": "music",
+    "sample runs/text --out a.mp4": "video",
     "sweep mdlm --lr 1e-4..1e-2 --trials 2 --search tpe --run runs/s {TEXT}": "sweep",
     "evaluate runs/text --generate": "eval",
     "evaluate runs/text --generate --judge runs/next --mauve": "mauve",

@@ -194,6 +194,36 @@ def test_frames_are_a_picture_a_step(run, place, tmp_path):
         frames_folder(str(tmp_path / "t"), kinds.Text(None))
 
 
+def test_a_film_has_a_picture_a_step(run, tmp_path):
+    """As many as fit, the same as --frames writes; the last one stays; no sample is printed."""
+    code, out, err = run(f"sample images --count 4 --steps 5 --out {tmp_path / 'x.gif'} --frames {tmp_path / 'f'}")
+    assert (code, out) == (0, "")
+    assert err.splitlines()[-2].startswith("written  ")
+    with Image.open(tmp_path / "x.gif") as film:
+        seen = [
+            (film.seek(i), film.info["duration"], np.asarray(film.convert("RGB")))[1:] for i in range(film.n_frames)
+        ]
+    assert sum(duration for duration, _ in seen) == 5 * 120 + 2000
+    for (_, picture), step in zip(seen, (0, 1, 2, 3, 4, 5), strict=True):
+        wanted = read(str(tmp_path / f"f/step-{step:04d}.png")).astype(int)
+        assert np.abs(picture[: len(wanted), : wanted.shape[1]] - wanted).max() < 40  # 256 colours
+    run(f"sample images --steps 81 --sampler ancestral --out {tmp_path / 'y.gif'}")
+    with Image.open(tmp_path / "y.gif") as film:  # steps 0, 3, ..., 81; those that are alike became one
+        assert sum((film.seek(i), film.info["duration"])[1] for i in range(film.n_frames)) == 27 * 120 + 2000
+
+
+def test_a_film_as_mp4(run, tmp_path):
+    av = pytest.importorskip("av")
+    assert run(f"sample images --count 3 --steps 5 --out {tmp_path / 'x.mp4'} --frames {tmp_path / 'f'}")[0] == 0
+    with av.open(tmp_path / "x.mp4") as film:
+        pictures = [frame.to_ndarray(format="rgb24").astype(int) for frame in film.decode(video=0)]
+    assert len(pictures) == 5 * 3 + 50
+    assert all(side % 2 == 0 for side in pictures[0].shape[:2])
+    for shown, step in ((pictures[0], 0), (pictures[-1], 5)):
+        wanted = read(str(tmp_path / f"f/step-{step:04d}.png"))
+        assert np.abs(shown[: len(wanted), : wanted.shape[1]] - wanted).mean() < 12
+
+
 def test_ascii_terminals_get_ascii_grids():
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     terminal = Terminal(out, io.StringIO(), environ={})

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import sys
 import threading
 
 import pytest
@@ -151,10 +152,13 @@ def test_a_bracket_has_two_sides(client, monkeypatch, model, law):
     ("model", "format", "start"),
     [
         ("text", "html", b"<!doctype"), ("text", "gif", b"GIF8"), ("images", "gif", b"GIF8"), ("images", "png", b"\x89PNG"),
+        ("text", "mp4", b"\0\0\0"),
         ("sudoku", "html", b"<!doctype"), ("music", "mid", b"MThd"), ("music", "html", b"<!doctype"),
     ],
 )  # fmt: skip
 def test_a_run_becomes_a_file(client, model, format, start):
+    if format == "mp4":
+        pytest.importorskip("av")
     answer = client.post("/api/export", json=recorded(draw(client, model), model, format=format))
     assert answer.status_code == 200, answer.text
     assert answer.content.startswith(start)
@@ -233,11 +237,13 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
         ("export", {}, 400, "`format`"),
         ("export", recorded(NOTHING, "text", format="mp3"), 400, "`format`"),
         ("export", recorded(NOTHING, "text", format="png"), 400, ".png"),
+        ("export", recorded(NOTHING, "text", format="mp4"), 400, "pip install 'zellige[video]'"),
         ("export", recorded(NOTHING, "text", start=[999]), 400, "0 to"),
         ("export", recorded(NOTHING, "text", held=[]), 400, "do not fit"),
     ],
 )  # fmt: skip
-def test_a_wrong_request_is_answered_in_one_sentence(client, path, body, status, words):
+def test_a_wrong_request_is_answered_in_one_sentence(client, path, body, status, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
     answer = client.post(f"/api/{path}", content=json.dumps(body), headers={"content-type": "application/json"})
     assert answer.status_code == status, answer.text
     error = answer.json()

@@ -15,7 +15,7 @@ from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
 from .common import OfRun, load, writable, write_json
-from .frames import FrameFiles, frames_folder
+from .frames import FilmFile, FrameFiles, frames_folder
 from .panels import Panels, PartialRow
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Drawing(OfRun):
     frames: str | None = None
     """a folder: how images (music, grids) appear, as a PNG a step with the first --batch of them"""
     out: str | None = None
-    """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, or .mid for music"""
+    """a file: .jsonl (text, tokens, seed, calls, prompt, class), .txt, .png, .mid for music; .gif or .mp4: how it came about"""
 
 
 def draw(
@@ -69,16 +69,18 @@ def draw(
     from ..models.infill import Gaps, approximate, filled
     from ..models.watch import watch
     from ..show import kinds
+    from ..show.film import FILMS
 
     kind = kinds.of(model.tokenizer)
-    if out is not None:
+    film = FilmFile(out) if out is not None and out.suffix in FILMS else None
+    if out is not None and film is None:
         kind.refuse(out.suffix)
     frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
     how = {
         "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
         "classes": chosen.classes or None,
         "temperature": chosen.temperature, "top_p": chosen.top_p,
-        "batch": 1 if chosen.watch and frame_files is None else chosen.batch,
+        "batch": 1 if chosen.watch and frame_files is None and film is None else chosen.batch,
     }  # fmt: skip
     how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
     start = give(model, kind)
@@ -94,6 +96,8 @@ def draw(
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     if frame_files is not None:
         frames = frame_files.write(frames)
+    if film is not None:
+        frames = film.write(frames)
     drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
     if gaps is not None:
         pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
@@ -105,7 +109,9 @@ def draw(
     ]
     labels = [label for label in drawn.classes if label is not None]
     panels = Panels(kind, drawn.tokens, start if isinstance(start, PartialRow) else None, labels)
-    if out is not None:
+    if film is not None:
+        files = film.close()
+    elif out is not None:
         files = panels.write(out, lines)
     elif gaps is not None:
         files = show_filled(terminal, pieces, chosen.mark)
@@ -197,9 +203,12 @@ def _out(name: str | None) -> Path | None:
     """The file of --out, whose ending says the format."""
     if name is None:
         return None
+    from ..show.film import FILMS, require_film
     from ..show.kinds import suffixes
 
-    known = suffixes()
-    if Path(name).suffix not in known:
+    known, suffix = [*suffixes(), *FILMS], Path(name).suffix
+    if suffix not in known:
         raise InputError(f"--out {name} has an unknown ending; use {', '.join(known[:-1])} or {known[-1]}")
+    if suffix in FILMS:
+        require_film(suffix, f"`out` x{suffix}")
     return writable(name, "--out")

@@ -1,8 +1,8 @@
-"""`--frames FOLDER` of `sample` and `infill`: a picture a step."""
+"""`--frames FOLDER` of `sample` and `infill`, a picture a step; and `--out x.gif` or `x.mp4`, a film of them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..models.frames import Frame
     from ..show.kinds import Modality
 
-MOST = 200  # pictures, evenly spaced, of more steps than that
+MOST = 200  # pictures in a folder, evenly spaced, of more steps than that
 
 
 class FrameFiles:
@@ -35,6 +35,36 @@ class FrameFiles:
                 if file not in self.files:  # samples that are drawn again go through the steps once more
                     self.files.append(file)
             yield frame
+
+
+class FilmFile:
+    """Frames of the first batch as a film, all of its samples in each picture; `close` writes it."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.steps: dict[int, tuple[str, Any]] = {}
+        self.frame: Frame | None = None
+
+    def write(self, frames: "Iterable[Frame]") -> "Iterator[Frame]":
+        """Hand the frames on, and keep what is in them."""
+        from ..show.film import FRAMES
+
+        for frame in frames:
+            every = -(-frame.steps // FRAMES) or 1
+            if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+                rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
+                self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
+            yield frame
+
+    def close(self) -> list[Path]:
+        """Write the film."""
+        from ..files import write_file
+        from ..show import film, kinds
+
+        assert self.frame is not None
+        kind, fixed = kinds.of(self.frame.tokenizer), self.frame.fixed.cpu().numpy()
+        write_file(self.file, film.film(kind, [*self.steps.values()], self.file.suffix, fixed))
+        return [self.file]
 
 
 def frames_folder(name: str, kind: "Modality") -> Path:

@@ -8,7 +8,7 @@
     serve.py       the endpoint, in the form of OpenAI's
     drawn.py       a draw as the page sees it: each step, with the law that each token came from
     sampler_fields.py  the options of a sampler, as fields of the page
-    export.py      a draw as one HTML file, a GIF, a PNG, MIDI
+    export.py      a draw as one HTML file, a GIF, an MP4, a PNG, MIDI
     play.py        the page
 
 Needs the extra `web`: pip install 'zellige[web]'.

@@ -1,9 +1,8 @@
-"""A run as a file: one HTML page with the player in it, a GIF of its steps, the last step as PNG or MIDI."""
+"""A run as a file: one HTML page with the player in it, a film of its steps, the last step as PNG or MIDI."""
 
 import base64
 import hashlib
 import io
-import textwrap
 from html import escape
 from typing import Any, Literal
 
@@ -14,10 +13,10 @@ from .. import __version__
 from ..errors import InputError
 from ..report.page import asset, html_player
 from ..report.trace import page_text, piece_layout
+from ..show.film import FRAMES, film, require_film
 from ..show.kinds import of
 
-FRAMES = 40  # of a GIF, evenly spaced
-MEDIA = {"html": "text/html", "gif": "image/gif", "png": "image/png", "mid": "audio/midi"}
+MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "image/png", "mid": "audio/midi"}
 
 
 class Recorded(BaseModel):
@@ -25,7 +24,7 @@ class Recorded(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     model: int = Field(0, ge=0)
-    format: Literal["html", "gif", "png", "mid"]
+    format: Literal["html", "gif", "mp4", "png", "mid"]
     title: str = Field("", max_length=200)
     facts: list[str] = Field([], max_length=20)
     steps: list[int] = Field(min_length=1, max_length=5_000)
@@ -60,8 +59,11 @@ def exported(run: Recorded, model: Any) -> tuple[bytes, str]:
     rows = run.rows(model.tokenizer.size)
     if run.format == "html":
         content = _page(run, kind, rows).encode()
-    elif run.format == "gif":
-        content = _gif(kind, rows, run)
+    elif run.format in ("gif", "mp4"):
+        require_film(f".{run.format}", f"a film as .{run.format}")
+        at = np.linspace(0, len(rows) - 1, min(FRAMES, len(rows))).round().astype(int)
+        steps = [(f"step {run.steps[k]} of {run.steps[-1]}", rows[k][None]) for k in at]
+        content = film(kind, steps, f".{run.format}", np.array(run.held, bool))
     elif run.format == "mid":
         kind.refuse(".mid")
         file = io.BytesIO()
@@ -102,45 +104,3 @@ def _page(run: Recorded, kind: Any, rows: np.ndarray) -> str:
 <footer>Zellige {__version__}. One file: nothing is loaded from anywhere, nothing is sent.</footer>
 <script>{script}</script></body></html>
 """
-
-
-def _gif(kind: Any, rows: np.ndarray, run: Recorded) -> bytes:
-    """At most FRAMES steps; the last one stays for two seconds."""
-    from PIL import Image
-
-    at = (
-        sorted({round(k * (len(rows) - 1) / (FRAMES - 1)) for k in range(FRAMES)})
-        if len(rows) > FRAMES
-        else range(len(rows))
-    )
-    if kind.running:
-        pictures = [_text_picture(kind, rows[k].tolist(), f"step {run.steps[k]} of {run.steps[-1]}") for k in at]
-    else:
-        held = np.array(run.held, bool)
-        pictures = [Image.open(io.BytesIO(kind.png(rows[k][None], held))).convert("RGB") for k in at]
-    size = max(p.width for p in pictures), max(p.height for p in pictures)
-    framed = [Image.new("RGB", size, "white") for _ in pictures]
-    for frame, picture in zip(framed, pictures):
-        frame.paste(picture, (0, 0))
-    file = io.BytesIO()
-    durations = [120] * (len(framed) - 1) + [2000]
-    framed[0].save(file, format="GIF", save_all=True, append_images=framed[1:], duration=durations, loop=0)
-    return file.getvalue()
-
-
-def _text_picture(kind: Any, tokens: list[int], head: str, wide: int = 64) -> Any:
-    """A text as a picture, in the typeface that matplotlib brings."""
-    from matplotlib import font_manager
-    from PIL import Image, ImageDraw, ImageFont
-
-    font = ImageFont.truetype(font_manager.findfont("DejaVu Sans Mono"), 15)
-    text = page_text(kind.tokenizer.decode(tokens))
-    lines = [part for line in text.split("\n") for part in (textwrap.wrap(line, wide, drop_whitespace=False) or [""])][
-        :60
-    ]
-    picture = Image.new("RGB", (wide * 9 + 30, 22 * (len(lines) + 1) + 20), "white")
-    ink = ImageDraw.Draw(picture)
-    ink.text((15, 8), head, fill="#59616b", font=font)
-    for i, line in enumerate(lines, 1):
-        ink.text((15, 10 + 22 * i), line, fill="#1b1f24", font=font)
-    return picture

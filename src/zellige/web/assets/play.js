@@ -73,7 +73,7 @@
       this.choices();
       this.part("listen").hidden = this.model.kind !== "roll";
       for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;
-      this.part("files").replaceChildren(...["html", "gif", ...this.model.formats].map(format =>
+      this.part("files").replaceChildren(...["html", "gif", "mp4", ...this.model.formats].map(format =>
         make("button", {textContent: `save .${format}`, onclick: () => this.save(format)})));
       this.clear();
     }
