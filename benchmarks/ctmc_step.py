@@ -21,8 +21,8 @@ from torch import Tensor, nn
 import measure
 from zellige.core import random
 from zellige.core.batch import Batch
+from zellige.core.curves import LinearSigma
 from zellige.core.matrices import CTMC
-from zellige.core.schedule import LinearSigma
 from zellige.methods import TauLDR, tauldr_rates
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8), "K = 256, L = 784, B = 32": (256, 784, 32)}

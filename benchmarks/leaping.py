@@ -17,10 +17,10 @@ import torch
 from matplotlib.figure import Figure
 
 from zellige import exact
+from zellige.core.curves import Geometric
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import kernel, reverse_rate
 from zellige.core.process import Process, uniform
-from zellige.core.schedule import Geometric
 from zellige.exact.identities.check import numbers
 from zellige.methods import tauldr_rates
 from zellige.report.palette import COLOURS

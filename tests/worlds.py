@@ -14,8 +14,9 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 from zellige.core import matrices
+from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.process import Mixture, Process, absorbing, uniform
-from zellige.core.schedule import PRIOR, Cosine, Linear, Polynomial
+from zellige.core.schedule import PRIOR
 from zellige.exact.identities.check import L, V, chains
 from zellige.nn import Table
 

@@ -11,9 +11,10 @@ from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, number
 from zellige import exact
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
+from zellige.core.curves import Linear, Polynomial
 from zellige.core.prediction import LeaveOneOut, Score, posterior, restricted, reverse_rate, subs, truth
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Linear, Polynomial
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MD4, MDLM
 
 D = torch.float64

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from zellige.core.curves import Exponential, LinearSigma
 from zellige.core.log_table import ERROR, LogTable
 from zellige.core.matrices import CTMC
-from zellige.core.schedule import Exponential, LinearSigma
 from zellige.methods import tauldr_rates
 
 D = torch.float64

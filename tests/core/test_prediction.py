@@ -8,6 +8,7 @@ import torch
 from worlds import L, V, all_processes, data_law, mixtures, numbers
 from zellige import exact
 from zellige.core import maths
+from zellige.core.curves import Linear
 from zellige.core.prediction import (
     LeaveOneOut,
     Mean,
@@ -26,7 +27,7 @@ from zellige.core.prediction import (
     truth,
 )
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Linear
+from zellige.core.schedule import CLEAN, PRIOR
 
 D = torch.float64
 ALL = all_processes()

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, mixtures, numbers, per_token, processes
 from zellige import exact
 from zellige.core import matrices
+from zellige.core.curves import Linear, LinearSigma, Polynomial
 from zellige.core.matrices import CTMC as CTMC_
 from zellige.core.prediction import reverse_rate
 from zellige.core.process import Mixture, Process, absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Linear, LinearSigma, Polynomial, Tabulated
+from zellige.core.schedule import CLEAN, PRIOR
+from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
 from zellige.exact.identities.check import chains
 

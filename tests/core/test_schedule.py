@@ -9,20 +9,9 @@ from hypothesis import strategies as st
 
 from worlds import per_token
 from zellige import methods
-from zellige.core.schedule import (
-    CLEAN,
-    PRIOR,
-    SCHEDULES,
-    Cosine,
-    CosinePower,
-    Exponential,
-    Geometric,
-    Linear,
-    LinearSigma,
-    Polynomial,
-    Schedule,
-    Tabulated,
-)
+from zellige.core.curves import SCHEDULES, Cosine, CosinePower, Exponential, Geometric, Linear, LinearSigma, Polynomial
+from zellige.core.schedule import CLEAN, PRIOR, Schedule
+from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
 
 D = torch.float64

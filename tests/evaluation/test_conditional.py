@@ -12,9 +12,10 @@ from small import V as LETTERS
 from small import apart, make
 from worlds import data_law, table
 from zellige import METHODS, Batch, InputError, exact
+from zellige.core.curves import Linear
 from zellige.core.prediction import kernel
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, Linear
+from zellige.core.schedule import CLEAN
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
 from zellige.evaluation.choices import Record, read_pairs, score_choices

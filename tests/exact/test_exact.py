@@ -9,9 +9,10 @@ import torch
 from worlds import L, V, all_processes, data_law, numbers, table
 from zellige import exact
 from zellige.core import bound, maths, random
+from zellige.core.curves import Linear
 from zellige.core.prediction import Mean, kernel, posterior
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Linear
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import MD4, MDLM
 from zellige.samplers import Ancestral, FirstHitting
 

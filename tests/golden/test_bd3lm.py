@@ -13,9 +13,9 @@ from torch import Tensor
 from zellige import Method, guide
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
+from zellige.core.curves import CosinePower, Linear, Polynomial
 from zellige.core.prediction import kernel, posterior, truth
 from zellige.core.random import spread
-from zellige.core.schedule import CosinePower, Linear, Polynomial
 from zellige.methods import AR, BD3LM
 from zellige.methods.bd3lm_clipping import WIDTHS, intervals
 from zellige.nn import DiT, Net

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from zellige.core.batch import Batch
+from zellige.core.curves import Cosine, Linear
 from zellige.core.prediction import kernel, posterior
-from zellige.core.schedule import CLEAN, Cosine, Linear
+from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.samplers import Remasking, State
 

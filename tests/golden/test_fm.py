@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from zellige.core import bound, maths
+from zellige.core.curves import Linear
 from zellige.core.prediction import Mean, restricted, reverse_rate, truth
 from zellige.core.process import Mixture, absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Linear, Schedule
+from zellige.core.schedule import CLEAN, PRIOR, Schedule
 from zellige.methods import MDLM
 from zellige.samplers import Euler
 from zellige.samplers.euler import stepped

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zellige.core.batch import Batch
-from zellige.core.schedule import CLEAN, Polynomial
+from zellige.core.curves import Polynomial
+from zellige.core.schedule import CLEAN
 from zellige.evaluation.likelihood import Likelihood
 from zellige.methods import GenMD4
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from zellige import guide
 from zellige.core import random
 from zellige.core.batch import Batch
+from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import kernel, posterior
-from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
+from zellige.core.schedule import CLEAN, PRIOR, Schedule
 from zellige.evaluation.likelihood import Likelihood
 from zellige.methods import MD4
 from zellige.samplers import Ancestral, State

@@ -12,9 +12,10 @@ from torch import Tensor
 from zellige import guide
 from zellige.core import bound, maths, random
 from zellige.core.batch import Batch
+from zellige.core.curves import CosinePower, Geometric, Linear, LinearSigma
 from zellige.core.prediction import LeaveOneOut, Mean, Score, as_score, kernel, posterior, reverse, score, truth
 from zellige.core.process import absorbing
-from zellige.core.schedule import CLEAN, PRIOR, CosinePower, Geometric, Linear, LinearSigma
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.methods import D3PM, MDLM
 from zellige.methods.terms import jumps_at
 from zellige.models.published.names import ours

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from zellige.core import bound
 from zellige.core.batch import Batch
+from zellige.core.curves import Geometric, Linear, LinearSigma
 from zellige.core.prediction import Score, kernel, reverse, reverse_rate, score, truth
 from zellige.core.process import Mixture, absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Geometric, Linear, LinearSigma
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
 from zellige.methods import SEDD
 from zellige.samplers import Ancestral, Euler, run

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from zellige.core import maths, random
 from zellige.core.batch import Batch
+from zellige.core.curves import LinearSigma
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import posterior
-from zellige.core.schedule import CLEAN, LinearSigma
+from zellige.core.schedule import CLEAN
 from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
 from zellige.methods.terms import summed
 from zellige.samplers import State, TauLeaping, tau_leaping

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
+from zellige.core.curves import Linear
 from zellige.core.prediction import LeaveOneOut, kernel, posterior, truth
 from zellige.core.process import uniform
-from zellige.core.schedule import CLEAN, Linear
+from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.methods.method import Method
 from zellige.methods.terms import jumps_at

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from zellige.core.schedule import SCHEDULES
+from zellige.core.curves import SCHEDULES
 from zellige.methods.uniform import Uniform
 
 

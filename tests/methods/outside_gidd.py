@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from zellige.core import maths
+from zellige.core.curves import Linear
 from zellige.core.prediction import LeaveOneOut
 from zellige.core.process import absorbing_uniform
-from zellige.core.schedule import CLEAN, Linear
+from zellige.core.schedule import CLEAN
 from zellige.methods import Diffusion
 
 

@@ -10,9 +10,10 @@ from worlds import five_sigma, numbers, table
 from zellige import Data, InputError, Net, Train, exact
 from zellige.core import random
 from zellige.core.batch import Batch
+from zellige.core.curves import Linear
 from zellige.core.prediction import kernel
 from zellige.core.random import spread
-from zellige.core.schedule import CLEAN, Linear
+from zellige.core.schedule import CLEAN
 from zellige.methods import BD3LM, MDLM, SEDD, build
 from zellige.methods.bd3lm_clipping import intervals
 from zellige.methods.masked import places

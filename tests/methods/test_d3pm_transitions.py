@@ -13,7 +13,8 @@ from zellige.core.matrices import Chain, afford
 from zellige.core.process import Mixture
 from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
-from zellige.core.schedule import CLEAN, PRIOR, Tabulated
+from zellige.core.schedule import CLEAN, PRIOR
+from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
 from zellige.methods import d3pm_transitions as tr
 from zellige.methods.d3pm_transitions import table

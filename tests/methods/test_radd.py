@@ -12,8 +12,8 @@ from worlds import Counting, L, V, five_sigma, table
 from zellige import exact
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch
+from zellige.core.curves import Linear
 from zellige.core.random import bernoulli, stratified
-from zellige.core.schedule import Linear
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.methods import RADD, build
 from zellige.nn import Net

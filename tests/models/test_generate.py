@@ -12,9 +12,9 @@ import torch
 
 import zellige
 from zellige.cli.viewer import picture as picture_of
+from zellige.core.curves import Linear
 from zellige.core.process import uniform
 from zellige.core.random import mix
-from zellige.core.schedule import Linear
 from zellige.data import tokenizer as tk
 from zellige.data import tokenizer_by_name
 from zellige.data.levels import Levels

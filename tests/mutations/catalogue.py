@@ -19,25 +19,25 @@ class Mutant(NamedTuple):
 
 
 M = Mutant
-S = "core/schedule.py"
+S, C = "core/schedule.py", "core/curves.py"
 SCHEDULES = [
     M(
         "t for 1 - t in the linear schedule",
-        S,
+        C,
         "return (1 - t)[..., None]  # MD4",
         "return t[..., None]  # MD4",
         "process.forward",
     ),
     M(
         "1 - t for t in the weight of the linear schedule",
-        S,
+        C,
         "else 1 / t[..., None]",
         "else 1 / (1 - t[..., None])",
         "bound.closed-form mdlm",
     ),
     M(
         "the slope of the cosine schedule is its cosine",
-        S,
+        C,
         "return -(math.pi / 2) * torch.sin(math.pi / 2 * (1 - t))[..., None]",
         "return -(math.pi / 2) * torch.cos(math.pi / 2 * (1 - t))[..., None]",
         "process.forward",
@@ -72,35 +72,35 @@ SCHEDULES = [
     ),
     M(
         "the chain rule is left out where a curve begins late",
-        S,
+        C,
         "return -(1 - self.begin) * self.w * self.tau(t)[..., None] ** (self.w - 1)",
         "return -self.w * self.tau(t)[..., None] ** (self.w - 1)",
         "bound.closed-form genmd4",
     ),
     M(
         "alpha of a token ends at 0, not at alpha_1",
-        S,
+        C,
         "self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost",
         "self.alpha_0 - self.alpha_0 * lost",
         "bound.draws genmd4",
     ),
     M(
         "the rate of the geometric schedule without its logarithm",
-        S,
+        C,
         "return self._sigma(t) * math.log(self.sigma_max / self.sigma_min)",
         "return self._sigma(t)",
         "bound.entropy sedd",
     ),
     M(
         "linear sigma counts sigma_min twice",
-        S,
+        C,
         "self.sigma_min + (self.sigma_max - self.sigma_min) * t",
         "self.sigma_min + self.sigma_max * t",
         "process.forward",
     ),
     M(
         "the exponential rate without log(growth)",
-        S,
+        C,
         "return (self._base * math.log(self.growth) * self.growth**t)",
         "return (self._base * self.growth**t)",
         "process.forward",
@@ -128,28 +128,28 @@ SCHEDULES = [
     ),
     M(
         "the slope of a power of the cosine without the power",
-        S,
+        C,
         "return -(math.pi / 2) * self.power * s * c ** (self.power - 1)",
         "return -(math.pi / 2) * s * c ** (self.power - 1)",
         "process.schedules",
     ),
     M(
         "an inverse with sine for cosine",
-        S,
+        C,
         "return 1 - torch.acos(1 - y) * (2 / math.pi)",
         "return 1 - torch.asin(1 - y) * (2 / math.pi)",
         "process.schedules",
     ),
     M(
         "the inverse of the geometric schedule in bits",
-        S,
+        C,
         "return (sigma / self.sigma_min).log() / math.log(self.sigma_max / self.sigma_min)",
         "return (sigma / self.sigma_min).log2() / math.log(self.sigma_max / self.sigma_min)",
         "process.schedules",
     ),
     M(
         "the weight of a sigma schedule without expm1",
-        S,
+        C,
         "self._rate(t) / torch.expm1(self._sigma(t))",
         "self._rate(t) / torch.exp(self._sigma(t))",
         "process.schedules",

@@ -15,7 +15,7 @@ import torch
 
 import zellige
 from zellige import Data, InputError, Net, Train, cli, exact
-from zellige.core.schedule import Linear
+from zellige.core.curves import Linear
 from zellige.data.prepare import prepare
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize

@@ -5,8 +5,9 @@ from torch import nn
 
 from worlds import numbers
 from zellige import exact
+from zellige.core.curves import Linear
 from zellige.core.process import absorbing
-from zellige.core.schedule import CLEAN, Linear
+from zellige.core.schedule import CLEAN
 from zellige.methods import AR
 from zellige.methods.masked import Masked
 from zellige.nn import DiT, Net, Table

@@ -8,9 +8,9 @@ from pairs import METHODS, close, constant, distance, md4, mdlm
 
 from worlds import V, data_law, per_token
 from zellige import exact
+from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.core.schedule import Cosine, Linear, Polynomial
 from zellige.errors import InputError
 from zellige.samplers import AnyOrder, Confidence, run
 from zellige.samplers.ask import expected_time

@@ -8,9 +8,10 @@ from pairs import close, denoiser, distance, genmd4, md4, mdlm, sedd
 
 from worlds import CTMC, L, V, data_law, generator_matrix, per_token
 from zellige import exact
+from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import kernel, reverse_rate
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial
+from zellige.core.schedule import CLEAN, PRIOR
 from zellige.samplers import Ancestral, Euler, State
 
 METHODS = {

@@ -6,8 +6,8 @@ from pairs import METHODS, SAMPLERS, close, denoiser, distance
 
 from worlds import L, V, data_law
 from zellige import exact
+from zellige.core.curves import Linear
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import Linear
 from zellige.samplers import Ancestral, AnyOrder, FirstHitting, FixedOrder
 from zellige.samplers.ask import hides
 from zellige.samplers.sampler import HIDDEN

@@ -9,9 +9,9 @@ from pairs import close, denoiser, mdlm
 
 from worlds import L, V, data_law
 from zellige import exact
+from zellige.core.curves import Linear
 from zellige.core.prediction import posterior
 from zellige.core.process import absorbing
-from zellige.core.schedule import Linear
 from zellige.errors import InputError
 from zellige.samplers import AnyOrder, FixedOrder
 

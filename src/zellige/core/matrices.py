@@ -14,7 +14,8 @@ from torch import Tensor
 from ..errors import InputError
 from . import maths
 from .process import Process
-from .schedule import CLEAN, Schedule, on_grid
+from .schedule import CLEAN, Schedule
+from .tabulated import on_grid
 
 
 class MatrixCache:

@@ -34,9 +34,10 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch
+from ..core.curves import SCHEDULES, named
 from ..core.process import absorbing
 from ..core.random import Randomness
-from ..core.schedule import SCHEDULES, Schedule, named
+from ..core.schedule import Schedule
 from ..errors import InputError, at_least
 from ..nn.attention import documents
 from .bd3lm_clipping import search

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..core import maths, process
 from ..core.matrices import CTMC, THIN, Chain, afford
-from ..core.schedule import Tabulated
+from ..core.tabulated import Tabulated
 from ..errors import InputError, at_least
 
 D = torch.float64

@@ -32,9 +32,10 @@ from torch import Tensor
 
 from ..core import maths, random
 from ..core.batch import Batch
+from ..core.curves import Polynomial
 from ..core.positions import positions
 from ..core.process import absorbing
-from ..core.schedule import CLEAN, Polynomial
+from ..core.schedule import CLEAN
 from ..errors import InputError
 from .absorbing import Absorbing
 

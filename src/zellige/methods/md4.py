@@ -24,7 +24,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..core.schedule import Cosine, Linear, Polynomial, Schedule
+from ..core.curves import Cosine, Linear, Polynomial
+from ..core.schedule import Schedule
 from ..errors import InputError
 from .masked import Masked
 from .terms import per_position

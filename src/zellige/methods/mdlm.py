@@ -16,7 +16,7 @@ replaces the time by sigma = 0 when it is not conditioned on time; here such a n
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.schedule import SCHEDULES, named
+from ..core.curves import SCHEDULES, named
 from ..errors import InputError
 from .masked import Masked
 

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from ..core import random
 from ..core.batch import Batch
-from ..core.schedule import SCHEDULES, named
+from ..core.curves import SCHEDULES, named
 from ..nn.kinds import build_network
 from . import terms
 from .diffusion import Diffusion

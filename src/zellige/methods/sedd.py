@@ -28,8 +28,8 @@ network has seen one time for all positions, it is approximate.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..core.curves import named
 from ..core.process import absorbing, uniform
-from ..core.schedule import named
 from ..errors import InputError
 from .score import Scored
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core import process
+from ..core.curves import Exponential, LinearSigma
 from ..core.matrices import CTMC, afford
-from ..core.schedule import Exponential, LinearSigma
 from ..errors import InputError
 
 ORDERED = ("gaussian", "birth-death")  # on a line of states

@@ -20,7 +20,7 @@ alpha(1) = eps is a term of its own. A given position of an infilling is no clea
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..core.schedule import SCHEDULES, named
+from ..core.curves import SCHEDULES, named
 from .uniform import Uniform
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, ScalarFormatter
 from torch import Tensor
 
-from ..core.schedule import SCHEDULES
+from ..core.curves import SCHEDULES
 from ..errors import InputError
 from ..models.checkpoints import METRICS, folder_of_run, read_metrics
 from ..schema import shown

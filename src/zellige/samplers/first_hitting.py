@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from ..core import random
+from ..core.curves import Polynomial
 from ..core.prediction import posterior
 from ..core.random import Randomness
-from ..core.schedule import Polynomial
 from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free, redraw
 from .law import continuous_law

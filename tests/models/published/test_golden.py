@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 import zellige
 from golden.recorded import FixedTime, Recorded
 from zellige.core.batch import Batch
+from zellige.core.curves import Linear
 from zellige.core.prediction import posterior
 from zellige.core.process import uniform
-from zellige.core.schedule import Linear
 from zellige.models import published
 
 from . import hub

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ... import methods
 from ...core.batch import Batch
-from ...core.schedule import CLEAN, Linear
+from ...core.curves import Linear
+from ...core.schedule import CLEAN
 from ...methods import AR, BD3LM, MDLM
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ...core import bound, maths
 from ...core.batch import Batch
+from ...core.curves import Cosine, Linear, Polynomial
 from ...core.prediction import Score, as_leave_one_out, as_mean, as_score, posterior, restricted, truth
-from ...core.schedule import CLEAN, PRIOR, Cosine, Linear, Polynomial, Schedule
+from ...core.schedule import CLEAN, PRIOR, Schedule
 from ...methods.diffusion import Diffusion
 from ...methods.masked import Masked
 from ...methods.terms import jumps_at

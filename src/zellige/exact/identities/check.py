@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from ... import methods
+from ...core.curves import Cosine, Exponential, Linear, LinearSigma, Polynomial
 from ...core.matrices import CTMC
 from ...core.process import Process, absorbing, uniform
-from ...core.schedule import CLEAN, PRIOR, Cosine, Exponential, Linear, LinearSigma, Polynomial, Tabulated
+from ...core.schedule import CLEAN, PRIOR
+from ...core.tabulated import Tabulated
 from ...methods import tauldr_rates
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method

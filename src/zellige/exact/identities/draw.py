@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...core.schedule import Linear
+from ...core.curves import Linear
 from ...methods.diffusion import Diffusion
 from ...methods.score import Scored
 from .. import bounds, enumeration

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...core.batch import Batch
-from ...core.schedule import Polynomial
+from ...core.curves import Polynomial
 from ...methods.diffusion import Diffusion
 from ...methods.masked import Masked
 from ...samplers import AnyOrder, FirstHitting

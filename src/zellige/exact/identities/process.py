@@ -6,9 +6,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ...core.curves import SCHEDULES, Exponential, Polynomial
 from ...core.prediction import reverse_rate
 from ...core.process import Process
-from ...core.schedule import CLEAN, PRIOR, SCHEDULES, Exponential, Polynomial
+from ...core.schedule import CLEAN, PRIOR
 from .. import enumeration
 from .check import INSIDE, TIMES, L, Largest, above, data_law, numbers, processes, reachable, shared
 

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from ...core import maths
 from ...core.batch import Batch
+from ...core.curves import LinearSigma
 from ...core.prediction import posterior
-from ...core.schedule import CLEAN, PRIOR, LinearSigma, Tabulated
+from ...core.schedule import CLEAN, PRIOR
+from ...core.tabulated import Tabulated
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...samplers import (

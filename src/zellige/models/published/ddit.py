@@ -10,7 +10,7 @@ from ...nn.block import Net
 from . import names
 from .layout import Choices, Description, Layout, Shapes, field_of, number_or
 
-GEOMETRIC = {"sigma_min": 1e-4, "sigma_max": 20.0}  # the ends of `core.schedule.Geometric`
+GEOMETRIC = {"sigma_min": 1e-4, "sigma_max": 20.0}  # the ends of `core.curves.Geometric`
 
 
 def sizes(shapes: Shapes, choices: Choices) -> Net:

@@ -1,0 +1,279 @@
+"""The schedules of the papers: their curves of alpha, or of the total noise sigma, and SCHEDULES, where they have names.
+
+Each is some lines: the curve on [0, 1], its slope and its inverse. What all schedules do beside, the ends above all, stands in
+`schedule`.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, Registry
+from .schedule import CLEAN, Schedule, as_time, joined
+
+
+class Linear(Schedule):
+    """alpha = 1 - (1 - eps) t with eps = alpha_1: `loglinear` of SEDD, RADD and MDLM; with both eps MD4's `linear`."""
+
+    def _shape(self, t):
+        return (1 - t)[..., None]  # MD4 table 4; SEDD section 5.1
+
+    def _shape_slope(self, t):
+        return -torch.ones_like(t)[..., None]
+
+    def _shape_inverse(self, y):
+        return 1 - y
+
+    def _weight(self, t):
+        # with alpha_0 = 1, 1 - alpha cancels at small t; 1/t does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else 1 / t[..., None]
+
+
+class Cosine(Schedule):
+    """alpha = 1 - cos(pi/2 (1 - t)) (MD4, table 4): alpha'(0) = 0 is not where masking starts, t = 1 is."""
+
+    def _shape(self, t):
+        return 1 - torch.cos(math.pi / 2 * (1 - t))[..., None]  # MD4 table 4
+
+    def _shape_slope(self, t):
+        return -(math.pi / 2) * torch.sin(math.pi / 2 * (1 - t))[..., None]
+
+    def _shape_inverse(self, y):
+        return 1 - torch.acos(1 - y) * (2 / math.pi)
+
+
+class CosinePower(Schedule):
+    """alpha = cos(pi/2 t)^power: `cosine` (power 1) and `cosinesqr` (power 2) of MDLM's code."""
+
+    def __init__(self, power: float = 2.0, alpha_1: float = 1e-3, alpha_0: float = 1.0):
+        super().__init__(alpha_1, alpha_0)
+        self.power = power
+
+    def _shape(self, t):
+        return torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None] ** self.power  # MDLM appendix E.1
+
+    def _shape_slope(self, t):
+        c, s = torch.cos(math.pi / 2 * t).clamp_min(0.0)[..., None], torch.sin(math.pi / 2 * t)[..., None]
+        return -(math.pi / 2) * self.power * s * c ** (self.power - 1)
+
+    def _shape_inverse(self, y):
+        return torch.acos(y ** (1 / self.power)) * (2 / math.pi)
+
+
+class Polynomial(Schedule):
+    """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
+
+    A token with a larger w keeps longer: near the clean end t^w is small. Seen from the noisy end, where generation starts,
+    it appears earlier.
+
+    Args:
+        w: the exponent, a positive number, or a tensor (K,) with one for each state.
+        learnable: make w a parameter (through softplus, so it stays positive).
+        alpha_0: alpha where the curve begins, at t = 0 unless `begin` says otherwise.
+        begin: where on the curve t = 0 lies (GenMD4's t_1): alpha(0) = 1 - (1 - eps) begin^w, so a few tokens are lost there.
+    """
+
+    def __init__(
+        self,
+        w: float | Tensor = 2.0,
+        alpha_1: float = 1e-3,
+        alpha_0: float = 1.0,
+        learnable: bool = False,
+        begin: float = 0.0,
+    ):
+        super().__init__(alpha_1, alpha_0)
+        w = as_time(w)  # float64, or the precision of the tensor
+        if not (w > 0).all():
+            raise ValueError("exponents of a polynomial schedule must be above 0")
+        if not 0.0 <= begin < 1.0:
+            raise ValueError(f"a polynomial schedule begins at {begin}; it must be in [0, 1)")
+        w = w.reshape(-1)
+        if learnable:
+            self.raw = nn.Parameter(w + torch.log(-torch.expm1(-w)))  # softplus^{-1}
+        else:
+            self.register_buffer("fixed", w)
+        self.learnable, self.begin = learnable, begin
+
+    @property
+    def w(self) -> Tensor:
+        """The exponents, (1,) or (K,)."""
+        return nn.functional.softplus(self.raw) if self.learnable else self.fixed  # pyright: ignore
+
+    @property
+    def clean_end(self) -> float:
+        return float(self._alpha(torch.zeros((), dtype=torch.float64, device=self.w.device)).detach().min())
+
+    @property
+    def whole(self):
+        return self.alpha_0 == 1.0 and self.begin == 0.0, self.alpha_1 == 0.0
+
+    def tau(self, t: Tensor) -> Tensor:
+        """Where on the curve t in [0, 1] lies."""
+        return self.begin + (1 - self.begin) * t
+
+    def time(self, tau: Tensor) -> Tensor:
+        """The t in [0, 1] of a place tau <= 1 on the curve; 0 for what lies before its begin."""
+        return ((tau - self.begin) / (1 - self.begin)).clamp_min(0.0)
+
+    def _shape(self, t):
+        return 1 - self.tau(t)[..., None] ** self.w  # MD4 table 4
+
+    def _shape_slope(self, t):
+        return -(1 - self.begin) * self.w * self.tau(t)[..., None] ** (self.w - 1)
+
+    def _shape_inverse(self, y):
+        if len(self.w) > 1:
+            raise ValueError("a schedule with one exponent per token has no single inverse")
+        return self.time((1 - y) ** (1 / self.w[0].to(y)))
+
+    def alpha_of(self, x, t):
+        if len(self.w) == 1:
+            return super().alpha_of(x, t)
+        t = as_time(t).expand(x.shape)
+        inside = (t >= 0) & (t <= 1)  # only the exponents of x, so that nothing is (*, K)
+        lost = self.tau(torch.where(inside, t, 0.5)) ** self.w[x]
+        end, _ = self._end(torch.where(inside, CLEAN, t), x)
+        return torch.where(inside, self.alpha_0 - (self.alpha_0 - self.alpha_1) * lost, end.to(lost))
+
+    def _weight(self, t):
+        # with alpha_0 = 1, tau^w may underflow; w / tau does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else (1 - self.begin) * self.w / self.tau(t)[..., None]
+
+
+class _OfSigma(Schedule):
+    """A schedule given by its total noise sigma, alpha = exp(-sigma)."""
+
+    def __init__(self, sigma_min: float, sigma_max: float):
+        if not 0.0 <= sigma_min < sigma_max < math.inf:
+            raise ValueError(f"sigma runs from {sigma_min} to {sigma_max}; it must increase and be finite")
+        super().__init__(math.exp(-sigma_max), math.exp(-sigma_min))
+        self.sigma_min, self.sigma_max = sigma_min, sigma_max
+
+    def _sigma(self, t: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _rate(self, t: Tensor) -> Tensor:
+        """d sigma / dt = beta."""
+        raise NotImplementedError
+
+    def _alpha(self, t):
+        return torch.exp(-self._sigma(t))
+
+    def _slope(self, t):
+        return -self._rate(t) * self._alpha(t)
+
+    def _beta(self, t):
+        return self._rate(t)
+
+    def sigma(self, t):
+        return joined(as_time(t), self._sigma, lambda t: -self._end(t)[0].log())
+
+    def _weight(self, t):
+        return self._rate(t) / torch.expm1(self._sigma(t))  # alpha / (1 - alpha), exact where sigma is small
+
+    def extra_repr(self) -> str:
+        return f"sigma_min={self.sigma_min:g}, sigma_max={self.sigma_max:g}"
+
+
+class Geometric(_OfSigma):
+    """sigma = sigma_min^(1 - t) sigma_max^t (SEDD, section 5.1). It starts below alpha = 1."""
+
+    def __init__(self, sigma_min: float = 1e-4, sigma_max: float = 20.0):
+        if not sigma_min > 0.0:
+            raise ValueError(f"sigma of a geometric schedule starts at {sigma_min:g}; it must be above 0")
+        super().__init__(sigma_min, sigma_max)
+
+    def _sigma(self, t):
+        return (self.sigma_min ** (1 - t) * self.sigma_max**t)[..., None]  # SEDD section 5.1
+
+    def _rate(self, t):
+        return self._sigma(t) * math.log(self.sigma_max / self.sigma_min)
+
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
+        return (sigma / self.sigma_min).log() / math.log(self.sigma_max / self.sigma_min)
+
+
+class LinearSigma(_OfSigma):
+    """sigma = sigma_min + (sigma_max - sigma_min) t: `linear` of MDLM's code, whose configuration has 1e-3 and 7."""
+
+    def __init__(self, sigma_min: float = 0.0, sigma_max: float = 10.0):
+        super().__init__(sigma_min, sigma_max)
+
+    def _sigma(self, t):
+        return (self.sigma_min + (self.sigma_max - self.sigma_min) * t)[..., None]  # MDLM eq. 93
+
+    def _rate(self, t):
+        return torch.full_like(t, self.sigma_max - self.sigma_min)[..., None]
+
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
+        return (sigma - self.sigma_min) / (self.sigma_max - self.sigma_min)
+
+
+class Exponential(_OfSigma):
+    """sigma = base (growth^t - 1), so beta = base log(growth) growth^t: tauLDR's schedule (arXiv 2205.14987, section 4.1).
+
+    `begin` is where on the curve t = 0 lies, as in `Polynomial`: t stands for begin + (1 - begin) t.
+    """
+
+    def __init__(self, base: float = 3.0, growth: float = 100.0, begin: float = 0.0):
+        if not (base > 0 and growth > 1 and 0 <= begin < 1):
+            raise ValueError(f"base {base} must be above 0, growth {growth} above 1, and begin {begin} in [0, 1)")
+        super().__init__(base * (growth**begin - 1), base * (growth - 1))
+        self.growth = growth ** (1 - begin)
+
+    def _sigma(self, t):
+        return (self.sigma_min + self._base * (self.growth**t - 1))[..., None]  # tauLDR section 4.1
+
+    def _rate(self, t):
+        return (self._base * math.log(self.growth) * self.growth**t)[..., None]
+
+    @property
+    def _base(self) -> float:
+        return (self.sigma_max - self.sigma_min) / (self.growth - 1)
+
+    def _inverse(self, alpha):
+        sigma = (-alpha.log()).clamp(self.sigma_min, self.sigma_max)
+        return ((sigma - self.sigma_min) / self._base).log1p() / math.log(self.growth)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, growth={self.growth:g}"
+
+
+SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
+SCHEDULES |= {
+    "linear": Linear,
+    "loglinear": Linear,
+    "cosine": Cosine,
+    "cosine-power": CosinePower,
+    "polynomial": Polynomial,
+    "geometric": Geometric,
+    "linear-sigma": LinearSigma,
+}
+
+
+def named(
+    name: str, sigma_min: float | None = None, sigma_max: float | None = None, alpha_1: float | None = None
+) -> Schedule:
+    """The schedule of SCHEDULES by its name, with the ends that are given: of sigma if it is one of sigma, else alpha at t = 1.
+
+    Raises:
+        InputError: ends of another kind of schedule, ends between which sigma does not increase, alpha_1 not in [0, 1).
+    """
+    kind = SCHEDULES[name]
+    ends = {"sigma_min": sigma_min, "sigma_max": sigma_max}
+    ends = {end: float(value) for end, value in ends.items() if value is not None}
+    if ends and not issubclass(kind, _OfSigma):
+        raise InputError(f"`{next(iter(ends))}` needs `schedule` geometric or linear-sigma; drop it")
+    if alpha_1 is not None:
+        if issubclass(kind, _OfSigma):
+            raise InputError(f"`schedule` {name} has no `alpha_1`; use `sigma_max`")
+        if not 0 <= alpha_1 < 1:
+            raise InputError(f"`alpha_1` is {alpha_1:g}; it must be 0 or more, and below 1")
+        ends["alpha_1"] = float(alpha_1)
+    try:
+        return kind(**ends)
+    except ValueError as problem:
+        raise InputError(f"`sigma_min` and `sigma_max` do not fit: {problem}") from None
