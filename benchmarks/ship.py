@@ -51,7 +51,7 @@ class Shipped:
     options: str
     once: tuple[str, ...] = ()
     seeded: str = ""
-    bracket: str = "--limit 4 --numbers 1 8 64 --own 4 --batch 256"
+    bracket: str = "--limit 4 --numbers 1 16 --own 2 --batch 256"
     evaluate: str = "--draws 4"
 
 
@@ -66,7 +66,7 @@ MODELS = {
         "--data.name text --data.path $DATA",
         "--steps 128 --temperature 0.8",
         seeded=TEXTS,
-        bracket="--limit 4 --numbers 1 16 --own 2 --batch 256",
+        bracket="--limit 4 --numbers 1 4 --own 1",
     ),
     "digits": Shipped(
         "digits of 28 x 28 pixels, by class",
@@ -77,7 +77,7 @@ MODELS = {
             "zellige sample {name} {options} --class 0 1 2 3 4 5 6 7 8 9 --count 8 --seed 0 --out classes.png",
             SHEET,
         ),
-        bracket="--limit 2 --numbers 1 8 --own 0",
+        bracket="--limit 2 --numbers 1 4 --per-step 49 --own 1",
         evaluate="--draws 2 --limit 1000",
     ),
     "chorales": Shipped(
@@ -87,7 +87,7 @@ MODELS = {
         "--data.name jsb-chorales --data.path $DATA --data.size 64",
         "--steps 256 --temperature 0.9",
         once=(SHEET,),
-        bracket="--limit 4 --numbers 1 8 --own 2",
+        bracket="--limit 2 --numbers 1 4 --own 1",
     ),
     "sudoku": Shipped(
         "solved Sudokus, 9 x 9, and solutions of yours",
