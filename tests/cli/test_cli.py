@@ -445,7 +445,7 @@ def test_a_number_of_yaml_that_it_calls_a_text_is_a_number(run, no_page):
     ("typed", "size"),
     [
         ("", "tiny"), ("--train.steps 5 --data.name text8", "tiny"), ("--net.layers 3", ""), ("--size base", "base"),
-        ("--size base --net.layers 3", "base"), ("--train.device cuda", ""),
+        ("--size base --net.layers 3", "base"), ("--train.device cuda", "small"),
     ],
 )  # fmt: skip
 def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size, monkeypatch):
@@ -455,7 +455,7 @@ def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size,
     assert command.default_size(typed.split(), recipe="") == size
     assert command.default_size(typed.split(), recipe="mdlm-owt") == ("base" if "base" in typed else "")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert command.default_size(typed.split(), recipe="") == ("base" if "base" in typed else "")
+    assert command.default_size(typed.split(), recipe="") == {"tiny": "small"}.get(size, size)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,27 @@ def test_a_size_fits_the_data_and_the_kind_of_network():
         SIZES["tinny"]
 
 
+@pytest.mark.parametrize(
+    ("data", "method", "kind", "expected"),
+    [
+        ("mnist", "md4", "", "flat-unet"), ("images", "tauldr", "", "flat-unet"), ("cifar10", "md4", "dit", "dit"),
+        ("mnist", "bd3lm", "", "dit"), ("mnist", "ar", "", "dit"), ("digits", "md4", "", "dit"), ("sudoku", "md4", "", "dit"),
+    ],
+)  # fmt: skip
+def test_images_have_a_network_of_their_own(data, method, kind, expected):
+    """What docs/results.md measured: a U-Net, unless the method reads block after block or another is asked for."""
+    net, train = SIZES["tiny"].of(data, zellige.METHODS[method], kind)
+    assert net.kind == expected
+    assert (train == SIZES["tiny"].image_train) == (expected != "dit")
+
+
+def test_the_sizes_of_images_cost_more_and_more():
+    config = zellige.METHODS["md4"].Config()
+    of = lambda size: dataclasses.replace(size.image_net, length=3072, grid=(32, 32, 3))  # noqa: E731
+    costs = [training_cost(Config("md4", config, net=of(s), train=s.image_train), 256) for s in SIZES.values()]
+    assert all(b.flops > 10 * a.flops and b.parameters > 3 * a.parameters for a, b in itertools.pairwise(costs))
+
+
 def test_from_python_what_is_given_comes_before_the_size(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tokens = torch.randint(0, 7, (60, 128), generator=torch.Generator().manual_seed(5))

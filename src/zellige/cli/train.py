@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
-from ..data import DATASETS, Data
+from ..data import Data
 from ..errors import InputError
 from ..schema import read_json
 from ..show.numbers import path
@@ -156,7 +156,7 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
         default = dataclasses.replace(default, net=sizes)
     elif size := default_size(words, recipe):
         options.check(known, words, where) if not options.asks_help(words) else None
-        default = _sized(Options, size, words)
+        default = _sized(Options, cls, size, words)
     chosen: Any = options.parse(
         Options, words, where, default=default, about=f"Train {recipe or name}; everything goes into --run FOLDER."
     )
@@ -211,26 +211,25 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 
 def default_size(words: Sequence[str], recipe: str) -> str:
-    """The size that is typed; without one the smallest where there is no GPU, unless the network is chosen otherwise."""
+    """The size that is typed; without one tiny, or small where there is a GPU, unless the network is chosen otherwise."""
     flags = options.given(words)
     if "--size" in flags or recipe or any(flag.startswith("--net.") for flag in flags):
         return options.value_of(words, "--size")
     import torch
 
-    from ..training.sizes import CPU
+    from ..training.sizes import CPU, GPU
 
     device = options.value_of(words, "--train.device") or "auto"
-    return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else ""
+    return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else GPU
 
 
-def _sized(Options: Any, size: str, words: Sequence[str]) -> Any:
+def _sized(Options: Any, cls: Any, size: str, words: Sequence[str]) -> Any:
     """The defaults of a size, for the data and the kind of network that are typed."""
     from ..training.sizes import SIZES
 
-    data, kind = options.value_of(words, "--data.name") or Data().name, options.value_of(words, "--net.kind") or "dit"
-    preset = SIZES[size]
-    shaped = data in DATASETS and DATASETS[data].shaped
-    return Options(size=size, net=preset.fitted(kind, shaped), train=preset.train)
+    data = options.value_of(words, "--data.name") or Data().name
+    net, train = SIZES[size].of(data, cls, options.value_of(words, "--net.kind"))
+    return Options(size=size, net=net, train=train)
 
 
 def _usual(words: Sequence[str], name: str) -> str:

@@ -19,7 +19,7 @@ from torch import nn
 from .. import files
 from ..arguments import checked
 from ..core.random import mix
-from ..data import DATASETS, Corpus, Data
+from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
 from ..errors import Diverged, InputError, from_environment
@@ -90,9 +90,8 @@ def train(
     name = method if isinstance(method, str) else getattr(find(method), "name", method.__name__)
     method = find(method)
     if size:
-        preset = SIZES[size]
-        shaped = (data or Data()).name in DATASETS and DATASETS[(data or Data()).name].shaped
-        net, train = preset.fitted(shaped=shaped) if net is None else net, train or preset.train
+        theirs = SIZES[size].of((data or Data()).name, method)
+        net, train = theirs[0] if net is None else net, train or theirs[1]
     if run is None:
         run = run_folder.usual(recipe or f"{name}-{run_folder.label(data or Data())}", resume or overwrite, rank)
     folder = Path(run)
