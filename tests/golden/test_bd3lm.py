@@ -62,11 +62,6 @@ DIFFERS = {
 
 
 @pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
 def weights(golden):
     return golden["bd3lm__weights"]
 

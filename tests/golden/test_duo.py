@@ -10,7 +10,7 @@ from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
 from zellige.samplers import Remasking, State
 
-from .recorded import EPS, LAST, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
+from .recorded import EPS, LAST, TORCH, FixedTime, K, L, RecordedLogits, V, race, rounded
 
 LOSSES = TORCH.cases("duo__loss_.*")
 STEPS = TORCH.cases("duo__step_.*")
@@ -23,16 +23,6 @@ FORMS = {
     "duo__psi_kappas": "its max-rescale takes eta min(eta, sigma_max), ours eta sigma_max; kappa >= 0 caps sigma at 1 - alpha_s",
 }
 TESTED = {"duo__noise", *LOSSES, "duo__nelbo_closed_form", "duo__posterior_uniform", *STEPS, "duo__psi_kappas"}
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
-def network(golden):
-    return published_network(golden["mdlm__weights"])
 
 
 def duo(network) -> UDLM:

@@ -34,7 +34,6 @@ from .recorded import (
     RecordedRaces,
     RecordedUniforms,
     V,
-    published_network,
     race,
     rounded,
 )
@@ -83,16 +82,6 @@ DIFFERS = {
     **dict.fromkeys([*FIRST, *D3PM_FIRST], "nan at t = 1/T; ours is the limit"),
     "mdlm__sample_categorical": "a float32 race of K clocks, ours one float64 uniform through the inverse CDF of the same law",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
-def network(golden):
-    return published_network(golden["mdlm__weights"])
 
 
 def mdlm(network, conditioned: bool, mask: int = MASK) -> MDLM:

@@ -43,11 +43,6 @@ TESTED = {
 
 
 @pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
 def radd(golden):
     return RADD(published_network(golden["radd__weights"]), V, (L,))
 

@@ -18,7 +18,7 @@ from zellige.samplers import Remasking, State
 from zellige.samplers.guide import guided
 from zellige.samplers.remasking import reveal
 
-from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded
+from .recorded import EPS, LAST, MASK, TORCH, FixedTime, K, L, RecordedLogits, V, race, rounded
 
 KINDS = {name: name.split("_")[3] for name in TORCH.cases("remdm__step_(cap|rescale|conf|loop_inside).*")}
 LOOP = TORCH.cases("remdm__step_loop_(before|after)")
@@ -32,16 +32,6 @@ FORMS = dict.fromkeys(
     "its law is not divided by the share of masks: ours times 1 - alpha_t",
 )
 DIFFERS: dict[str, str] = {}
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
-def network(golden):
-    return published_network(golden["mdlm__weights"])
 
 
 @pytest.fixture(scope="module")

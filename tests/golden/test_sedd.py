@@ -56,11 +56,6 @@ TESTED = {
 
 
 @pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
 def networks(golden):
     names = {"absorb": "sedd__weights_absorb", "uniform": "sedd__weights_uniform", "mdlm": "mdlm__weights"}
     return {kind: published_network(golden[name]) for kind, name in names.items()}

@@ -37,11 +37,6 @@ TESTED = {
 
 
 @pytest.fixture(scope="module")
-def golden():
-    return TORCH
-
-
-@pytest.fixture(scope="module")
 def weights(golden):
     return golden["udlm__weights"]
 

@@ -1,5 +1,9 @@
 """Models with random weights, small enough to draw from in a test: text, Sudoku, images, music, molecules."""
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import torch
 
 import zellige
@@ -32,3 +36,10 @@ def small(kind: str = "text", name: str = "mdlm", classes: int = 0, seed: int = 
         for p in method.parameters():
             p.add_(0.3 * torch.randn_like(p))
     return Model(method, tokenizer, Config(name, cls.Config(**config), Data("pydocs"), net))
+
+
+def at_once(ask: Callable[[Any], Any], inputs: Iterable[Any]) -> list[Any]:
+    """What each of several people gets who ask at the same time."""
+    inputs = list(inputs)
+    with ThreadPoolExecutor(len(inputs)) as people:
+        return list(people.map(ask, inputs))

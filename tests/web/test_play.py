@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import sys
-import threading
 
 import pytest
 
@@ -12,7 +11,7 @@ import zellige
 from zellige import samplers
 from zellige.models.sampler_options import SamplerOptions
 
-from .small_models import LENGTH, small
+from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
 Limits = pytest.importorskip("zellige.web.limits").Limits
@@ -175,17 +174,9 @@ def test_a_saved_page_shows_hostile_text_as_text(client):
 
 
 def test_two_people_at_once_get_what_they_get_alone(client):
-    alone = [draw(client, seed=seed)[-1]["tokens"] for seed in range(6)]
-    together: list = [None] * 6
-    threads = [
-        threading.Thread(target=lambda i=i: together.__setitem__(i, draw(client, seed=i)[-1]["tokens"]))
-        for i in range(6)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert together == alone
+    tokens = lambda seed: draw(client, seed=seed)[-1]["tokens"]  # noqa: E731
+    alone = [tokens(seed) for seed in range(6)]
+    assert at_once(tokens, range(6)) == alone
 
 
 def test_the_page_names_no_address_of_others(client):

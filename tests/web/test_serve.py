@@ -12,7 +12,7 @@ import zellige
 from zellige import cli
 from zellige.errors import InputError
 
-from .small_models import LENGTH, small
+from .small_models import LENGTH, at_once, small
 
 uvicorn = pytest.importorskip("uvicorn", reason="the extra `web` is missing")
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
@@ -64,17 +64,9 @@ def test_an_answer_does_not_depend_on_who_else_asks(model):
     application_ = application(model, "tiny", Limits(batch=16))
     with TestClient(application_, base_url=HERE) as client:
         asks = [{"prompt": "abcdefgh"[:n] + "x" * (8 - n), "seed": n} for n in range(8)]
-        alone = [texts(ask(client, **fields)) for fields in asks]
-        together: list = [None] * 8
-        threads = [
-            threading.Thread(target=lambda i=i: together.__setitem__(i, texts(ask(client, **asks[i]))))
-            for i in range(8)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert together == alone
+        answer = lambda fields: texts(ask(client, **fields))  # noqa: E731
+        alone = [answer(fields) for fields in asks]
+        assert at_once(answer, asks) == alone
 
 
 @pytest.mark.parametrize("name", ["mdlm", "ar", "udlm"])
