@@ -54,11 +54,6 @@ class Source:
     shaped: bool = False
 
     @property
-    def images(self) -> bool:
-        """The rows are images, and not as small as the 8 x 8 of scikit-learn."""
-        return set(_IMAGES) <= set(self.reads)
-
-    @property
     def cut(self) -> bool:
         """The splits are cut from one text (else they are published as they are)."""
         return (not self.files and not self.hub) or "all" in self.files or bool(self.hub and "all" in self.hub[2])

@@ -33,7 +33,8 @@ class Size:
     def of(self, data: str, method: Any, kind: str = "") -> tuple[Net, Train]:
         """The network and the training for this data and method, of the kind of network that is asked for, if any."""
         source = DATASETS.get(data)
-        if not kind and source and source.images and not method.blocks(method.Config()):
+        images = source and {"flip", "path"} <= {*source.reads}  # not the 8 x 8 of scikit-learn, which have no files
+        if images and not kind and not method.blocks(method.Config()):
             return self.image_net, self.image_train
         return self.fitted(kind or "dit", bool(source and source.shaped)), self.train
 
