@@ -155,10 +155,7 @@ class Masked(Absorbing):
 
     # ---------------------------------------------------------------------------------- exactly k masks
     def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draw k in 1..n for each group, stratified, and mask exactly k of its n positions.
-
-        The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
-        """
+        """`terms.mask_some` of this method."""
         return terms.mask_some(self, batch, generator)
 
     def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:
