@@ -209,6 +209,7 @@ report runs/text
 export runs/text --to mdlm --out theirs
 import theirs --out back
 list
+list models
 list methods
 list samplers
 list data
