@@ -389,7 +389,7 @@ MATHS = [
         X,
         "total = weights.sum(-1, keepdim=True)",
         "total = weights[..., :-1].sum(-1, keepdim=True)",
-        "bound.normalised udlm",
+        "prediction",
     ),
     M(
         "log(1 + e^-x) for log(1 - e^-x)",
@@ -715,14 +715,15 @@ TERMS = [
         F,
         "times[0], times[-1] = self.start, CLEAN",
         "times[0] = self.start",
-        "bound.sum mdlm",
+        "bound.steps sedd",
     ),
     M(
         "the bound of a step for that of continuous time",
         F,
         "return bound.continuous(target, pred) if s is None else bound.discrete(target, pred, s)",
         "return bound.discrete(target, pred, 0.0 * t if s is None else s)",
-        "bound.draws tauldr",
+        why="every method has a closed form in its place; the definition is for those of a user",
+        tests="tests/methods/test_method.py -k predict_whole",
     ),
 ]
 G, U, Z = "methods/genmd4.py", "methods/uniform.py", "methods/score.py"

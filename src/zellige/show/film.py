@@ -37,7 +37,7 @@ def film(kind: Modality, steps: Sequence[tuple[str, np.ndarray]], suffix: str, h
 
     pictures = [_picture(kind, rows, head, held) for head, rows in steps]
     size = max(p.width for p in pictures), max(p.height for p in pictures)
-    size = size[0] + size[0] % 2, size[1] + size[1] % 2  # H.264 has no odd ones
+    size = size[0] + size[0] % 2, size[1] + size[1] % 2  # the codec has no odd ones
     framed = [Image.new("RGB", size, "white") for _ in pictures]
     for frame, picture in zip(framed, pictures):
         frame.paste(picture, (0, 0))
@@ -52,7 +52,7 @@ def _gif(pictures: Sequence[Any]) -> bytes:
 
 
 def _mp4(pictures: Sequence[Any]) -> bytes:
-    """H.264, as every browser plays it; pictures stay as long as in a GIF."""
+    """An MP4 (AVC), as every browser plays it; pictures stay as long as in a GIF."""
     import av  # pyright: ignore[reportMissingImports]
 
     file, rate = io.BytesIO(), 25

@@ -60,14 +60,14 @@ SIZES |= {
         "hundreds of megabytes, hours on a GPU; the papers' small network",
         Net(layers=12, hidden=768, heads=12),
         Train(steps=100_000, batch=128, warmup=2000, ema=0.9999),
-        Net(kind="unet"),  # D3PM, appendix B.2
+        Net(kind="unet"),  # as the recipes of D3PM
         Train(steps=500_000, batch=128, rate=2e-4, warmup=5000, ema=0.9999),
     ),
     "medium": Size(
         "gigabytes, days on a GPU; the papers' medium network",
         Net(layers=24, hidden=1024, heads=16, length=1024),
         Train(steps=200_000, batch=128, warmup=2500, ema=0.9999),
-        Net(kind="u-vit", layers=12, hidden=768, heads=12, channels=256, condition=256),  # MD4, appendix J.4
+        Net(kind="u-vit", layers=12, hidden=768, heads=12, channels=256, condition=256),  # as md4-imagenet64
         Train(steps=1_000_000, batch=256, rate=2e-4, warmup=2500, ema=0.9999),
     ),
 }
