@@ -341,7 +341,7 @@ def test_the_numbers_do_not_depend_on_the_batch_nor_on_other_texts():
 
 @pytest.mark.parametrize(("name", "choices"), CHAINS)
 def test_the_exact_value_lies_between_the_rows(name, choices):
-    """With n the width falls, and -log p of the law that is named, by enumeration, lies between, within the intervals."""
+    """With n the width falls, and -log p of the law that is named, by enumeration, lies between, within twice the intervals."""
     method, rows = table(name, choices, 2), Rows(texts(2))
     result = bracket_rows(method, asked(rows), (1, 8, 64), limit=None, steps=2, own=0, bound_draws=8)
     values: Any = lambda row: result.named(row).result  # noqa: E731
@@ -352,11 +352,12 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     if law != "first_hitting":
         q, log_w = (in_all_orders if law == "any_order" else along_all_chains)(method, texts(2))
         truth = -float((q * torch.where(q > 0, log_w, 0.0).exp()).sum(1).log().mean()) / 2
-        assert values("TUBE, n = 64").draws_low <= truth <= values("importance-weighted, n = 64").draws_high
+        below, above = values("TUBE, n = 64"), values("importance-weighted, n = 64")
+        assert below.value - 2 * below.draws_half <= truth <= above.value + 2 * above.draws_half < math.inf
 
 
 def test_a_row_of_weights_that_hardly_count_says_so():
-    """Kish's number: of equal weights all draws, of one that outweighs the others one; below one of n the row is marked."""
+    """Kish's number: of equal weights all draws, of one that outweighs the others one; with few of them no interval is given."""
     equal, one = torch.zeros(1, 8, 1), torch.full((1, 8, 1), -100.0)
     one[0, 3] = 0.0
     assert effective(equal).tolist() == [1.0]
@@ -370,12 +371,40 @@ def test_a_row_of_weights_that_hardly_count_says_so():
     result = bracket_rows(method, asked(rows), (1, 16), limit=None, own=2, bound_draws=2)
     few, many = result.named("TUBE, n = 1"), result.named("TUBE, n = 16")
     assert few.effective == pytest.approx(many.effective / 16)  # pyright: ignore
-    assert (few.too_narrow, many.too_narrow) == (True, False)
-    assert {row.side for row in result.rows if row.effective is not None} == {"lower", "difference"}
+    assert {row.side for row in result.rows if not row.determined} == {"lower", "difference"}
     about = {"method": "md4", "parameters": 9, "data": "texts", "split": "test", "length": 4, "weights": "raw"}
-    lines = describe(dataclasses.replace(result, about=about))
-    assert any(line.split()[:4] == ["TUBE,", "n", "=", "1"] and " > " in line for line in lines)
-    assert any("of n draws count" in line for line in lines)
+    result = dataclasses.replace(result, about=about)
+    (line,) = [line for line in describe(result) if line.split()[:4] == ["TUBE,", "n", "=", "1"]]
+    assert "undetermined" in line
+    assert "±" not in line
+    assert any("not determined: of 64 draws" in line for line in describe(result))
+    document = json.loads(dumps(result.to_dict()))
+    (entry,) = [row for row in document["result"]["rows"] if row["name"] == "TUBE, n = 1"]
+    assert entry["value"] == few.result.value  # pyright: ignore
+    assert [entry["low"], entry["high"], entry["over_draws"]["low"]] == [None] * 3
+    assert entry["why"].startswith("not determined")
+    assert bracket_figure(document).axes
+
+
+def test_a_mean_is_determined_by_many_draws_or_by_weights_alike():
+    assert two_sides.skewness(1.0, 4) == 0.0
+    assert two_sides.skewness(0.0, 4) > 1e9
+    sigma = 0.7  # of a lognormal: its skewness is (e^(s^2) + 2) sqrt(e^(s^2) - 1)
+    exact = (math.exp(sigma**2) + 2) * math.sqrt(math.expm1(sigma**2))
+    assert two_sides.skewness(math.exp(-(sigma**2)), 512) == pytest.approx(exact / math.sqrt(256))
+
+
+def test_few_estimates_have_the_spread_of_their_draws():
+    """The jackknife of a mean is its standard error; of both bounds its mean is that of the estimates themselves."""
+    log_w = torch.randn(3, 256, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain = two_sides.replicates(lambda w, n: w.unflatten(1, (-1, n)).mean((2, 3)), log_w, 64)
+    groups = log_w.view(3, 4, 16, 4).mean((1, 3))  # each of the 16 groups holds a share of every estimate's draws
+    assert torch.allclose(plain.var(1), groups.var(1))
+    for estimate in (from_above, from_below, two_sides.width):
+        for n in (1, 64):
+            values = two_sides.replicates(estimate, log_w, n)
+            assert values.shape == (3, 16)
+            assert torch.allclose(values.mean(1), estimate(log_w, n).mean(1))
 
 
 def test_who_has_no_row_says_why():
@@ -435,11 +464,7 @@ def test_the_intervals_cover(side, n):
     draw = lambda rows, size: rows.gather(1, torch.randint(24, (len(rows), size), generator=g))[..., None]  # noqa: E731
     p = log_w.logsumexp(1).exp() / 24
 
-    def values(rows: Tensor, size: int) -> Tensor:
-        """(texts, values) of one run with so many draws of each text."""
-        weights = draw(rows, size)
-        above, below = from_above(weights, n), from_below(weights, n)
-        return {"above": above, "below": below, "apart": above.unflatten(1, (-1, 2)).mean(-1) - below}[side]
+    estimate = {"above": from_above, "below": from_below, "apart": two_sides.width, "own": None}[side]
 
     def own(number: int) -> Tensor:
         chosen = torch.multinomial(p, number, replacement=True, generator=g)
@@ -447,13 +472,13 @@ def test_the_intervals_cover(side, n):
         return bidirectional(log_w[chosen].gather(1, first), draw(log_w[chosen], 16), n).mean(1, keepdim=True)
 
     some, hits = log_w[::4][:20], 0
-    truth = float(own(200_000).mean() if side == "own" else values(some, 204_800).mean())
+    truth = float(own(200_000).mean() if side == "own" else estimate(draw(some, 204_800), n).mean())
     for _ in range(400):
         if side == "own":
             found = two_sides_result(own(64).tolist())
             hits += covers(found.low, found.high, truth)
         else:
-            found = two_sides_result(two_sides.replicates(values(some, 64)))
+            found = two_sides_result(two_sides.replicates(estimate, draw(some, 64), n).tolist())
             hits += covers(found.draws_low, found.draws_high, truth)
     assert binomial(hits, 400)
 

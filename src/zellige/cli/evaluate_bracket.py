@@ -99,10 +99,8 @@ def describe(result: "Result") -> list[str]:
         if rows:
             body += [(title, *header), *(_cells(row, p["law"]) for row in rows), ("", "", "", "")]
     lines += columns(body, "<>>>")
-    if narrow := [row for row in shown if row.too_narrow]:
-        least = min(row.effective or 0.0 for row in narrow)
-        why = f"one text's weights differ so much that {least:.2g} of n draws count: the draws' ± is wider than can be seen"
-        lines += [*textwrap.wrap(why, 78, initial_indent="  >         ", subsequent_indent=" " * 12), ""]
+    if why := {row.why for row in shown if not row.determined}:
+        lines += [*textwrap.wrap("; ".join(filter(None, why)), 78, initial_indent="  ", subsequent_indent="  "), ""]
     refused = [f"{row.name}: {row.why}" for row in result.rows if row.result is None]
     for text in refused:
         lines += textwrap.wrap(text, 78, initial_indent="  no row    ", subsequent_indent=" " * 12)
@@ -124,7 +122,9 @@ def _cells(row: "BracketRow", law: str) -> tuple[str, ...]:
     value = (
         pm(r.value, r.half) if row.side == "difference" else quantity(r.value, r.half, "", r.kind).partition("  (")[0]
     )
-    drawn = "-" if r.kind == "exact" else "> " * row.too_narrow + pm(0, r.draws_half).partition("± ")[2]
+    drawn = "-" if r.kind == "exact" else pm(0, r.draws_half).partition("± ")[2]
+    if not row.determined:
+        value, drawn = value.partition(" ±")[0], "undetermined"
     return (name, value, drawn, "-" if row.calls is None else count(row.calls))
 
 

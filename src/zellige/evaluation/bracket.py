@@ -148,7 +148,7 @@ def bracket_rows(
     finally:
         method.train(training)
     cache.remove()
-    table = BracketTable(parts, bounds[0], asked)
+    table = BracketTable(parts, bounds[0], asked, max(numbers))
     own_law = "its own" if path is None else path.law
     first = "continuous time" if len(bounds) > 1 else own_law
     lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]

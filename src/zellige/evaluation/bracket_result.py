@@ -1,7 +1,8 @@
 """A bracket as rows of numbers with their intervals, and its JSON."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -9,11 +10,13 @@ from torch import Tensor
 
 from ..show.record import json_record
 from .evaluate import Asked
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS
+from .bracket_work import SETS
+from .interval import FREEDOM, LEVEL, OVER_TEXTS
 from .replay import Oracle, Path
 from .result import Result, summarize
+from .two_sides import SKEWED, skewness
 
-ENOUGH = 0.5  # draws that count, of n: with fewer p / psi has a tail that a run does not see
+OVER_DRAWS = "Student's t over independent values of each text, or over the jackknife of its draws; none for a mean not determined"
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class BracketRow:
         n: draws of one estimate; 0 where nothing is drawn.
         calls: of the network for one estimate of a text, a mean; None where nobody counts.
         own: about the model's own samples, and not the texts.
-        effective: of the tangent bound and the width: so many of n draws count, of the text where they are fewest. Below ENOUGH
-            the interval over the draws is too narrow.
+        effective: of the tangent bound and the width: so many of n draws count, of the text where they are fewest.
+        skewness: of the mean of all that is drawn of that text, as `two_sides` expects it. Above SKEWED these draws do not
+            determine the mean: there is a value then, and no interval.
     """
 
     name: str
@@ -39,19 +43,22 @@ class BracketRow:
     own: bool = False
     why: str | None = None
     effective: float | None = None
+    skewness: float | None = None
 
     @property
-    def too_narrow(self) -> bool:
-        return self.effective is not None and self.effective < ENOUGH
+    def determined(self) -> bool:
+        return self.skewness is None or self.skewness <= SKEWED
 
     def to_dict(self) -> dict[str, Any]:
         r = self.result
-        entries = {k: getattr(self, k) for k in ("name", "law", "side", "n", "calls", "own", "why", "effective")}
+        names = ("name", "law", "side", "n", "calls", "own", "why", "effective", "skewness")
+        entries = {k: getattr(self, k) for k in names}
         if r is None:
             return entries | {"value": None}
-        drawn = {"low": r.draws_low, "high": r.draws_high, "freedom": r.freedom}
+        ends = {"low": r.low, "high": r.high} if self.determined else {"low": None, "high": None}
+        drawn = {"low": r.draws_low, "high": r.draws_high} if self.determined else ends
         each = None if r.nats is None else r.nats.tolist()
-        return entries | {"value": r.value, "low": r.low, "high": r.high, "over_draws": drawn, "nats": each}
+        return entries | {"value": r.value, **ends, "over_draws": drawn | {"freedom": r.freedom}, "nats": each}
 
 
 @dataclass(frozen=True)
@@ -86,8 +93,8 @@ class Bracket:
 class BracketTable:
     """What the groups gave, as results in the unit of the bound."""
 
-    def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked):
-        self.parts, self.unit = parts, bound.unit
+    def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked, most: int = 1):
+        self.parts, self.unit, self.draws = parts, bound.unit, SETS * most
         self.tokens = torch.tensor([n for part in parts for n in part["tokens"]], dtype=torch.float64)
         self.per_token = bound.units / float(self.tokens.sum())
         self.length = asked.about.get("length", 0) or float(self.tokens.max())
@@ -104,18 +111,23 @@ class BracketTable:
             return None
         sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
         each = torch.arange(len(table))
-        return summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
+        made = summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
+        few = kind != "exact" and table.shape[1] <= FREEDOM  # so few that one text's spread can rule, and be small by chance
+        return replace(made, draws_low=-math.inf, draws_high=math.inf) if few else made
 
     def calls(self, name: str) -> float:
         return float(self.values("calls", name).mean())
 
     def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> BracketRow:
-        tangent = side in ("lower", "difference") and not own
-        effective = n * float(self.values("effective").min()) if tangent else None
-        kind = "exact" if side == "oracle" else side
-        result = self.result(table, kind, n, own)
+        result = self.result(table, "exact" if side == "oracle" else side, n, own)
         why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
-        return BracketRow(name, law, side, result, n, calls, own, why, effective)
+        row = BracketRow(name, law, side, result, n, calls, own, why)
+        if side not in ("lower", "difference") or own:
+            return row
+        share = float(self.values("effective").min())
+        row = replace(row, effective=n * share, skewness=skewness(share, self.draws))
+        why = f"not determined: of {self.draws:,} draws {self.draws * share:.3g} count, of the text where they are fewest"
+        return row if row.determined else replace(row, why=row.why or why)
 
     def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")

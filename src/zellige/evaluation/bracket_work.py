@@ -10,7 +10,7 @@ from ..core.batch import Batch
 from ..core.random import mix
 from .likelihood import number_of_tokens
 from .replay import Path, weigh
-from .two_sides import bidirectional, effective, from_above, from_below, replicates
+from .two_sides import bidirectional, effective, from_above, from_below, replicates, width
 
 GROUP = 16  # texts that are asked at once
 SETS = 4  # so many times the largest n are drawn of each text: two pairs of psi and p
@@ -63,10 +63,8 @@ class Work:
         log_w, result["calls"]["draw"] = self._draws(texts, places, SETS * most, "text")
         result["effective"] = effective(log_w).tolist()
         for n in self.numbers:
-            above, below = from_above(log_w, n), from_below(log_w, n)
-            apart = above.unflatten(1, (-1, 2)).mean(-1) - below
-            for name, values in (("above", above), ("below", below), ("apart", apart)):
-                result.setdefault(name, {})[n] = replicates(values)
+            for name, estimate in (("above", from_above), ("below", from_below), ("apart", width)):
+                result.setdefault(name, {})[n] = replicates(estimate, log_w, n).tolist()
         own = places[: max(self.own - index * GROUP, 0)]
         if own:
             result |= self._own(texts.take(torch.arange(len(own), device=self.device)), own, most)

@@ -1,5 +1,6 @@
 """A bracket as a figure, every row on one scale and its width against network calls, and as a part of a run's page."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def bracket_sections(folder: Path) -> str:
 
 def _section(path: Path, document: Mapping[str, Any]) -> str:
     rows = [
-        (r["name"], "-" if r["value"] is None else pm(r["value"], _half(r)), r["law"] or r["why"] or "")
+        (r["name"], "-" if r["value"] is None else _cell(r), r["law"] or r["why"] or "")
         for r in document["result"]["rows"]
         if not r["own"]
     ]
@@ -95,6 +96,14 @@ def _section(path: Path, document: Mapping[str, Any]) -> str:
         + page.html_figure(bracket_figure(document), path.stem, "Between two bounds", text, table)
         + page.html_folded("how it was made", protocol)
     )
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    """`0.511 ± 0.001`, `0.029 ± unknown`; `0.029 undetermined` where the draws do not determine the mean."""
+    if row["low"] is None:
+        return pm(row["value"], 0.0).partition(" ±")[0] + " undetermined"
+    known = row["side"] in ("exact", "oracle") or row["over_draws"]["low"] is not None
+    return pm(row["value"], _half(row) if known else math.inf)
 
 
 def _half(row: Mapping[str, Any]) -> float:
