@@ -30,7 +30,7 @@ from zellige.evaluation.evaluate import asked_of, evaluate_rows
 from zellige.evaluation.replay import path_of
 from zellige.evaluation.result import summarize
 
-NUMBERS, DRAWS = (1, 8, 64), 1 << 16
+DRAWS = 1 << 16
 ESTIMATES = {
     "importance-weighted": two_sides.from_above,
     "TUBE": two_sides.from_below,
@@ -107,22 +107,35 @@ class Count:
         return f"{100 * share:.1f}{part}" + (" (*)" if not low <= share <= high else "")
 
 
-def texts(run: str, count: int, repeats: int) -> None:
+def judge(model: Any, asked: Any, count: int, draws: int, seed: int = 0) -> Any:
+    """The plain bound of so many texts."""
+    how = {"batch": 4096, "characters": asked.characters, "unit": asked.unit}
+    return evaluate_rows(model.method, asked.rows, draws=draws, seed=seed, limit=count, **how)
+
+
+def plain(run: str, count: int = 128, draws: int = 8, repeats: int = 100) -> None:
+    """The plain bound, over the draws, the texts being these; the truth is of 256 times as many."""
+    model = zellige.load(run)
+    asked = asked_of(model, corpus_of(model, None), "test")
+    hit = Count(judge(model, asked, count, 256 * draws, 10**6).value)
+    for seed in range(repeats):
+        r = judge(model, asked, count, draws, seed)
+        hit.add(r.draws_low, r.draws_high)
+    print(f"\n{run}, the plain bound of {count} texts by {draws} draws, {repeats} repeats\n  bound{'':<23}{hit}", flush=True)
+
+
+def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     """The rows of a trained model of 16 tokens, over the draws."""
     model = zellige.load(run)
     method = model.method.eval()
     asked = asked_of(model, corpus_of(model, None), "test")
     chosen = [i * len(asked.rows) // count for i in range(count)]
     tables = tuple(answers(method, asked.rows.collate([asked.rows[i]]).tokens[0]) for i in chosen)
-    judge = lambda seed, draws: evaluate_rows(  # noqa: E731
-        method, asked.rows, draws=draws, seed=seed, limit=count, batch=4096, characters=asked.characters, unit=asked.unit
-    )
-    scale = judge(0, 2)
+    scale = judge(model, asked, count, 2)
     units = scale.units * scale.scale
     generator = torch.Generator().manual_seed(10**6)
-    hits: dict[str, Count] = {"bound": Count(sum(map(mean_nats, tables)) / units)}
-    hits["bound, 8 draws"] = Count(hits["bound"].truth)
-    for n in NUMBERS:
+    hits = dict[str, Count]()
+    for n in numbers:
         parts = {name: 0.0 for name in ESTIMATES}
         for table in tables:
             for _ in range(64):
@@ -130,27 +143,23 @@ def texts(run: str, count: int, repeats: int) -> None:
                 for name, estimate in ESTIMATES.items():
                     parts[name] += float(estimate(log_w, n).mean()) / 64 / units
         hits |= {f"{name}, n = {n}": Count(value) for name, value in parts.items()}
-    hits["importance-weighted, n = 1"] = Count(hits["bound"].truth)
+    hits["importance-weighted, n = 1"] = Count(sum(map(mean_nats, tables)) / units)
     path, counting = path_of(method, 64), dict[str, BracketRow]()
     for seed in range(repeats):
-        work = Lookup(method, asked.rows, chosen, path, {}, _divisors(NUMBERS), 0, seed, 4096, torch.device("cpu"), tables)
-        made = BracketTable([work(i) for i in range(len(work))], scale, asked, max(NUMBERS))
-        for row in made.sides(path, NUMBERS) + made.widths(path, NUMBERS):
+        work = Lookup(method, asked.rows, chosen, path, {}, _divisors(numbers), 0, seed, 4096, torch.device("cpu"), tables)
+        made = BracketTable([work(i) for i in range(len(work))], scale, asked, max(numbers))
+        for row in made.sides(path, numbers) + made.widths(path, numbers):
             assert row.result is not None
             hits[row.name].add(row.result.draws_low, row.result.draws_high, row.determined)
             counting[row.name] = row
-        if seed < 100:
-            for name, draws in (("bound", 64), ("bound, 8 draws", 8)):
-                r = judge(seed + 1, draws)
-                hits[name].add(r.draws_low, r.draws_high)
-    print(f"\n{run}, {count} texts, over the draws of {repeats} repeats (of the plain bound 100)")
+    print(f"\n{run}, {count} texts, over the draws of {repeats} repeats")
     for name, hit in hits.items():
         row = counting.get(name)
         counts = "" if row is None or row.effective is None else f"; {row.effective:.3g} draws of n count, skewness {row.skewness:.2f}"
         print(f"  {name:<28}{hit}{counts}", flush=True)
 
 
-def own(run: str, count: int = 8, repeats: int = 100, more: int = 300, numbers: tuple[int, ...] = (1, 4)) -> None:
+def own(run: str, count: int = 8, repeats: int = 100, more: int = 100, numbers: tuple[int, ...] = (1, 4)) -> None:
     """The rows of its own samples, over other samples; the truth is of `more` times as many."""
     model = zellige.load(run)
     method = model.method.eval()
@@ -205,12 +214,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*")
     parser.add_argument("--texts", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=400)
+    parser.add_argument("--numbers", type=int, nargs="+", default=[1, 8, 64])
     chosen = parser.parse_args()
     if not chosen.runs:
         lognormal()
     for run in chosen.runs:
-        texts(run, chosen.texts, chosen.repeats)
+        texts(run, chosen.texts, chosen.repeats, tuple(chosen.numbers))
+        plain(run)
         own(run)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from worlds import per_token
 from zellige import methods
-from zellige.core.curves import SCHEDULES, Cosine, CosinePower, Exponential, Geometric, Linear, LinearSigma, Polynomial
+from zellige.core.curves import SCHEDULES, Cosine, CosinePower, Exponential, Geometric, Linear, LinearSigma, Logarithmic, Polynomial
 from zellige.core.schedule import CLEAN, PRIOR, Schedule
 from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
@@ -24,6 +24,7 @@ SCALAR = {
     "cosine, both ends": Cosine(1e-4, 1 - 1e-4),
     "cosine power 1": CosinePower(1.0),
     "cosine power 2": CosinePower(2.0),
+    "logarithmic": Logarithmic(),
     "polynomial 2": Polynomial(2.0),
     "polynomial 0.5": Polynomial(per_token(0.5)),
     "polynomial 3, both ends": Polynomial(3.0, 1e-2, 0.99),

@@ -4,7 +4,6 @@ Its loglinear noise is alpha = 1 - t exactly, no eps. Not conditioned on time, i
 """
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 from zellige import Method, guide
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
-from zellige.core.curves import CosinePower, Linear, Polynomial
+from zellige.core.curves import CosinePower, Linear, Logarithmic, Polynomial
 from zellige.core.prediction import kernel, posterior, truth
 from zellige.core.random import spread
 from zellige.methods import AR, BD3LM
@@ -50,12 +49,13 @@ TESTED = {
 }  # fmt: skip
 FORMS = {
     "bd3lm__noise_schedules": "its weight of cosine divides by 1 - alpha + eps, ours by 1 - alpha; square and square "
-    "root end at 1e-3; a logarithmic schedule is none of ours",
+    "root end at 1e-3",
     "bd3lm__clip_search_grid": "its first interval of each width begins at 0.001, ours at 0",
 }
 DIFFERS = {
     **dict.fromkeys([name for name in TIMED if f"_bs{L}_" not in name],
-                    "told the time of the first token for the whole row, clean tokens too; ours each block's, CLEAN"),
+                    "every block is told the time of the first one, which a block that is being written does not have; "
+                    "ours its own, clean tokens CLEAN"),
     **dict.fromkeys(TORCH.cases("bd3lm__semi_ar_ddpm_.*_few_steps"),
                     "divides by zero where t reaches 0; our last step ends with clean tokens"),
 }  # fmt: skip
@@ -180,7 +180,7 @@ def test_ar(golden, weights):
 
 # ---------------------------------------------------------------------------------- noise
 def test_noise_schedules(golden):
-    """Differences: move_chance of square and square_root is at least 1e-3; the weight of cosine; log is none of ours."""
+    """Differences: move_chance of square and square_root is at least 1e-3; the weight of cosine."""
     c, case = golden["bd3lm__noise_schedules"], "bd3lm__noise_schedules"
     t = c["t"].double()
     for name, schedule in (("loglinear", Linear(0.0)), ("square", Polynomial(2.0)), ("square_root", Polynomial(0.5))):
@@ -195,7 +195,8 @@ def test_noise_schedules(golden):
     theirs = lambda eps: weight * move / (move + eps)  # noqa: E731
     golden.near(case, theirs(EPS), -c["cosine_loss_scaling"])
     vanishes(lambda eps: theirs(eps) - weight)
-    golden.near(case, torch.log1p(t) / math.log(2), c["log_move_chance"])
+    golden.near(case, 1 - Logarithmic(0.0).alpha(t)[:, 0], c["log_move_chance"])
+    golden.near(case, Logarithmic(0.0).weight(t)[:, 0], -c["log_loss_scaling"])
 
 
 @pytest.mark.parametrize("case", TIMES)

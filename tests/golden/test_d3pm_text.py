@@ -4,6 +4,7 @@ It numbers steps t = 0..T-1 and has columns as sources: its step t takes x_t to 
 transposed. Losses there are of one step, ours of all T.
 """
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from zellige.core.prediction import kernel, truth
 from zellige.core.process import Process, absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.core.tabulated import Tabulated
-from zellige.methods import d3pm_transitions
+from zellige.methods import D3PM, d3pm_transitions
 from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm, product
@@ -42,12 +43,6 @@ FORMS = {
     RATE: "it also weights neighbours by rank and moves to a mask beside (A.2.6), and its exponential is (1 + A/512)^512; "
           "ours is eq. 9, which one of its rates is",
 }  # fmt: skip
-DIFFERS = dict.fromkeys(
-    NEAREST,
-    "it mixes the identity with a normalised neighbour matrix; ours is the paper's exp(a_t R), of the same neighbours",
-)
-
-
 @pytest.fixture(scope="module")
 def golden():
     return JAX
@@ -55,7 +50,7 @@ def golden():
 
 def test_every_case_is_accounted_for(golden):
     assert {name for name in golden.index if name.startswith("d3pm_google.text")} == TESTED
-    assert FORMS.keys() | DIFFERS.keys() <= TESTED
+    assert FORMS.keys() <= TESTED
     assert all(JAX.index[case]["config"]["T"] == T for case in [*Q, *BAND, *NEAREST, *LOSS, *MI])
 
 
@@ -174,19 +169,21 @@ def test_gaussian(golden):
 
 
 @pytest.mark.parametrize("case", NEAREST)
-def test_nearest(golden, case):
+def test_nearest(golden, case, tmp_path, monkeypatch):
     c, k, beta = golden[case], NEAREST[case], golden[BETAS]["linear"].to(D)
     embedding = c["embeddings"].to(D)
-    A = 2 * k * d3pm_transitions.nearest(embedding, k).fill_diagonal_(0.0)  # G + G' of eq. 9
-    if "expm" in case:
-        matrix = torch.linalg.matrix_exp(float(beta[0]) * (A - torch.diag(A.sum(-1))))
-    else:  # difference: Sinkhorn's rounds, which end on the columns
-        matrix = A
-        for _ in range(50):
-            matrix = matrix / matrix.sum(1, keepdim=True)
-            matrix = matrix / matrix.sum(0, keepdim=True)
+    scaling = "expm" if "expm" in case else "sinkhorn"
+    matrix = d3pm_transitions.neighbour_matrix(embedding, k, scaling, float(beta[0]))
     golden.near(case, matrix, c["neighbor_matrix"])
-    golden.near(case, (1 - beta)[:, None, None] * torch.eye(K, dtype=D) + beta[:, None, None] * matrix, c["q_onestep"])
+    steps = (1 - beta)[:, None, None] * torch.eye(K, dtype=D) + beta[:, None, None] * matrix
+    golden.near(case, steps, c["q_onestep"])
+    np.save(file := tmp_path / "embedding.npy", c["embeddings"].numpy())  # the option, at these betas
+    monkeypatch.setattr(d3pm_transitions, "betas", lambda name, T: beta)
+    config = D3PM.Config("nearest", "linear", T, neighbours=k, embedding=str(file), scaling=scaling)
+    i = torch.arange(T + 1, dtype=D) / T
+    P = D3PM(None, K, (1,), config).process
+    golden.near(case, P.matrix(i[:-1], i[1:]).mT, c["q_onestep"])
+    golden.near(case, P.matrix(torch.zeros_like(i), i).mT, c["q_cum"])
 
 
 def test_rates(golden):

@@ -61,6 +61,23 @@ class CosinePower(Schedule):
         return torch.acos(y ** (1 / self.power)) * (2 / math.pi)
 
 
+class Logarithmic(Schedule):
+    """alpha = 1 - (1 - eps) log(1 + t)/log 2: `log` of BD3-LM's code (its table 8)."""
+
+    def _shape(self, t):
+        return 1 - torch.log1p(t)[..., None] / math.log(2)  # BD3-LM table 8
+
+    def _shape_slope(self, t):
+        return -1 / (math.log(2) * (1 + t))[..., None]
+
+    def _shape_inverse(self, y):
+        return torch.expm1((1 - y) * math.log(2))
+
+    def _weight(self, t):
+        # with alpha_0 = 1, 1 - alpha cancels at small t; log(1 + t) does not
+        return super()._weight(t) if self.alpha_0 < 1.0 else 1 / ((1 + t) * torch.log1p(t))[..., None]
+
+
 class Polynomial(Schedule):
     """alpha = 1 - (1 - eps) tau^w, tau = begin + (1 - begin) t (MD4, table 4; GenMD4 with one exponent for each token).
 
@@ -248,6 +265,7 @@ SCHEDULES |= {
     "loglinear": Linear,
     "cosine": Cosine,
     "cosine-power": CosinePower,
+    "logarithmic": Logarithmic,
     "polynomial": Polynomial,
     "geometric": Geometric,
     "linear-sigma": LinearSigma,

@@ -65,7 +65,7 @@ class Blocks(Diffusion):
         prediction: str = "mean"
         """what the network gives inside a block: mean (as MDLM) or score (as SEDD)"""
         schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+        """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         time: bool = False
         """condition the network on the total noise sigma of each block"""
         clip: tuple[float, float] = (0.0, 1.0)

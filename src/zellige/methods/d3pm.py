@@ -39,7 +39,7 @@ from ..nn.logistic import near
 from . import d3pm_images, terms, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of
-from .d3pm_transitions import ORDERED, TABLES, Noise
+from .d3pm_transitions import ORDERED, SCALINGS, TABLES, Noise
 
 
 class D3PM(Absorbing):
@@ -53,6 +53,7 @@ class D3PM(Absorbing):
         "last": ("text", "image"),
         "head": ("logits", "residual", "logistic"),
         "auxiliary_at": ("masks", "all"),
+        "scaling": SCALINGS,
     }
     of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",), "levels": (True,)}
     variants = (
@@ -68,6 +69,7 @@ class D3PM(Absorbing):
         {"process": "gaussian", "prediction": "mean"},
         {"process": "band"},
         {"process": "nearest", "neighbours": 1},
+        {"process": "nearest", "neighbours": 2, "scaling": "sinkhorn"},
     )
     parameterization = "leave_one_out"
 
@@ -98,6 +100,9 @@ class D3PM(Absorbing):
         """of nearest: how many tokens are near to each"""
         embedding: str = ""
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
+        scaling: str = "exponential"
+        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with rows and
+        columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
         mask_proportion: float = 0.9
         """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
         auxiliary_at: str = "masks"
@@ -110,7 +115,7 @@ class D3PM(Absorbing):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        kernel = config.width, config.neighbours, config.embedding, config.mask_proportion
+        kernel = config.width, config.neighbours, config.embedding, config.mask_proportion, config.scaling
         noise = Noise(config.process, config.diffusion_steps, config.schedule, *kernel)
         at_least("auxiliary", config.auxiliary, 0)
         at_least("log_eps", config.log_eps, 0)

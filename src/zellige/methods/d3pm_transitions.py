@@ -12,8 +12,8 @@ changes nothing. All without a mask are doubly stochastic, so that their station
 
 The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the prior
 w e_m + (1 - w) 1/K. `levels` makes a `Chain` of the kernels for ordered
-states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16).
-`Noise` makes any of them by its name.
+states, `graph` a process of the nearest neighbours: its matrices commute, so it is a `CTMC` at the times i/T (A.4, eq. 16);
+`graph_steps` is that of the published text code. `Noise` makes any of them by its name.
 """
 
 import math
@@ -101,6 +101,22 @@ def nearest(embedding: Tensor, k: int) -> Tensor:
     G = torch.zeros(len(near), len(near), dtype=D).scatter_(1, near, 1.0)
     A = (G + G.mT) / (2 * k)
     return A - torch.diag(A.sum(-1))  # D3PM eq. 9
+
+
+def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0) -> Tensor:
+    """M of the published text code, of the graph G + G' of eq. 9: to a token (rows) from a token (columns), (N, N).
+
+    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' - D)), D the
+    sums of its rows, beta that of the first step.
+    """
+    R = 2 * k * nearest(embedding, k)
+    if scaling == "expm":
+        return torch.linalg.matrix_exp(beta * R)
+    A = R.fill_diagonal_(0.0)
+    for _ in range(50):
+        A = A / A.sum(1, keepdim=True)
+        A = A / A.sum(0, keepdim=True)
+    return A
 
 
 def read_embedding(path: str, tokens: int) -> Tensor:
@@ -275,6 +291,16 @@ def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None =
     return CTMC(R / slowest, prior, Tabulated(alpha))  # D3PM eq. 16
 
 
+def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) -> Chain:
+    """Nearest neighbours as in the published text code: Q_i = (1 - beta_i) I + beta_i M, `neighbour_matrix`, not exp(a_t R)."""
+    N, beta = len(embedding), betas(schedule, T)
+    afford(N, -(-T // THIN))
+    M = neighbour_matrix(embedding, k, scaling, float(beta[0])).mT
+    steps = Steps(lambda b: (1 - b) * torch.eye(N, dtype=D) + b * M, beta)
+    return Chain(steps, torch.full((N,), 1 / N, dtype=D))
+
+
+SCALINGS = ("exponential", "sinkhorn", "expm")  # of the neighbours' graph
 ORDERED = ("middle", "gaussian", "band")  # of levels
 
 
@@ -299,19 +325,22 @@ class Noise:
     neighbours: int
     embedding: str
     mask_proportion: float = 0.5
+    scaling: str = "exponential"
 
     def __post_init__(self) -> None:
         at_least("diffusion_steps", self.steps, 1)
         if not 0 < self.mask_proportion < 1:
             most = "use `process` absorbing" if self.mask_proportion == 1 else "it must be above 0 and below 1"
             raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {most}")
+        if self.scaling != "exponential" and self.kind != "nearest":
+            raise InputError(f"`scaling` {self.scaling} needs `process` nearest; drop it")
 
     def on(self, V: int) -> process.Process:
         """The process of V tokens, on one state more where there is a mask."""
         kind, T, schedule, ordinal = self.kind, self.steps, self.schedule, self.kind in ("gaussian", "band")
         if schedule in ("paper", "auto"):
             others = "cosine" if kind == "uniform" and schedule == "paper" else "mutual-information"
-            schedule = "linear" if ordinal else others
+            schedule = "linear" if ordinal or self.scaling != "exponential" else others
         if ordinal:
             if schedule == "mutual-information":
                 raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")
@@ -319,7 +348,11 @@ class Noise:
         if kind == "nearest":
             afford(V)
             places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
-            return graph(places, self.neighbours, T, schedule)
+            if self.scaling == "exponential":
+                return graph(places, self.neighbours, T, schedule)
+            if schedule == "mutual-information":
+                raise InputError(f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine")
+            return graph_steps(places, self.neighbours, T, schedule, self.scaling)
         if kind == "absorbing-uniform":
             alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))
             return process.absorbing_uniform(V + 1, Tabulated(alpha), self.mask_proportion)

@@ -35,7 +35,7 @@ class MDLM(Masked):
         """MDLM's own choices."""
 
         schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+        """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         time: bool = False
         """condition the network on the total noise sigma (the paper's best models are not)"""
         diffusion_steps: int = 0

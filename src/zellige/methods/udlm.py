@@ -38,7 +38,7 @@ class UDLM(Uniform):
         """UDLM's own choices."""
 
         schedule: str = "loglinear"
-        """alpha_t: loglinear, cosine, cosine-power, polynomial, geometric or linear-sigma"""
+        """alpha_t: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         time: bool = True
         """condition the network on the total noise sigma"""
         diffusion_steps: int = 0
