@@ -1,13 +1,14 @@
 """How often the intervals of `zellige evaluate --bracket` hold what they are about, on a trained model.
 
-    zellige train mdlm --data.name pydocs --net.length 16 --net.layers 2 --net.hidden 64 --net.heads 4 --net.conv 7 --train.steps 600 \\
-        --train.batch 64 --train.rate 4e-3 --train.ema 0.98 --train.validate-every 0 --run runs/pydocs16
+    zellige train mdlm --data.name pydocs --net.length 16 --net.layers 2 --net.hidden 64 --net.heads 4 --net.conv 7 \\
+        --train.steps 600 --train.batch 64 --train.rate 4e-3 --train.ema 0.98 --train.validate-every 0 --run runs/pydocs16
     python benchmarks/coverage.py runs/pydocs16 runs/sudoku     # grids of 4 x 4, from docs/bracket.md
     python benchmarks/coverage.py                               # of lognormal weights: where the threshold comes from
 
-A network that is not told the time says the same of the same set of known tokens: 2^16 answers are all that any order of 16 tokens
-asks. So every order's weight is looked up, each repeat has draws of its own, and the truth is of millions that no repeat has seen
-(that of n = 1 and of the plain bound is a sum over all sets). Everything else is the command's own code.
+A network that is not told the time says the same of the same set of known tokens: 2^16 answers are all that any order of 16
+tokens asks. So every order's weight is looked up, each repeat has draws of its own, and the truth is of millions that
+no repeat has seen
+(that of n = 1 is a sum over all sets). Everything else is the command's own code.
 """
 
 import argparse
@@ -121,7 +122,10 @@ def plain(run: str, count: int = 128, draws: int = 8, repeats: int = 100) -> Non
     for seed in range(repeats):
         r = judge(model, asked, count, draws, seed)
         hit.add(r.draws_low, r.draws_high)
-    print(f"\n{run}, the plain bound of {count} texts by {draws} draws, {repeats} repeats\n  bound{'':<23}{hit}", flush=True)
+    print(
+        f"\n{run}, the plain bound of {count} texts by {draws} draws, {repeats} repeats\n  bound{'':<23}{hit}",
+        flush=True,
+    )
 
 
 def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
@@ -136,7 +140,7 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     generator = torch.Generator().manual_seed(10**6)
     hits = dict[str, Count]()
     for n in numbers:
-        parts = {name: 0.0 for name in ESTIMATES}
+        parts = dict.fromkeys(ESTIMATES, 0.0)
         for table in tables:
             for _ in range(64):
                 log_w = weights(table, DRAWS, generator)[None, :, None]
@@ -146,7 +150,9 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     hits["importance-weighted, n = 1"] = Count(sum(map(mean_nats, tables)) / units)
     path, counting = path_of(method, 64), dict[str, BracketRow]()
     for seed in range(repeats):
-        work = Lookup(method, asked.rows, chosen, path, {}, _divisors(numbers), 0, seed, 4096, torch.device("cpu"), tables)
+        work = Lookup(
+            method, asked.rows, chosen, path, {}, _divisors(numbers), 0, seed, 4096, torch.device("cpu"), tables
+        )
         made = BracketTable([work(i) for i in range(len(work))], scale, asked, max(numbers))
         for row in made.sides(path, numbers) + made.widths(path, numbers):
             assert row.result is not None
@@ -155,7 +161,11 @@ def texts(run: str, count: int, repeats: int, numbers: tuple[int, ...]) -> None:
     print(f"\n{run}, {count} texts, over the draws of {repeats} repeats")
     for name, hit in hits.items():
         row = counting.get(name)
-        counts = "" if row is None or row.effective is None else f"; {row.effective:.3g} draws of n count, skewness {row.skewness:.2f}"
+        counts = (
+            ""
+            if row is None or row.effective is None
+            else f"; {row.effective:.3g} draws of n count, skewness {row.skewness:.2f}"
+        )
         print(f"  {name:<28}{hit}{counts}", flush=True)
 
 
@@ -168,7 +178,9 @@ def own(run: str, count: int = 8, repeats: int = 100, more: int = 100, numbers: 
     def sides(seed: int) -> dict[tuple[str, int], Tensor]:
         work = Work(method, None, [*range(count)], path, {}, numbers, count, seed, 4096, torch.device("cpu"))
         made = work._own(blank, work.chosen, max(numbers))
-        return {(name, n): torch.tensor(made[f"own {name}"][n]) for name in ("above", "below", "apart") for n in numbers}
+        return {
+            (name, n): torch.tensor(made[f"own {name}"][n]) for name in ("above", "below", "apart") for n in numbers
+        }
 
     far = [sides(10**6 + seed) for seed in range(more)]
     hits = {key: Count(float(torch.cat([each[key] for each in far]).mean())) for key in far[0]}

@@ -43,6 +43,8 @@ FORMS = {
     RATE: "it also weights neighbours by rank and moves to a mask beside (A.2.6), and its exponential is (1 + A/512)^512; "
           "ours is eq. 9, which one of its rates is",
 }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def golden():
     return JAX

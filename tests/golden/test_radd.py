@@ -33,7 +33,9 @@ FORMS = {
     "radd__batch_uniform_sampler": "its decoupled sampler draws a uniform for each row, ours one for all (vdm); ours at each",
 }
 DIFFERS = {
-    **dict.fromkeys(CUT, "it cuts a law with the mask in it, so a mask may be drawn as a token, of its last step too: no law of texts"),
+    **dict.fromkeys(
+        CUT, "it cuts a law with the mask in it, so a mask may be drawn as a token, at the end too: no law of texts"
+    ),
 }
 EXCLUDED: dict[str, str] = {}
 TESTED = {

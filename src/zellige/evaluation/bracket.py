@@ -148,6 +148,7 @@ def bracket_rows(
     finally:
         method.train(training)
     cache.remove()
+    protocol["bound of"] = bounds[-1].protocol["law"]
     table = BracketTable(parts, bounds[0], asked, max(numbers))
     own_law = "its own" if path is None else path.law
     first = "continuous time" if len(bounds) > 1 else own_law

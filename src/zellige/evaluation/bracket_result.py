@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from ..show.record import json_record
-from .evaluate import Asked
 from .bracket_work import SETS
+from .evaluate import Asked
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
 from .replay import Oracle, Path
 from .result import Result, summarize
 from .two_sides import SKEWED, skewness
 
-OVER_DRAWS = "Student's t over independent values of each text, or over the jackknife of its draws; none for a mean not determined"
+OVER_DRAWS = (
+    "Student's t over independent values of each text, or over the jackknife of its draws; none of an undetermined mean"
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class BracketTable:
         sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
         each = torch.arange(len(table))
         made = summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
-        few = kind != "exact" and table.shape[1] <= FREEDOM  # so few that one text's spread can rule, and be small by chance
+        few = (
+            kind != "exact" and table.shape[1] <= FREEDOM
+        )  # so few that one text's spread can rule, and be small by chance
         return replace(made, draws_low=-math.inf, draws_high=math.inf) if few else made
 
     def calls(self, name: str) -> float:
@@ -126,7 +130,9 @@ class BracketTable:
             return row
         share = float(self.values("effective").min())
         row = replace(row, effective=n * share, skewness=skewness(share, self.draws))
-        why = f"not determined: of {self.draws:,} draws {self.draws * share:.3g} count, of the text where they are fewest"
+        why = (
+            f"not determined: of {self.draws:,} draws {self.draws * share:.3g} count, of the text where they are fewest"
+        )
         return row if row.determined else replace(row, why=row.why or why)
 
     def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:

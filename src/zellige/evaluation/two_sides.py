@@ -13,7 +13,7 @@ Both hold in expectation: a single draw may be on either side, which is what the
 block has a bracket, and they add. Where the choice of positions is deterministic, -log p is exact and of another law.
 
 The w of a long text differ by many nats. Then n draws see few of those that count: both ends are far from p and still bounds, but
-the mean of the w themselves, which the tangent bound has in p / psi, is ruled by draws that are not seen. No interval of the draws
+the mean of the w themselves, which the tangent bound has in p / psi, hangs on draws that are not seen. No interval of the draws
 that are seen holds it (`skewness` says when), so that it has none then.
 """
 
@@ -25,7 +25,7 @@ from torch import Tensor
 
 LEAST = -1e4  # nats: psi where no draw gave the text any probability
 REPLICATES = 16  # at most, of one estimate: their spread is what the draws bring
-SKEWED = 0.35  # of the mean of a text's weights; above it Student's interval holds less than 93% (benchmarks/coverage.py)
+SKEWED = 0.25  # of the mean of a text's weights; well below what Student's interval begins to miss (docs/bracket.md)
 
 
 def log_mean(log_w: Tensor, n: int) -> Tensor:

@@ -101,8 +101,8 @@ class D3PM(Absorbing):
         embedding: str = ""
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
         scaling: str = "exponential"
-        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with rows and
-        columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
+        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with rows
+        and columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
         mask_proportion: float = 0.9
         """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
         auxiliary_at: str = "masks"

@@ -351,7 +351,9 @@ class Noise:
             if self.scaling == "exponential":
                 return graph(places, self.neighbours, T, schedule)
             if schedule == "mutual-information":
-                raise InputError(f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine")
+                raise InputError(
+                    f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine"
+                )
             return graph_steps(places, self.neighbours, T, schedule, self.scaling)
         if kind == "absorbing-uniform":
             alpha = table(schedule, T, V, False, (1 - self.mask_proportion) / (V + 1))

@@ -55,7 +55,7 @@ class RADD(Masked):
         loss: str = "k-dce"
         """k-dce, lambda-dce, t-dce or t-dse: one expectation, least variance first"""
         schedule: str = "loglinear"
-        """alpha_t, of the bound and of samplers: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
+        """alpha_t, of bound and samplers: loglinear, cosine, cosine-power, logarithmic, polynomial, geometric or linear-sigma"""
         sigma_min: float | None = None
         """geometric and linear-sigma: sigma at t = 0, 1e-4 and 0 unless said (the published linear one: 1e-3)"""
         sigma_max: float | None = None
