@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from worlds import per_token
 from zellige import methods
-from zellige.core.curves import SCHEDULES, Cosine, CosinePower, Exponential, Geometric, Linear, LinearSigma, Logarithmic, Polynomial
+from zellige.core.curves import (
+    SCHEDULES,
+    Cosine,
+    CosinePower,
+    Exponential,
+    Geometric,
+    Linear,
+    LinearSigma,
+    Logarithmic,
+    Polynomial,
+)
 from zellige.core.schedule import CLEAN, PRIOR, Schedule
 from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
