@@ -45,6 +45,9 @@ def place(tmp_path_factory):
     pair = {"context": "the value of ", "continuation": "the object"}
     (folder / "pairs.jsonl").write_text(f"{json.dumps(pair)}\n" * 2)
     np.array([1, 2, 50257] * 3000, np.uint16).tofile(folder / "data.bin")
+    (folder / "half.bin").write_bytes((folder / "data.bin").read_bytes()[:9000])
+    index = struct.pack("<9sQBQQ", b"MMIDIDX", 1, 8, 1, 2) + struct.pack("<iqqq", 9000, 0, 0, 1)
+    (folder / "half.idx").write_bytes(index)
     np.save(folder / "near.npy", np.eye(30))
     entries = np.arange(144).reshape(9, 4, 4)
     arrays = {"floats": entries / 2, "negative": entries - 1, "large": np.minimum(3 * entries, 300), "objects": [{}]}

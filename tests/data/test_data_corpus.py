@@ -275,7 +275,7 @@ def test_other_files_are_no_tokens(content, what, tmp_path):
     (tmp_path / "a.bin").write_bytes(content)
     with pytest.raises(InputError) as caught:
         prepare(Data("tokens", path=str(tmp_path / "a.bin"), vocabulary=65536), 16)
-    wanted = f"'{tmp_path}/a.bin' is not a file of tokens ({what}); give a .npy, or a .bin of 16-bit integers"
+    wanted = f"'{tmp_path}/a.bin' is not a file of tokens ({what}); give a .npy, or a .bin or .ds of 16 or 32 bits"
     assert str(caught.value) == wanted
 
 

@@ -81,11 +81,13 @@ def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
 
 
 def with_text(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
-    """The command line with `--data.name text` where only a --data.path is typed that can be text, and no set has such a path."""
+    """The command line with `--data.name text` where only a --data.path is typed that can be text, `tokens` where these are."""
     name, heads = known.get("--data.name"), given(argv)
     if name is None or "--data.path" not in heads or "--data.name" in heads or "path" in DATASETS[name.default].reads:
         return [*argv]
     path = value_of(argv, "--data.path")
+    if Path(path).suffix in (".bin", ".ds"):
+        return [*argv, "--data.name=tokens"]
     other = Path(path).is_file() and kind(Path(path)) not in ("", *KINDS)
     return [*argv] if other else [*argv, "--data.name=text"]
 

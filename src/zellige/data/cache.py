@@ -41,8 +41,8 @@ def read_meta(folder: Path) -> dict[str, Any] | None:
     """What stands in a finished folder; None if there is none, or if one of its files is not what was written."""
     meta = read_whole(folder, Meta, "tokens.bin", lambda meta: meta["tokens"] * np.dtype(meta["dtype"]).itemsize)
     try:
-        if meta is not None:
-            load(folder)  # the tokenizer, of a folder without its sum
+        if meta is not None and "tokenizer.json" not in meta.get("files", {}):
+            load(folder)  # of a folder without its sum
     except (OSError, InputError):
         return None
     return meta
@@ -79,7 +79,7 @@ def write_tokens(
             }
         _sync(out)
         if documents:
-            np.save(aside / "documents.npy", np.array([*encoder.starts, encoder.written], np.int64))
+            np.save(aside / "documents.npy", np.append(np.array(encoder.starts, np.int64), encoder.written))
         sha256 = encoder.digest.hexdigest()
         meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
         tokenizer.save(aside)

@@ -38,7 +38,7 @@ class Data:
             characters (of documents, for .jsonl, .csv and other packs than wrap). 0.05 if the data set says nothing else. For
             `text` also a path like the first one, of the texts that it is.
         test: the same for the test split, which is the end of the text.
-        vocabulary: for `tokens` and `array`, the number of different tokens.
+        vocabulary: for `tokens` and `array`, the number of different tokens, where no tokenizer says it.
         levels: of images, so many grey values in equal bins; 0 as many as they have.
         size: pixels a side of an image, or height and width, 48x36 (means over areas); steps of a chorale (128), side of a sudoku
             (4, 9); 0 as they are.
@@ -159,8 +159,12 @@ def as_data(data: Any) -> Data:
 
 
 def _of_path(path: str) -> Data:
-    name = "array" if Path(path).suffix in (".npy", ".npz") else "images" if only_images(Path(path)) else "text"
-    return Data(name, path=path)
+    suffix = Path(path).suffix
+    if suffix in (".npy", ".npz"):
+        return Data("array", path=path)
+    if suffix in (".bin", ".ds"):
+        return Data("tokens", path=path)
+    return Data("images" if only_images(Path(path)) else "text", path=path)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ..errors import InputError, nearest
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 ROWS = (".jsonl", ".csv", ".parquet", ".arrow")
 IMAGES = (".png", ".jpg", ".jpeg")
+TOKENS = (".npy", ".bin", ".ds")
 KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import Dataset
 
 from ..core.batch import Batch
+from .token_files import Shards
 
 
 class Rows(Dataset):
@@ -23,8 +24,9 @@ class Rows(Dataset):
     filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the padding) keep documents
     and padding out of each other's sight.
 
-    source: a file of `dtype`, or an array already in memory, (N,) or (N, length). documents: (D + 1,) starts of the
-    documents within source and the end of the last. fill: documents are filled up to a multiple of so many tokens; these count.
+    source: a file of `dtype`, files as one stream, or an array already in memory, (N,) or (N, length).
+    documents: (D + 1,) starts of the documents within source and the end of the last. fill: documents are filled up to a
+    multiple of so many tokens; these count.
     characters: of the whole split; scaled to what the rows hold.
 
     clues: (N, L) what of each row stands in its puzzle, -1 where a cell is free.
@@ -40,7 +42,7 @@ class Rows(Dataset):
 
     def __init__(
         self,
-        source: Path | np.ndarray,
+        source: Path | np.ndarray | Shards,
         length: int,
         *,
         dtype: str = "",
@@ -55,7 +57,7 @@ class Rows(Dataset):
         labels: np.ndarray | None = None,
     ):
         self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
-        self._source = source.reshape(-1) if isinstance(source, np.ndarray) else Path(source)
+        self._source = source.reshape(-1) if isinstance(source, np.ndarray) else source
         self._dtype, self._start = dtype, start
         self._stop = stop if stop is not None else self._tokens.size
         total, self.cut, self.left_out = self._stop - start, 0, 0
@@ -79,8 +81,8 @@ class Rows(Dataset):
         self.characters = None if characters is None else round(characters * share)
 
     @property
-    def _tokens(self) -> np.ndarray:
-        if isinstance(self._source, np.ndarray):
+    def _tokens(self) -> np.ndarray | Shards:
+        if isinstance(self._source, (np.ndarray, Shards)):
             return self._source
         if getattr(self, "_map", None) is None:
             self._map: np.ndarray | None = np.memmap(self._source, self._dtype, "r")
@@ -139,12 +141,13 @@ class Rows(Dataset):
 
     def _texts(self, chosen: np.ndarray) -> np.ndarray:
         """(n, L) int64, rows of the stream or documents."""
-        if self.documents is None:
-            stop = self._start + self._count * self.length
-            return self._tokens[self._start : stop].reshape(self._count, self.length)[chosen].astype(np.int64)
         every = np.full((len(chosen), self.length), -1, np.int64)
-        for row, i in zip(every, chosen):
-            row[: self._sizes[i]] = self._document(i)
+        for row, i in zip(every, chosen.tolist()):
+            if self.documents is None:
+                begin = self._start + i * self.length
+                row[:] = self._tokens[begin : begin + self.length]
+            else:
+                row[: self._sizes[i]] = self._document(i)
         return every
 
     def tail(self) -> np.ndarray:

@@ -17,6 +17,7 @@ fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values 
 import json
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,8 @@ class Tokens(BaseTokenizer):
             text = json.dumps(content, ensure_ascii=False, indent=1)
             (Path(folder) / file).write_text(text + "\n", encoding="utf-8")
 
-    @property
-    def fingerprint(self) -> str:
+    @cached_property
+    def _fingerprint(self) -> str:
         definition = self.to_dict() | {"name": ""}  # 'gpt2' and a folder with GPT-2's files are the same tokenizer
         return definition_hash({key: value for key, value in definition.items() if key not in ("rows", "mask")})
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -69,6 +70,10 @@ class BaseTokenizer:
     @property
     def fingerprint(self) -> str:
         """sha256 of its definition: equal exactly if the same text gives the same integers."""
+        return self._fingerprint
+
+    @cached_property  # of a large vocabulary the definition is megabytes of JSON: made once
+    def _fingerprint(self) -> str:
         return definition_hash(self.to_dict())
 
     def save(self, folder: str | Path) -> None:

@@ -1,10 +1,10 @@
-"""Integers that are already tokens: a tensor or array from `Data.of`, a list of documents, or a .npy or .bin (16 bit) file."""
+"""Integers that are already tokens: a tensor or array from `Data.of`, a list of documents, or files (`token_files`)."""
 
 import codecs
 import contextlib
 import hashlib
 import re
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from ..errors import InputError
 from . import cache as store
-from . import catalogue, file_names, tokenizer_by_name
+from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk
 from .catalogue import DATASETS
 from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .text_source import TextSource, boundaries
+from .token_files import Shards, find_shards, index_of, read_shard
 
 if TYPE_CHECKING:
     from .tokenizer_base import Tokenizer
@@ -27,14 +28,15 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     from .rows import Rows
 
     tell = f"'{data.path}'" if data.path else "the tokens"
-    parts = {split: _documents(part, data, tell) for split, part in _integers(data, tell).items()}
-    tokens, starts = _joined(parts, tell)
     if tokenizer is None and data.tokenizer:
         cache = catalogue.cache_folder(data.cache)
         tokenizer = tokenizer_by_name.named_tokenizer(
             data.tokenizer, lambda address, checksum: catalogue.fetch(address, checksum, cache)
         )
     tokenizer = tokenizer or tk.Integers(data.vocabulary)
+    integers, files = _integers(data, tell, tokenizer.size)
+    parts = {split: _documents(part, data, tell) for split, part in integers.items()}
+    tokens, starts = _joined(parts, tell)
     _check(tokens, tokenizer.size, data, tell)
     if starts is None and tokens.ndim == 2 and tokens.shape[1] != length:
         rows = f"{tell} come in rows of {tokens.shape[1]:,}"
@@ -44,19 +46,25 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     source.documents = starts is not None or tokens.ndim == 2  # what is counted
     counts = {split: len(part) if begin is None else len(begin) - 1 for split, (part, begin) in parts.items()}
     ends = boundaries(source, counts) if "all" in parts else dict(zip(counts, accumulate(counts.values())))
-    narrow = tokens.astype(store.dtype_for(tokenizer.size)) if not isinstance(tokens, np.memmap) else tokens
+    mapped = isinstance(tokens, (np.memmap, Shards))
+    narrow = tokens if mapped else tokens.astype(store.dtype_for(tokenizer.size))
     ready, begin = {}, 0
     for split, end in ends.items():
-        if starts is None:
+        if starts is None and isinstance(narrow, Shards):
+            ready[split] = Rows(narrow, length, start=begin, stop=end)
+        elif starts is None:
             ready[split] = Rows(np.ascontiguousarray(narrow[begin:end]).reshape(-1), length)
         else:
             ready[split] = Rows(narrow, length, **document_layout(data, starts[begin : end + 1], tokenizer))
         begin = end
     require_rows({s: len(r) for s, r in ready.items()}, {s: r.tokens_total for s, r in ready.items()}, length, tell)
-    sha256 = hashlib.sha256(np.ascontiguousarray(narrow).data)
+    sha256 = hashlib.sha256()
+    for shard in map(narrow.map, range(len(narrow.files))) if isinstance(narrow, Shards) else [narrow]:
+        sha256.update(np.ascontiguousarray(shard).data)
     if starts is not None:
         sha256.update(starts.tobytes())
-    about = source.about | {
+    about = source.about | ({"files": [str(file) for file in files][:100]} if files else {})
+    about |= {
         "sha256": sha256.hexdigest(),
         "splits": {name: count_rows(r) for name, r in ready.items()},
         "tokenizer": describe_tokenizer(tokenizer),
@@ -69,36 +77,45 @@ def prepare_tokens(data: Data, length: int, tokenizer: "Tokenizer | None") -> Co
     return Corpus(tokenizer, ready, about)
 
 
-def _joined(parts: dict[str, Any], tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+def _joined(parts: dict[str, Any], tell: str) -> tuple[Any, np.ndarray | None]:
     """The splits one after another: the tokens, and where each document begins and the last ends."""
     (tokens, starts), *others = parts.values()
     for part, begin in others:
         if part.shape[1:] != tokens.shape[1:]:
             raise InputError(f"{tell} have rows {tokens.shape} and {part.shape} in two splits; give one form")
         starts = None if starts is None else np.concatenate([starts[:-1], begin + len(tokens)])
-        tokens = np.concatenate([tokens, part])
+        if isinstance(tokens, Shards):
+            tokens = Shards([*tokens.files, *part.files])
+        else:
+            tokens = np.concatenate([tokens, part])
     return tokens, starts
 
 
-def _integers(data: Data, tell: str) -> dict[str, Any]:
-    """The integers by split that were handed over, or those of the file `data.path`."""
+def _integers(data: Data, tell: str, vocabulary: int) -> tuple[dict[str, Any], list[Path]]:
+    """The integers by split that were handed over, or those of the files at `data.path`, and these."""
     if isinstance(data, OwnData):
-        return data.values
+        return data.values, []
     if not data.path:
         raise InputError(
             "the tokens are not part of the configuration; give them again by data=Data.of(tokens, vocabulary=...)"
         )
-    path = file_names.find_files(data.path)[0]
-    wrong = _other(path)
-    if wrong:
-        raise InputError(f"{tell} is not a file of tokens ({wrong}); {_RIGHT}")
+    splits = find_shards(data.path)
+    files = list(chain.from_iterable(splits.values()))
+    for path in files:
+        wrong = _other(path) if path.is_file() and not index_of(path).is_file() else ""
+        if wrong:
+            raise InputError(f"'{path}' is not a file of tokens ({wrong}); {_RIGHT}")
     try:
-        return {"all": np.load(path, mmap_mode="r") if path.suffix == ".npy" else np.memmap(path, np.uint16, "r")}
+        if len(files) == 1 and files[0].suffix == ".npy":
+            return {"all": np.load(files[0], mmap_mode="r")}, files
+        return {split: Shards([read_shard(p, vocabulary) for p in paths]) for split, paths in splits.items()}, files
+    except InputError:
+        raise
     except (ValueError, EOFError) as problem:
         raise InputError(f"{tell} is not a file of tokens ({problem}); {_RIGHT}") from None
 
 
-_RIGHT = "give a .npy, or a .bin of 16-bit integers"
+_RIGHT = "give a .npy, or a .bin or .ds of 16 or 32 bits"
 _KINDS = {  # how other files begin
     rb"PK(\x03\x04|\x05\x06)": "a zip archive", rb"\x1f\x8b\x08[\x00-\x1f]": "packed with gzip",
     rb"\xfd7zXZ\x00": "packed with xz", rb"BZh[1-9]1AY&SY": "packed with bzip2", rb"\x28\xb5\x2f\xfd": "packed with zstd",
@@ -128,9 +145,16 @@ def _other(path: Path) -> str:
     return ""
 
 
-def _documents(tokens: Any, data: Data, tell: str) -> tuple[np.ndarray, np.ndarray | None]:
+_MARKED = "give files that say where documents end (Megatron's .idx, datatrove's .ds.index)"
+
+
+def _documents(tokens: Any, data: Data, tell: str) -> tuple[Any, np.ndarray | None]:
     """The tokens as an array; of documents one after another, with where each begins and the last ends, (D + 1,)."""
     listed = isinstance(tokens, (list, tuple))
+    if isinstance(tokens, Shards):
+        if data.pack != "wrap" and tokens.starts is None:
+            raise InputError(f"`data.pack` {data.pack} needs documents, and {tell} is one stream; {_MARKED}")
+        return tokens, None if data.pack == "wrap" else tokens.starts
     if data.pack == "wrap":
         if listed and len({np.shape(each) for each in tokens}) > 1:
             raise InputError(f"{tell} are sequences of different length; give `data.pack` packed or document")
@@ -144,7 +168,7 @@ def _documents(tokens: Any, data: Data, tell: str) -> tuple[np.ndarray, np.ndarr
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])
 
 
-def _check(tokens: np.ndarray, vocabulary: int, data: Data, tell: str) -> None:
+def _check(tokens: Any, vocabulary: int, data: Data, tell: str) -> None:
     """InputError unless they are integers of that vocabulary."""
     if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2) or not tokens.size:
         raise InputError(
