@@ -136,7 +136,7 @@ def test_average_is_the_recursion():
         ema.update(step)
         decay = min(0.9, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * module.weight
-    torch.testing.assert_close(ema.average["weight"], expected)
+        torch.testing.assert_close(ema.average["weight"], expected)
     assert list(ema.average) == ["weight"]
 
 

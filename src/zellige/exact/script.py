@@ -57,6 +57,7 @@ class Script:
         return torch.full(tuple(shape), 0.5, dtype=torch.float64, device=device)
 
     def bernoulli(self, p, at=None):
+        p = p.clamp(0, 1)  # as u < p is never or always of a p beyond them
         return self.categorical(torch.stack([1 - p, p], -1), at).bool()
 
     def categorical(self, p, at=None):

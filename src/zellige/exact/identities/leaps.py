@@ -1,12 +1,14 @@
-"""Samplers of jump processes: the order of tau-leaping, what its corrector keeps, and the chi-square of exact simulation."""
+"""Samplers of jump processes: Euler's step, the order of tau-leaping, what its corrector keeps, and the chi-square of exact
+simulation."""
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from ...core.prediction import reverse_rate
 from ...methods.diffusion import Diffusion
-from ...samplers import State, TauLeaping, Uniformisation
+from ...samplers import Euler, State, TauLeaping, Uniformisation
 from ...samplers.tau_leaping import corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
@@ -30,6 +32,22 @@ def _all(method: Diffusion, copies: int = 1) -> State:
 
 def _marginal(method: Diffusion, t: float) -> Tensor:
     return enumeration.marginal(method.process, enumeration.embed(method.process, data_law(), L), L, t)
+
+
+@own("sampler.euler-step")
+@torch.no_grad()
+def euler_steps_are_their_definition(method: Diffusion):
+    """1 + h Rhat, position by position, of a step in which no entry is clipped: SEDD eq. 17."""
+    if Euler.refuse(method) is not None:
+        return
+    worst, state, h = Largest(), _all(method), 1e-3
+    for t in INSIDE:
+        time = torch.full((len(state.x), 1), t, dtype=torch.float64)
+        move = h * reverse_rate(method.predict(state.x, time.expand(state.x.shape)))
+        each = move.scatter_add(-1, state.x[..., None], 1 - move.sum(-1, keepdim=True))  # (N, L, K)
+        law = each[:, torch.arange(L), state.x].prod(-1)  # (N, N): from each state to each
+        worst.see(transition(Euler(), method, state, time, time - h), law, f"t = {t}")
+    yield worst.row(SAMPLER, "euler  one step = 1 + h R")
 
 
 @own("sampler.tau_leaping-step")
