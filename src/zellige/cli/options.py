@@ -83,6 +83,8 @@ def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
 def with_text(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
     """The command line with `--data.name text` where only a --data.path is typed that can be text, `tokens` where these are."""
     name, heads = known.get("--data.name"), given(argv)
+    if name is not None and "--data.mix" in heads and "--data.name" not in heads:
+        return [*argv, "--data.name=text"]
     if name is None or "--data.path" not in heads or "--data.name" in heads or "path" in DATASETS[name.default].reads:
         return [*argv]
     path = value_of(argv, "--data.path")

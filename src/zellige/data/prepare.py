@@ -44,6 +44,7 @@ def prepare(
         from . import arrays
 
         return arrays.prepare_arrays(data, length, tokenizer, progress)
+    from .mix import prepare_mix
     from .text_labels import check_pack, document_labels
 
     check_pack(data)
@@ -53,6 +54,8 @@ def prepare(
         raise InputError(
             f"the run was trained on {tokenizer.describe()}, and this data is text; give data of that form"
         )
+    if data.mix:
+        return prepare_mix(data, length, tokenizer, progress, prepare)
     if data.name == "tokens":
         from . import tokens as own
 
@@ -117,7 +120,7 @@ def prepare(
 
 
 def _check(data: Data) -> None:
-    for name in ("path", "tokenizer", "cache"):
+    for name in ("path", "mix", "tokenizer", "cache"):
         if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in getattr(data, name) or ""):
             raise InputError(f"`data.{name}` is {quoted(getattr(data, name))}; it must be UTF-8, without a NUL")
     entry = DATASETS[data.name]
@@ -126,6 +129,10 @@ def _check(data: Data) -> None:
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
+    beside = next((name for name in ("path", "labels") if data.mix and getattr(data, name)), None)
+    beside = beside or next((n for n in ("validation", "test") if data.mix and isinstance(getattr(data, n), str)), None)
+    if beside:
+        raise InputError(f"`data.{beside}` is of one corpus, and `data.mix` names several; leave one of them out")
     if data.path and isinstance(data, OwnData):
         raise InputError(f"`data.path` '{data.path}' has no effect beside data that is handed over; leave it out")
     if data.pack not in PACKS:
@@ -141,7 +148,7 @@ def _check(data: Data) -> None:
         raise InputError(
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )
-    if data.name == "text" and not data.path and not isinstance(data, OwnData):
+    if data.name == "text" and not (data.path or data.mix or isinstance(data, OwnData)):
         raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):
         raise InputError(f"`data.kind` is '{data.kind}'; it must be image or grid")

@@ -94,6 +94,11 @@ class Rows(Dataset):
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def sources(self) -> list[tuple[int, int]]:
+        """(rows, share in training) of each source that is mixed into these rows, one after another."""
+        return [(self._count, 1)]
+
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         """{"tokens": (L,) long}, of documents {"mask": (L,) bool, "segments": (L,) long}, of labels {"condition": () long}."""
         if not -self._count <= index < self._count:

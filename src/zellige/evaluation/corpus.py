@@ -33,7 +33,7 @@ def corpus_of(
     if not (data is None or isinstance(data, (str, os.PathLike, Data))):
         data = _handed_over(data, model, split)
         return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
-    if data is None and own.name == "text" and not own.path:
+    if data is None and own.name == "text" and not (own.path or own.mix):
         raise InputError(
             "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path"
         )

@@ -258,6 +258,9 @@ def asked_of(model: Any, corpus: Any, split: str, unconditional: bool = False) -
             "packing": f"{about['data']}: {corpus.about['protocol'] or 'as published'}",
             "weights": about["weights"],
         }
+    if "mix" in corpus.about:
+        names = [name for name, of in corpus.about["mix"].items() if split in of["splits"]]
+        protocol["pooled"] = f"each row of {', '.join(names)} counts once, whatever its weight in training"
     protocol |= {"class": given_class} if given_class else {}
     characters = rows.characters if tokenizer.unit in ("char", "byte") else None
     if characters is None and not tokenizer.shape and rows.characters and rows.tokens_total:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..data import Rows
 from ..models.config import Train
 from .learning_rate import learning_rate
+from .order import epochs
 
 SMOOTH = 100  # steps that the loss and the speed of the progress bar are averaged over
 NORMS = 21  # gradient norms that are remembered, for the diagnosis of a divergence
@@ -33,7 +34,7 @@ class Meters:
     """
 
     def __init__(self, train: Train, rows: Rows, unit: str | None):
-        self.train, self.rows, self.unit = train, len(rows), unit
+        self.train, self.sources, self.unit = train, rows.sources, unit
         self.tokens_per_row = rows.tokens_total / len(rows)
         characters_per_token = (rows.characters or rows.tokens_total) / max(rows.tokens_total, 1)
         self.scale = 1 / (characters_per_token * math.log(2)) if (unit or "").startswith("bits") else 1.0
@@ -106,7 +107,7 @@ class Meters:
         self.window = []
         return {
             "step": step,
-            "epoch": step * self.train.batch // self.rows,
+            "epoch": int(max(epochs(self.sources, step * self.train.batch))),  # of the source gone through most often
             "seconds": round(self.elapsed(), 3),
             "tokens": self.tokens,
             "loss": self.scale * nats / max(tokens, 1.0),

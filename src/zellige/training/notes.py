@@ -4,13 +4,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..data import Corpus
+from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..show.numbers import count, counted, parameters, path
 from ..show.versions import versions
 from . import logger
 from .device import cuda, precision
+from .order import epochs
 from .setup import NUMBERS, typed
 
 
@@ -58,10 +59,23 @@ def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any
     lines = [
         (config.method, ", ".join(filter(None, model))),
         (config.data.name, rows),
+        *(("", line) for line in mixed(corpus, t)),
         *(("", line) for line in left_out(corpus)),
         ("run", f"{path(folder)}: validates {_every(t.validate_every)}, saves {_saves(t)}"),
     ]  # fmt: skip
     return "\n".join(f"{name:<{wide}}{text}" for name, text in lines)
+
+
+def mixed(corpus: Corpus, t: Train) -> list[str]:
+    """Of a mixture: the share of each source, how often the run goes through it, and what the validation is of."""
+    if "mix" not in corpus.about:
+        return []
+    passes = epochs(corpus.train.sources, t.steps * t.batch)
+    each = [
+        f"{name} {of['share']:.4g} ({often:.2g} epochs)"
+        for (name, of), often in zip(corpus.about["mix"].items(), passes)
+    ]
+    return [f"mix: {', '.join(each)}", "validation and test are pooled: each row of each source counts once"]
 
 
 def left_out(corpus: Corpus) -> list[str]:
@@ -102,14 +116,14 @@ def ending(config: Config, block: int) -> str:
     )
 
 
-def resumed(step: int, config: Config, rows: int, changes: dict[str, list[Any]]) -> str:
+def resumed(step: int, config: Config, rows: Rows, changes: dict[str, list[Any]]) -> str:
     """Where a run goes on, and with what it does so."""
     t = config.train
-    epoch, position = divmod(step * t.batch, rows)
-    lines = [
-        f"resumed at step {count(step)} of {count(t.steps)} "
-        f"(epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(rows // t.batch, 1))})"
-    ]
+    epoch, position = divmod(step * t.batch, len(rows))
+    where = f"epoch {count(epoch)}, batch {count(position // t.batch)} of {count(max(len(rows) // t.batch, 1))}"
+    if len(passes := epochs(rows.sources, step * t.batch)) > 1:
+        where = f"epochs of the sources: {', '.join(f'{often:.2g}' for often in passes)}"
+    lines = [f"resumed at step {count(step)} of {count(t.steps)} ({where})"]
     for name, (before, now) in changes.items():
         lines.append(f"  changed: `{name}` {typed(now)} (was {typed(before)})")
     if not {f.removeprefix("train.") for f in changes} & NUMBERS:

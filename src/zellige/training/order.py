@@ -7,7 +7,8 @@ device computes in as many parts, or at once; and as times and numbers of masks 
 parts have the same work.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, count
 
 import torch
 from torch.utils.data import Sampler
@@ -15,11 +16,56 @@ from torch.utils.data import Sampler
 from ..core.random import Counter, Randomness, mix
 
 
+class Order:
+    """The endless order of the rows: which row is the n-th, a function of the seed and of n alone.
+
+    The rows of a source are shuffled anew each epoch. Of several sources (`data.mix`) each block of rows, as long as all shares
+    together, holds each source as often as its share says, shuffled too: so the draws of a source before a block are counted
+    without going through them, and each source has epochs of its own.
+
+    Args:
+        sources: (rows, share) of each; their rows stand one after another. One source has the share 1.
+    """
+
+    def __init__(self, sources: Sequence[tuple[int, int]], seed: int):
+        self.sources, self.seed, self.block = sources, seed, sum(share for _, share in sources)
+        self.first = [0, *accumulate(rows for rows, _ in sources)]
+        self.shuffled: dict[int, tuple[int, torch.Tensor]] = {}  # by source: an epoch and its order
+        self.places: tuple[int, list[tuple[int, int]]] = (-1, [(0, 0)])
+
+    def row(self, n: int) -> int:
+        block, place = divmod(n, self.block)
+        if len(self.sources) > 1 and self.places[0] != block:
+            self.places = block, self._places(block)
+        source, draw = self.places[1][place]
+        rows, share = self.sources[source]
+        epoch, at = divmod(block * share + draw, rows)
+        if self.shuffled.get(source, (-1,))[0] != epoch:
+            stream = (source,) if len(self.sources) > 1 else ()
+            self.shuffled[source] = epoch, self._shuffle(rows, 3, epoch, *stream)
+        return self.first[source] + int(self.shuffled[source][1][at])
+
+    def _places(self, block: int) -> list[tuple[int, int]]:
+        """Of each place of a block its source, and how many of that source stand before it in the block."""
+        each = [source for source, (_, share) in enumerate(self.sources) for _ in range(share)]
+        draws = [count() for _ in self.sources]
+        return [(each[i], next(draws[each[i]])) for i in self._shuffle(self.block, 4, block).tolist()]
+
+    def _shuffle(self, rows: int, *stream: int) -> torch.Tensor:
+        return torch.randperm(rows, generator=torch.Generator().manual_seed(mix(self.seed, *stream)))
+
+
+def epochs(sources: Sequence[tuple[int, int]], rows: int) -> list[float]:
+    """How often each source has been gone through after so many rows of training."""
+    block = sum(share for _, share in sources)
+    return [rows * share / (block * own) for own, share in sources]
+
+
 class BatchSampler(Sampler[list[int]]):
     """The batch sampler: the rows of each part of each step, an endless pass over the data, shuffled anew each epoch.
 
     Args:
-        rows: how many rows there are; a batch may span two epochs, so that any number will do.
+        rows: how many rows there are, or the `sources` of `Order`; a batch may span two epochs, so that any number will do.
         batch: rows of one step, over all its parts.
         start, steps: the first step (from 0) and where to end.
         accumulate, rank, world: parts on each device; which device, of how many.
@@ -27,7 +73,7 @@ class BatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        rows: int,
+        rows: int | Sequence[tuple[int, int]],
         seed: int,
         batch: int,
         start: int,
@@ -36,7 +82,8 @@ class BatchSampler(Sampler[list[int]]):
         rank: int = 0,
         world: int = 1,
     ):
-        self.rows, self.seed, self.batch, self.start, self.steps = rows, seed, batch, start, steps
+        self.order = Order([(rows, 1)] if isinstance(rows, int) else rows, seed)
+        self.batch, self.start, self.steps = batch, start, steps
         self.accumulate, self.rank, self.world = accumulate, rank, world
 
     def __len__(self) -> int:
@@ -44,20 +91,10 @@ class BatchSampler(Sampler[list[int]]):
 
     def __iter__(self) -> Iterator[list[int]]:
         parts = self.accumulate * self.world
-        epoch, order = -1, torch.empty(0)
         for step in range(self.start, self.steps):
             for micro in range(self.accumulate):
-                part, chosen = micro * self.world + self.rank, []
-                for position in range(step * self.batch + part, (step + 1) * self.batch, parts):
-                    if position // self.rows != epoch:
-                        epoch = position // self.rows
-                        order = self.order(epoch)
-                    chosen.append(int(order[position % self.rows]))
-                yield chosen
-
-    def order(self, epoch: int) -> torch.Tensor:
-        """The shuffled rows of one epoch."""
-        return torch.randperm(self.rows, generator=torch.Generator().manual_seed(mix(self.seed, 3, epoch)))
+                part = micro * self.world + self.rank
+                yield [self.order.row(n) for n in range(step * self.batch + part, (step + 1) * self.batch, parts)]
 
 
 class StepSeeds:

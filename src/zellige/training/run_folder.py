@@ -36,7 +36,7 @@ def label(data: Data) -> str:
     """What a run's folder says of its data: its name, of one's own files theirs: `notes` of notes/ and of notes/*.txt.gz."""
     parts = [part for part in Path(data.path or "").absolute().parts if not glob.has_magic(part)]
     own = parts[-1].partition(".")[0] if data.path and data.name in OWN and parts else ""
-    return re.sub(r"[^\w-]+", "-", own).strip("-")[:60] or data.name
+    return re.sub(r"[^\w-]+", "-", own).strip("-")[:60] or ("mix" if data.mix else data.name)
 
 
 def usual(name: str, again: bool, rank: int = 0) -> Path:

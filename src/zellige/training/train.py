@@ -186,7 +186,7 @@ def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], 
     if note := notes.ending(config, method.block):
         progress.note(note)
     if resume:
-        progress.note(notes.resumed(step, config, len(corpus.train), changes))
+        progress.note(notes.resumed(step, config, corpus.train, changes))
 
 
 def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
