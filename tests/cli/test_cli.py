@@ -774,7 +774,7 @@ def test_bracket(run, tmp_path):
     rows = {(row["name"], row["own"]): row for row in document["result"]["rows"]}
     assert len(rows["TUBE, n = 4", False]["nats"]) == 3
     assert rows["width, n = 4", True]["n"] == 4
-    assert document["protocol"]["law"] == "any_order"
+    assert [document["protocol"][key] for key in ("law", "bound of")] == ["any_order", "the model of continuous time"]
     assert (here / "bracket-text-test-numbers-1-4-orders-forward-per-step-1-8-own-2-limit-3.svg").is_file()
     run(f"report {here}")
     assert "Between two bounds" in (here / "report.html").read_text()
@@ -918,7 +918,12 @@ def test_sample(run):
     rows = [json.loads(line) for line in Path("x.jsonl").read_text().splitlines()]
     assert [row["text"] for row in rows] == texts
     assert [list(row) for row in rows] == [["text", "tokens", "seed", "calls", "prompt"]] * 3
-    assert json.loads(Path("s.json").read_text())["result"]["samples"] == rows
+    document = json.loads(Path("s.json").read_text())
+    assert document["result"]["samples"] == rows
+    assert document["protocol"] is None  # a prompt: no law of whole texts
+    assert run("sample runs/a --count 3 --steps 16 --json s.json")[0] == 0
+    protocol = json.loads(Path("s.json").read_text())["protocol"]
+    assert protocol == {"law": "the model of 16 steps", "bounded by": {"steps": 16}}
 
 
 def test_samplers_and_their_options(run):

@@ -349,6 +349,8 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     assert width[0].value > width[1].value > width[2].value
     assert width[2].draws_high > 0
     law = result.named("TUBE, n = 64").law
+    bounded = "the model of 2 steps" if law == "ancestral, T = 2" else "the model of continuous time"
+    assert (result.protocol["law"], result.protocol["bound of"]) == (law, bounded)
     if law != "first_hitting":
         q, log_w = (in_all_orders if law == "any_order" else along_all_chains)(method, texts(2))
         truth = -float((q * torch.where(q > 0, log_w, 0.0).exp()).sum(1).log().mean()) / 2

@@ -134,10 +134,10 @@ def draw(
         "samples": lines,
         "steps": drawn.steps,
         "expected_calls": drawn.expected_calls,
-        "law": None if law is None else dataclasses.asdict(law),
         "sampling_seconds": drawn.seconds,
     } | panels.record()
-    write_json(terminal, command, arguments, result, began, seed=chosen.seed)
+    protocol = None if law is None else {"law": law.of, "bounded by": law.number}
+    write_json(terminal, command, arguments, result, began, protocol=protocol, seed=chosen.seed)
     return 0
 
 
