@@ -38,7 +38,13 @@ been trained to its end here: the numbers are the papers', to be reached.
 
 The FLOPs are counted by PyTorch on the network without numbers: each row once forward and backward at every position, times
 the rows of all steps. The hours are those of one H100 at {UTILISATION:.0%} of its {PEAK / 1e12:.0f} TFLOP/s (bfloat16, dense),
-which takes a well-kept training.
+which takes a well-kept training. On other devices, and with how much memory:
+
+```sh
+zellige plan mdlm-owt --gpus 64 --device h100 --mfu 0.4 --price 2.5
+```
+
+[Plan a training](tutorials/plan.md) says what it counts.
 
 | recipe | reported | network | tokens | FLOP | H100 hours |
 |---|---|---|---|---|---|

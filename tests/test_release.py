@@ -205,6 +205,7 @@ infill runs/text "the ____ of" --steps 4
 verify mdlm --only bound.closed-form
 compare mdlm ar --run runs/compare {TEXT} --train.validate-rows 4 --limit 2
 sweep mdlm --lr 1e-3,2e-3 --run runs/sweep {TEXT}
+plan mdlm --vocabulary 27 {TEXT}
 report runs/text
 export runs/text --to mdlm --out theirs
 import theirs --out back

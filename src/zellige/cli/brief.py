@@ -18,6 +18,8 @@ SHOWN: dict[str, tuple[str, str]] = {
                 "train.rate run calls samples draws limit"),
     "SweepOptions": ("METHOD --train.rate 1e-3,2e-3 [options]", "run trials search size config data.path data.name "
                      "net.layers net.hidden net.length train.steps epochs train.batch train.rate train.seed"),
+    "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
+                    "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "Evaluate": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit batch "
                  "processes device"),
     "Generate": ("RUN [options]", "judge count steps sampler temperature top-p length frontier calls samplers samples reference "

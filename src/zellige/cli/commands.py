@@ -15,6 +15,7 @@ from .evaluate import evaluate
 from .import_export import export, import_
 from .infill import infill
 from .lists import list_
+from .plan import plan
 from .play import play
 from .report import report
 from .sample import sample
@@ -26,6 +27,7 @@ from .verify import verify
 Command = Callable[[Sequence[str], Terminal, float], int]
 COMMANDS: dict[str, Command] = {
     "demo": demo, "train": train, "evaluate": evaluate, "sample": sample, "infill": infill, "verify": verify,
-    "compare": compare, "sweep": sweep, "report": report, "play": play, "serve": serve, "list": list_, "import": import_,
-    "export": export, "doctor": doctor, "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),
+    "compare": compare, "sweep": sweep, "plan": plan, "report": report, "play": play, "serve": serve, "list": list_,
+    "import": import_, "export": export, "doctor": doctor,
+    "completion": lambda words, terminal, _: completion(COMMANDS, words, terminal),
 }  # fmt: skip

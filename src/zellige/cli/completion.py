@@ -82,7 +82,11 @@ def tables(commands: Commands) -> Follow:
         else:
             modes = [option_names(commands, command, mode) for mode in (*MODES, TRAIN)] if command == "evaluate" else []
             names = dict.fromkeys([*option_names(commands, command), *(name for each in modes for name in each)])
-            follow[command,] = [*(methods() if command in ("compare", "sweep", "verify") else ()), *names, *EVERYWHERE]
+            follow[command,] = [
+                *(methods() if command in ("compare", "sweep", "plan", "verify") else ()),
+                *names,
+                *EVERYWHERE,
+            ]
     return follow
 
 

@@ -15,6 +15,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
   verify      check the identities by enumeration; nothing is drawn at random
   compare     several methods, same network, data and budget: one table
   sweep       METHOD: a training for each combination of several values
+  plan        RECIPE or METHOD: memory, hours and cost on GPUs not at hand
   report      one self-contained report.html of a run
   play        a page in the browser: write, fill gaps, see each step
   serve       an OpenAI-compatible endpoint for a model of text
@@ -46,8 +47,8 @@ example
   zellige train mdlm --data.path notes/"""
 
 COMMANDS = (
-    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "sweep", "report", "play", "serve", "list",
-    "import", "export", "doctor", "completion",
+    "demo", "train", "evaluate", "sample", "infill", "verify", "compare", "sweep", "plan", "report", "play", "serve",
+    "list", "import", "export", "doctor", "completion",
 )  # fmt: skip
 
 LISTS = {

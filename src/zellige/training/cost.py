@@ -9,8 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..methods import METHODS
 from ..models.config import Config
 from ..nn.block import Net
+from .devices import DEVICES
 
-PEAK = 989e12  # FLOP/s of an H100 (SXM) in bfloat16, dense, as its data sheet has it
+PEAK = DEVICES["h100"].bfloat16  # FLOP/s
 UTILISATION = 0.4  # of that; the share that a well-kept training reaches
 
 

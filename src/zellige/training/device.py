@@ -1,6 +1,7 @@
 """On what a training runs: device, precision, and how a batch is split over devices."""
 
 import torch
+from torch import nn
 
 from ..errors import InputError
 from ..evaluation.workers import limit_processes
@@ -14,12 +15,23 @@ def cuda(config: Config) -> bool:
     return device == "cuda" or (device == "auto" and torch.cuda.is_available())
 
 
-def precision(config: Config) -> str:
-    """What "auto" means here: float32, or bfloat16, which pays on a GPU from a width of 256 up."""
+def precision(config: Config, able: bool | None = None) -> str:
+    """What "auto" means: float32, or bfloat16, which pays on a GPU from a width of 256 up.
+
+    able: whether the device has it; None: this machine is asked.
+    """
     chosen = config.train.precision
     if chosen != "auto":
         return chosen
-    return "bfloat16" if cuda(config) and torch.cuda.is_bf16_supported() and config.net.width >= 256 else "float32"
+    able = cuda(config) and torch.cuda.is_bf16_supported() if able is None else able
+    return "bfloat16" if able and config.net.width >= 256 else "float32"
+
+
+def sharded_blocks(method: nn.Module) -> list[nn.Module]:
+    """The blocks of a network that FSDP shards each by itself: those of its outermost lists."""
+    lists = [name for name, module in method.named_modules() if isinstance(module, nn.ModuleList)]
+    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
+    return [block for name in outermost for block in method.get_submodule(name).children()]
 
 
 def devices(config: Config) -> int:

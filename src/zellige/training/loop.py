@@ -32,7 +32,7 @@ from ..models.model import write_model
 from ..models.tensors import load_tensors, pack, save_tensors, unpack
 from .augment import Augmentation
 from .callback import TrainingCallback
-from .device import cuda, precision
+from .device import cuda, precision, sharded_blocks
 from .learning_rate import learning_rate
 from .order import BatchSampler, StepSeeds
 from .signals import worker
@@ -170,9 +170,7 @@ def shard(method: Method, mesh: Any) -> None:
 
     if isinstance(method, FSDPModule):
         return  # Lightning calls configure_model more than once
-    lists = [name for name, module in method.named_modules() if isinstance(module, torch.nn.ModuleList)]
-    outermost = [name for name in lists if not any(name.startswith(f"{other}.") for other in lists)]
-    for block in [block for name in outermost for block in method.get_submodule(name).children()]:
+    for block in sharded_blocks(method):
         fully_shard(block, mesh=mesh)
     fully_shard(method, mesh=mesh, reshard_after_forward=False)
     for entry in ("loss", "terms", "predict"):

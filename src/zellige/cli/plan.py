@@ -1,0 +1,150 @@
+"""`zellige plan RECIPE` or `plan METHOD`: what its training takes on GPUs that are not at hand; nothing is trained or read.
+
+Its options are those of `zellige train`, and which devices.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..show.numbers import byte_size, columns, count, counted, duration, parameters, percent, scaled, token_rate
+from ..show.terminal import Terminal
+from . import options, train
+from .common import write_json
+from .typed import take
+
+if TYPE_CHECKING:
+    from ..training.plan import Budget
+
+
+@dataclass(frozen=True)
+class Plan:
+    gpus: int = 1
+    """devices, among which the batch is split"""
+    device: str = "h100"
+    """b200, h200, h100, h100-pcie, a100, a100-40, l40s, l4, rtx4090 or mi300x"""
+    mfu: float = 0.4
+    """share of the peak of matrix products that is reached, above 0 up to 1"""
+    price: float | None = None
+    """of a device for an hour, in any currency"""
+    vocabulary: int | None = None
+    """tokens of the tokenizer; the recipe's if not given"""
+
+
+def form(method: Any) -> Any:
+    """The options of `plan METHOD`: its own, and those of `train METHOD` that are not about the folder of one run."""
+    shared = [(f.name, f.type, f) for f in dataclasses.fields(train.form(method)) if f.name not in _OF_ONE]
+    return dataclasses.make_dataclass("PlanOptions", shared, bases=(Plan,), frozen=True)
+
+
+_OF_ONE = ("run", "resume", "overwrite", "epochs")
+
+
+def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige plan RECIPE` or `plan METHOD`: the rest is flags."""
+    if options.asks_help(words):
+        from ..methods import METHODS, find
+
+        name = words[0] if words[0] in METHODS else ""
+        about = "Memory, speed, hours and cost of a training on GPUs that are not at hand."
+        options.parse(form(find(name or "mdlm")), words, f"plan {name}".strip(), about=about)
+    if not words:
+        raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
+    chosen, rest = _own(words)
+    with terminal.waiting("starting"):
+        from ..models.config import Config
+        from ..training.devices import DEVICES
+        from ..training.plan import plan as make
+        from ..training.recipes import RECIPES
+
+        device = DEVICES[chosen.device]
+    rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
+    usual = [] if "--train.device" in options.given(rest) else ["--train.device=cuda"]  # the size of a GPU
+    if wrong := next((f"--{name}" for name in _OF_ONE if f"--{name}" in options.given(rest)), None):
+        raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
+    choice = train.choose([*rest, *usual], terminal, "plan")
+    asked = choice.options
+    recipe = RECIPES.get(asked.recipe)
+    vocabulary = chosen.vocabulary
+    if vocabulary is None and recipe is not None and asked.data == recipe.data:
+        vocabulary = recipe.vocabulary
+    if vocabulary is None:
+        raise InputError("plan reads no data; say how many tokens it has, e.g. --vocabulary 50257 of gpt2")
+    name = getattr(choice.cls, "name", choice.name)
+    config = Config(name, asked.options, asked.data, asked.net, asked.train, recipe=asked.recipe)
+    with terminal.waiting("counting"):
+        planned = make(config, vocabulary, chosen.gpus, device, chosen.mfu)
+    for line in _lines(asked.recipe or name, chosen, planned):
+        terminal.result(line)
+    arguments = dataclasses.asdict(chosen) | {"vocabulary": vocabulary, "words": [*rest]}
+    write_json(terminal, "plan", arguments, _entries(chosen, planned), began)
+    return 0
+
+
+def _own(words: Sequence[str]) -> tuple[Plan, list[str]]:
+    """The options of `plan` alone, and the words that are those of `train`."""
+    rest, own = [*words], list[str]()
+    for name in (f"--{field.name}" for field in dataclasses.fields(Plan)):
+        value, rest = take(rest, name, "plan")
+        own += [] if value is None else [f"{name}={value}"]
+    chosen = options.parse(Plan, own, "plan")
+    for name in ("gpus", "vocabulary"):
+        if (value := getattr(chosen, name)) is not None and value < 1:
+            raise InputError(f"--{name} is {value}; it must be 1 or more")
+    if not 0 < chosen.mfu <= 1:
+        raise InputError(f"--mfu is {chosen.mfu:g}; it must be above 0 and at most 1")
+    if chosen.price is not None and not 0 <= chosen.price < math.inf:
+        raise InputError(f"--price is {chosen.price:g}; it must be 0 or more")
+    return chosen, rest
+
+
+PARTS = {
+    "weights": "weights", "gradients": "gradients", "optimizer": "AdamW's moments", "average": "average of the weights",
+    "activations": "activations, logits", "total": "in all",
+}  # fmt: skip
+
+
+def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
+    p, device = planned, planned.device
+    peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
+    shown = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
+    table = columns([["memory of each", "ddp", "fsdp"], *zip(PARTS.values(), shown(p.ddp), shown(p.fsdp))], "<>>", 2, 3)
+    spent = p.hours * p.gpus
+    price = "" if chosen.price is None else f"   cost {count(spent * chosen.price)}"
+    lines = [
+        f"{title} on {p.gpus} x {chosen.device}, {p.precision}   {counted(p.rows, 'row')} each at a time",
+        f"  {parameters(p.cost.parameters)}   {scaled(p.cost.tokens)} tokens   {p.cost.flops:.1e} FLOP",
+        *table,
+        f"  {token_rate(p.tokens_per_second)} at {percent(p.utilisation)} of {peak}   {_time(p.seconds)} a step",
+        f"  {_time(3600 * p.hours)} in all   {count(spent)} GPU hours{price}",
+    ]
+    return [*lines, f"  limit: {_limit(p)}", f"  {chosen.device}: {device.source}"]
+
+
+def _limit(p: "Budget") -> str:
+    """What limits it, in words, with the numbers that say so."""
+    have = byte_size(p.device.memory)
+    if p.limit == "memory":
+        return f"memory, {have} each; more --train.accumulate, --net.checkpoint or more --gpus take less"
+    only = "" if p.ddp.total <= p.device.memory else f"; in {have} only with --train.strategy fsdp"
+    return f"{p.limit}: products take {_time(p.seconds)} of a step, moving memory {_time(p.traffic)}{only}"
+
+
+def _time(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms" if seconds < 1 else duration(seconds)
+
+
+def _entries(chosen: Plan, planned: "Budget") -> dict[str, Any]:
+    """The plan as JSON has it."""
+    p = planned
+    memory = lambda m: {part: getattr(m, part) for part in PARTS}  # noqa: E731
+    spent = p.hours * p.gpus
+    return {
+        "parameters": p.cost.parameters, "flops": p.cost.flops, "tokens": p.cost.tokens, "precision": p.precision,
+        "rows": p.rows, "ddp": memory(p.ddp), "fsdp": memory(p.fsdp), "memory": p.device.memory,
+        "tokens_per_second": p.tokens_per_second, "hours": p.hours, "gpu_hours": spent,
+        "cost": None if chosen.price is None else spent * chosen.price, "limit": p.limit, "source": p.device.source,
+    }  # fmt: skip
