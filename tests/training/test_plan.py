@@ -118,7 +118,7 @@ def test_every_device_is_named_in_the_option():
     from zellige.cli import brief
     from zellige.cli import plan as command
 
-    text = brief.descriptions(command.Plan)["--device"].replace(" or ", ", ")
+    text = brief.descriptions(command.Cluster)["--device"].replace(" or ", ", ")
     assert sorted(text.split(", ")) == sorted(DEVICES)
 
 

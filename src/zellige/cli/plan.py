@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Cluster:
     gpus: int = 1
     """devices, among which the batch is split"""
     device: str = "h100"
@@ -37,7 +37,7 @@ class Plan:
 def form(method: Any) -> Any:
     """The options of `plan METHOD`: its own, and those of `train METHOD` that are not about the folder of one run."""
     shared = [(f.name, f.type, f) for f in dataclasses.fields(train.form(method)) if f.name not in _OF_ONE]
-    return dataclasses.make_dataclass("PlanOptions", shared, bases=(Plan,), frozen=True)
+    return dataclasses.make_dataclass("PlanOptions", shared, bases=(Cluster,), frozen=True)
 
 
 _OF_ONE = ("run", "resume", "overwrite", "epochs")
@@ -84,13 +84,13 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     return 0
 
 
-def _own(words: Sequence[str]) -> tuple[Plan, list[str]]:
+def _own(words: Sequence[str]) -> tuple[Cluster, list[str]]:
     """The options of `plan` alone, and the words that are those of `train`."""
     rest, own = [*words], list[str]()
-    for name in (f"--{field.name}" for field in dataclasses.fields(Plan)):
+    for name in (f"--{field.name}" for field in dataclasses.fields(Cluster)):
         value, rest = take(rest, name, "plan")
         own += [] if value is None else [f"{name}={value}"]
-    chosen = options.parse(Plan, own, "plan")
+    chosen = options.parse(Cluster, own, "plan")
     for name in ("gpus", "vocabulary"):
         if (value := getattr(chosen, name)) is not None and value < 1:
             raise InputError(f"--{name} is {value}; it must be 1 or more")
@@ -107,7 +107,7 @@ PARTS = {
 }  # fmt: skip
 
 
-def _lines(title: str, chosen: Plan, planned: "Budget") -> list[str]:
+def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
     shown = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
@@ -137,7 +137,7 @@ def _time(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else duration(seconds)
 
 
-def _entries(chosen: Plan, planned: "Budget") -> dict[str, Any]:
+def _entries(chosen: Cluster, planned: "Budget") -> dict[str, Any]:
     """The plan as JSON has it."""
     p = planned
     memory = lambda m: {part: getattr(m, part) for part in PARTS}  # noqa: E731
