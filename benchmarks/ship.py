@@ -74,7 +74,7 @@ MODELS = {
         "--data.name mnist --data.path $DATA --data.labels",
         "--steps 250",
         once=(
-            "zellige sample {name} {options} --class 0 1 2 3 4 5 6 7 8 9 --count 8 --seed 0 --out classes.png",
+            "zellige sample {name} {options} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
             SHEET,
         ),
         bracket="--limit 2 --numbers 1 4 --per-step 49 --own 1",
@@ -113,13 +113,15 @@ MODELS = {
 
 
 # ------------------------------------------------------------------------------------------------------------ the weights
-def put(run: str, name: str) -> None:
+def put(run: str, name: str, path: str) -> None:
     """Write the model of a run into its place, in float16, and without a path of this machine."""
     model, source = load(run), Path(run)
     config, about = model.config, json.loads(json.dumps(model.about))
     data = dataclasses.replace(config.data, path=None, validation=None, test=None, cache=None)
     config = dataclasses.replace(config, data=data, run="")
     about["data"]["files"] = [Path(file).name for file in about["data"].get("files") or []]
+    if path:
+        about["command"] = about["command"].replace(path, "$DATA")
     about["seconds"], about["curve"] = curve(source)
     own = {n for n, p in model.method.named_parameters() if p.dtype == torch.float32}
     tensors = {n: half(n, t) if n in own else t for n, t in model.method.state_dict().items()}
@@ -299,7 +301,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--card-only", action="store_true", help="of the weights that are there")
     chosen = parser.parse_args(words)
     if chosen.run and not chosen.card_only:
-        put(chosen.run, chosen.name)
+        put(chosen.run, chosen.name, chosen.data)
     write_card(chosen.name, chosen.data)
     print(shipped.FOLDER / chosen.name / "README.md")
 
