@@ -120,7 +120,7 @@ def put(run: str, name: str, path: str) -> None:
     data = dataclasses.replace(config.data, path=None, validation=None, test=None, cache=None)
     config = dataclasses.replace(config, data=data, run="")
     about["data"]["files"] = [Path(file).name for file in about["data"].get("files") or []]
-    if path:
+    if path and about.get("command"):
         about["command"] = about["command"].replace(path, "$DATA")
     about["seconds"], about["curve"] = curve(source)
     own = {n for n, p in model.method.named_parameters() if p.dtype == torch.float32}

@@ -25,7 +25,7 @@ def test_they_are_small():
 
 
 @pytest.mark.parametrize("name", shipped.names())
-def test_each_is_as_its_card_says(name, empty):
+def test_each_is_as_its_card_says(name):
     model, card = zellige.load(name), shipped.card(name)
     assert card["method"] == model.config.method
     assert [run["command"] for run in card["runs"]] == ship.commands(name)

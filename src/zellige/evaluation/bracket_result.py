@@ -117,6 +117,8 @@ class BracketTable:
         few = (
             kind != "exact" and table.shape[1] <= FREEDOM
         )  # so few that one text's spread can rule, and be small by chance
+        if own:  # rare samples carry much of their mean, and few samples do not know of them (docs/bracket.md)
+            made = replace(made, low=-math.inf, high=math.inf)
         return replace(made, draws_low=-math.inf, draws_high=math.inf) if few else made
 
     def calls(self, name: str) -> float:

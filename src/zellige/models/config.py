@@ -163,6 +163,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "data.colours": "",
     "data.flip": False,
     "data.labels": False,
+    "data.mix": None,
     "net.attention": (16,),
     "net.blocks": 0,
     "net.channels": 128,
