@@ -496,7 +496,7 @@ def test_lists(what, run):
     code, out, err = run(f"list {what}")
     rows = out.splitlines()
     assert (code, err) == (0, "")
-    assert all(len(line) <= (120 if what == "checkpoints" else 100) for line in rows)  # ids are as long as they are
+    assert all(len(line) <= (120 if what in ("checkpoints", "models") else 100) for line in rows)
     names = [line.split()[0] for line in rows[1:]]
     from zellige.data import DATASETS
     from zellige.models.published import CATALOGUE

@@ -227,6 +227,7 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
         "gaussian, mean",
         "band",
         "nearest, neighbours 1",
+        "nearest, neighbours 2, sinkhorn",
     ]
     assert names("d3pm") == noises
     assert names("csm") == ["", "cycle", "grid", "star"]

@@ -41,7 +41,7 @@ DEVICES |= {
     "a100": Device(("A100", "SXM4", "80GB"), 312e12, 19.5e12, 80e9, 2.039e12, f"{_A100} (80 GB, SXM)"),
     "l40s": Device(("L40S",), 362e12, 91.6e12, 48e9, 0.864e12, "NVIDIA L40S, data sheet"),
     "l4": Device(("L4",), 121e12, 30.3e12, 24e9, 0.3e12, "NVIDIA L4 Tensor Core GPU, data sheet"),
-    "rtx4090": Device(("RTX", "4090"), 165.2e12, 82.6e12, 24e9, 1.008e12, "NVIDIA Ada GPU architecture, appendix A"),
+    "rtx4090": Device(("RTX", "4090"), 165.2e12, 82.6e12, 24e9, 1.008e12, "NVIDIA Ada GPU architecture"),
     "mi300x": Device(("MI300X",), 1307.4e12, 163.4e12, 192e9, 5.3e12, "AMD Instinct MI300X, data sheet"),
 }
 
