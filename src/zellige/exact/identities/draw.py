@@ -28,14 +28,18 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
     """Draws are enumerated: times by quadrature, tokens one by one."""
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     end_at(method, 0.1)  # so that the ends are seen, which are of order alpha(1)^2
-    with torch.no_grad():
-        value.see(bounds.expectation(method.bound, x_0, nodes(method)), total(method, x_0), "x_0")
-        jumps = bounds.expectation(lambda *draw: sum(method.jump_terms(*draw).values()), x_0, nodes(method))  # pyright: ignore
-        value.see(jumps, total(method, x_0, jumps=True), "x_0, with a jump at each end")
+    with torch.set_grad_enabled(not method.loss_is_bound):
+        ours = bounds.expectation(method.bound, x_0, nodes(method))
+        bound = total(method, x_0)
+    value.see(ours.detach(), bound.detach(), "x_0")
+    if not method.steps and method.span != (0.0, 1.0):  # else it has no ends that are passed otherwise
+        with torch.no_grad():
+            jumps = bounds.expectation(lambda *draw: sum(method.jump_terms(*draw).values()), x_0, nodes(method))  # pyright: ignore
+            value.see(jumps, total(method, x_0, jumps=True), "x_0, with a jump at each end")
     yield value.row(BOUND, "E over the draws of its terms = the bound", QUADRATURE)
-    exact = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"  # has no ends
-    bound = total(method, x_0, jumps=method.loss_is_bound and not exact)
-    ours = bounds.expectation(method.loss if method.loss_is_bound else method.bound, x_0, nodes(method))
+    if method.loss_is_bound:
+        exact = getattr(method.config, "loss", "").endswith("dce") and method.config.loss != "t-dce"  # has no ends
+        ours, bound = bounds.expectation(method.loss, x_0, nodes(method)), total(method, x_0, jumps=not exact)
     weights, parameters = 1.1 + numbers(len(x_0)), list(method.parameters())
     for one, other in zip(*(torch.autograd.grad((weights * v).sum(), parameters) for v in (ours, bound))):
         gradient.see(one, other, "the loss" if method.loss_is_bound else "the bound")
