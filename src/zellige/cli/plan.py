@@ -14,7 +14,7 @@ from ..show.numbers import byte_size, columns, count, counted, duration, paramet
 from ..show.terminal import Terminal
 from . import options, train
 from .common import write_json
-from .typed import take
+from .trainings import About
 
 if TYPE_CHECKING:
     from ..training.plan import Budget
@@ -34,23 +34,16 @@ class Cluster:
     """tokens of the tokenizer; the recipe's if not given"""
 
 
-def form(method: Any) -> Any:
-    """The options of `plan METHOD`: its own, and those of `train METHOD` that are not about the folder of one run."""
-    shared = [(f.name, f.type, f) for f in dataclasses.fields(train.form(method)) if f.name not in _OF_ONE]
-    return dataclasses.make_dataclass("PlanOptions", shared, bases=(Cluster,), frozen=True)
-
-
-_OF_ONE = ("run", "resume", "overwrite", "epochs")
+ABOUT = About(
+    "plan", Cluster, ("run", "resume", "overwrite", "epochs"),
+    "Memory, speed, hours and cost of a training on GPUs that are not at hand.",
+)  # fmt: skip
+form = ABOUT.form
 
 
 def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige plan RECIPE` or `plan METHOD`: the rest is flags."""
-    if options.asks_help(words):
-        from ..methods import METHODS, find
-
-        name = words[0] if words[0] in METHODS else ""
-        about = "Memory, speed, hours and cost of a training on GPUs that are not at hand."
-        options.parse(form(find(name or "mdlm")), words, f"plan {name}".strip(), about=about)
+    ABOUT.help(words)
     if not words:
         raise InputError("plan needs a recipe or a method; e.g. zellige plan mdlm-owt --gpus 8 --device h100")
     chosen, rest = _own(words)
@@ -63,7 +56,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
         device = DEVICES[chosen.device]
     rest = ["--recipe", *rest] if rest and rest[0] in RECIPES else rest
     usual = [] if "--train.device" in options.given(rest) else ["--train.device=cuda"]  # the size of a GPU
-    if wrong := next((f"--{name}" for name in _OF_ONE if f"--{name}" in options.given(rest)), None):
+    if wrong := next((f"--{name}" for name in ABOUT.without if f"--{name}" in options.given(rest)), None):
         raise InputError(f"plan has no {wrong}: nothing is trained or read; say --train.steps and --net.length")
     choice = train.choose([*rest, *usual], terminal, "plan")
     asked = choice.options
@@ -86,11 +79,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
 
 def _own(words: Sequence[str]) -> tuple[Cluster, list[str]]:
     """The options of `plan` alone, and the words that are those of `train`."""
-    rest, own = [*words], list[str]()
-    for name in (f"--{field.name}" for field in dataclasses.fields(Cluster)):
-        value, rest = take(rest, name, "plan")
-        own += [] if value is None else [f"{name}={value}"]
-    chosen = options.parse(Cluster, own, "plan")
+    chosen, rest = ABOUT.split(words)
     for name in ("gpus", "vocabulary"):
         if (value := getattr(chosen, name)) is not None and value < 1:
             raise InputError(f"--{name} is {value}; it must be 1 or more")

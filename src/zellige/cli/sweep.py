@@ -17,9 +17,9 @@ from ..show.numbers import columns, count, duration, path
 from ..show.progress import TrainingPart
 from ..show.record import json_record
 from ..show.terminal import Terminal
-from . import options, train
+from . import train
 from .common import file_suffix, put_json, write_result
-from .typed import take
+from .trainings import About
 
 if TYPE_CHECKING:
     from ..training.search import Point
@@ -35,13 +35,10 @@ class Sweep:
     """which --trials: random ones, or tpe, near those that were good (Optuna; the extra sweep)"""
 
 
-def form(method: Any) -> Any:
-    """The options of `sweep METHOD`: its own, and those of `train METHOD` that are not about the folder of one run."""
-    shared = [(f.name, f.type, f) for f in dataclasses.fields(train.form(method)) if f.name not in _OF_ONE]
-    return dataclasses.make_dataclass("SweepOptions", shared, bases=(Sweep,), frozen=True)
-
-
-_OF_ONE = ("run", "resume", "overwrite")
+ABOUT = About(
+    "sweep", Sweep, ("run", "resume", "overwrite"), "Train each combination of the options that have several values."
+)
+form = ABOUT.form
 
 
 class _Progress(TrainingPart):
@@ -83,12 +80,7 @@ class Trial(NamedTuple):
 
 def sweep(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige sweep METHOD`: the rest is flags."""
-    if options.asks_help(words):
-        from ..methods import METHODS, find
-
-        name = words[0] if words[0] in METHODS else ""
-        about = "Train each combination of the options that have several values."
-        options.parse(form(find(name or "mdlm")), words, f"sweep {name}".strip(), about=about)
+    ABOUT.help(words)
     if not words:
         raise InputError("sweep needs a method; e.g. zellige sweep mdlm --data.path notes/ --train.rate 1e-3,2e-3")
     with terminal.waiting("starting"):
@@ -120,11 +112,7 @@ class _Work:
         from ..training import search
 
         self.terminal, self.axes, self.fixed = terminal, list[search.Axis](), list[str]()
-        rest, own = [*words], list[str]()
-        for name in ("--run", "--trials", "--search"):
-            value, rest = take(rest, name, "sweep")
-            own += [] if value is None else [f"{name}={value}"]
-        chosen = options.parse(Sweep, own, "sweep")
+        chosen, rest = ABOUT.split(words)
         if chosen.search == "tpe":
             search.require_optuna()
         self._read(rest)
