@@ -132,7 +132,8 @@ def page(results: list[dict[str, Any]]) -> str:
         f"| `verify` alone | {verify} of {n} | {100 * verify / n:.1f}% |",
         f"| `verify` and the tests together | {both} of {n} | {100 * both / n:.1f}% |",
         "",
-        "Of `verify` one check is asked for each error, which `tests/mutations/catalogue.py` names. Errors that `verify` does not catch:",
+        "Of `verify` one check is asked for each error, which `tests/mutations/catalogue.py` names. "
+        "Errors that `verify` does not catch:",
         "",
         "| planted | where | why `verify` cannot | caught by |",
         "|---|---|---|---|",
