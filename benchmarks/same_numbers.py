@@ -40,6 +40,8 @@ NET = Net(layers=1, hidden=16, heads=2, length=L, condition=8)
 VARYING = {
     "seconds",
     "tokens_per_second",
+    "flops_per_second",
+    "seconds_left",
     "versions",
     "run",
     "path",

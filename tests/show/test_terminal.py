@@ -17,6 +17,7 @@ from zellige.show.picture import Picture, Watch
 from zellige.show.progress import Bar, Training
 from zellige.show.record import dumps, json_record
 from zellige.show.terminal import Terminal
+from zellige.training.progress import Speed
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 
@@ -64,6 +65,11 @@ class Clock:
         (t.token_rate(612_300), "612k tokens/s"),
         (t.token_rate(569.4), "569 tokens/s"),
         (t.token_rate(999_960), "1.0M tokens/s"),
+        (t.flop_rate(2.14e9), "2.1 GFLOP/s"),
+        (t.flop_rate(4.1e7), "41.0 MFLOP/s"),
+        (t.flop_rate(99.96e9), "100 GFLOP/s"),
+        (t.flop_rate(412e12), "412 TFLOP/s"),
+        (t.flop_rate(9.999e14), "1.0 PFLOP/s"),
         (t.scaled(13.1e9), "13.1B"),
         (t.parameters(800_000), "0.80M parameters"),
         (t.parameters(92_100_000), "92.1M parameters"),
@@ -212,7 +218,7 @@ def test_motion_is_for_terminals(tty, environ, moves, monkeypatch):
         bar.update(50)
         watch.draw(Picture("head", "ab", ["new", "masked"], "foot"))
     training = Training(s)
-    training.start(10), training.step(5, 1.0, "bits/char", 100.0), training.close()
+    training.start(10), training.step(5, 1.0, "bits/char", Speed(100.0)), training.close()
     assert bool(CONTROL.search(s.err.getvalue())) is moves
 
 
@@ -261,7 +267,7 @@ def test_plain_lines_come_every_5_percent_or_30_seconds():
     training.start(2300)
     for step in range(1, 2301):
         clock.now += 0.1
-        training.step(step, 2.41, "bits/char", 16_400.0)
+        training.step(step, 2.41, "bits/char", Speed(16_400.0))
     lines = s.err.getvalue().splitlines()
     assert len(lines) == 20
     assert lines[10] == "train step 1265/2300 loss 2.41 bits/char 16.4k tokens/s left 1:43"
@@ -270,7 +276,7 @@ def test_plain_lines_come_every_5_percent_or_30_seconds():
     training.start(1_000_000)
     for step in range(1, 601):
         clock.now += 1
-        training.step(step, 2.0, "bits/char", 1.0)
+        training.step(step, 2.0, "bits/char", Speed(1.0))
     assert 19 <= len(s.err.getvalue().splitlines()) <= 20
 
 
@@ -311,13 +317,25 @@ def test_a_narrow_terminal_gives_up_the_bar_then_the_speed_never_the_number(widt
     clock = Clock()
     training = Training(s, clock)
     training.total, clock.now = 100_000, 0.0
-    training.step(24_180, 2.41, "bits/char", 612_000.0)
+    training.step(24_180, 2.41, "bits/char", Speed(612_000.0))
     clock.now = 5200.0
     line = re.sub(r"\x1b\[\d*m", "", training._draw())
     assert "24,180/100,000  2.41 bits/char" in line
     assert has in line
     assert not lacks or lacks not in line
     assert t.cells(line) <= min(width, 79)
+
+
+def test_the_speed_at_length_where_there_is_room_for_the_bar(monkeypatch):
+    s, clock = screen(True, color="never"), Clock()
+    training = Training(s, clock)
+    training.total = 300
+    training.step(20, 2.41, "bits/char", Speed(612_000.0, 4.1e14, 0.412))
+    line = re.sub(r"\x1b\[\d*m", "", training._draw())
+    assert line.endswith("20/300  2.41 bits/char  612k tokens/s, 410 TFLOP/s, 41.2% MFU")
+    assert "━" in line
+    training.total, training.now = 100_000, 24_180
+    assert training._draw().endswith("24,180/100,000  2.41 bits/char  612k tokens/s")
 
 
 def test_a_bar_that_is_quick_says_nothing_in_a_pipe():

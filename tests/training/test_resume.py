@@ -95,7 +95,7 @@ class Notes(Silent):
     def note(self, text):
         self.notes.append(text)
 
-    def step(self, step, loss, unit, tokens_per_second):
+    def step(self, step, loss, unit, speed):
         self.losses.append(loss)
 
 

@@ -735,7 +735,7 @@ class Full(Silent):
     def __init__(self, at: int):
         self.at = at
 
-    def step(self, step, loss, unit, tokens_per_second):
+    def step(self, step, loss, unit, speed):
         if step == self.at:
             _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))

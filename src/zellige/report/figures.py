@@ -265,7 +265,7 @@ def metrics(run: Any) -> tuple[dict[str, np.ndarray], str]:
     """The columns of metrics.csv as arrays (nan where nothing was measured), and the loss's unit ("" if no bound)."""
     folder = folder_of_run(run)
     columns = ("step", "seconds", "tokens", "loss", "rate", "gradient_norm", "tokens_per_second", "validation",
-               "validation_low", "validation_high")  # fmt: skip
+               "validation_low", "validation_high", "flops_per_second", "utilisation", "peak_memory")  # fmt: skip
     try:
         rows = list(csv.DictReader(io.StringIO(read_metrics(folder))))
         log = {c: np.array([float(row.get(c) or "nan") for row in rows], float) for c in columns}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.result import Result, fullest
+from ..show.numbers import byte_size, duration, flop_rate, parameters, percent, token_rate
 from ..show.numbers import count as counted
-from ..show.numbers import duration, parameters
 from ..show.numbers import path as shown_path
 from . import page
 from .figures import terms
@@ -40,6 +40,11 @@ def run_facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping
         )
         if np.isfinite(log["seconds"]).any():
             facts.append(duration(float(np.nanmax(log["seconds"]))))
+    use = lambda share: f"{percent(share)} MFU"  # noqa: E731
+    shown = {"tokens_per_second": token_rate, "flops_per_second": flop_rate, "utilisation": use}
+    facts += [text(float(np.nanmedian(log[name]))) for name, text in shown.items() if np.isfinite(log[name]).any()]
+    if np.isfinite(log["peak_memory"]).any():
+        facts.append(f"peak {byte_size(float(np.nanmax(log['peak_memory'])))}")
     return facts
 
 

@@ -30,6 +30,15 @@ def token_rate(per_second: float) -> str:
     return f"{scaled(per_second)} tokens/s"
 
 
+def flop_rate(per_second: float) -> str:
+    """`2.1 GFLOP/s`, `412 TFLOP/s`"""
+    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if per_second >= 0.9995 * size or unit == "M":
+            rate = per_second / size
+            return f"{rate:.0f} {unit}FLOP/s" if rate >= 99.95 else f"{rate:.1f} {unit}FLOP/s"
+    raise AssertionError
+
+
 def parameters(n: int) -> str:
     """`0.80M parameters`, `92.1M parameters`"""
     text = f"{n / 1e6:.2f}M" if 1e4 <= n < 0.995e6 else scaled(n if n < 1e4 else max(n, 1e6))

@@ -1,6 +1,7 @@
 """Bars: a moving line on a terminal, now and then a plain one elsewhere."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .numbers import byte_size, count, duration, excerpt, token_rate
@@ -33,14 +34,17 @@ def gauge(share: float, width: int, ascii: bool = False, dim=lambda text: text) 
     return head + (" " * len(rest) if ascii else dim(rest))
 
 
-def _line(terminal: Terminal, label: str, share: float, must: list[str], may: str, rest: str) -> str:
-    """One moving line. Narrower than its 80 columns it gives up the bar first, then the speed, never the number."""
+def _line(terminal: Terminal, label: str, share: float, must: list[str], may: Sequence[str], rest: str) -> str:
+    """One moving line. Narrower than its 80 columns it gives up the bar first, then the speed, never the number.
+
+    may: the speed, at length and in short; at length only beside a bar.
+    """
     width = min(terminal.width, 80) - 1
-    for fields in ([*must, may, rest], [*must, rest], must):
-        text = "  ".join(f for f in fields if f)
-        room = width - len(label) - 2 - len(text) - 1
-        if fields is not must and may in fields and room >= 5:
+    texts = ["  ".join(f for f in fields if f) for fields in (*([*must, speed, rest] for speed in may), [*must, rest])]
+    for text in texts[:-1]:
+        if (room := width - len(label) - 2 - len(text) - 1) >= 5:
             return f"{label} {gauge(share, room, not terminal.unicode, lambda s: terminal.paint(s, 'dim'))} {text}"
+    for text in (*texts[-2:], "  ".join(must)):
         if len(label) + 1 + len(text) <= width:
             return f"{label} {text}"
     return "  ".join(must)
@@ -90,9 +94,8 @@ class Bar:
         left = self._left()
         between = "/" if self.as_text is count else " of "
         must = [f"{self.as_text(self.done)}{between}{self.as_text(self.total)}{' ' + self.unit if self.unit else ''}"]
-        return _line(
-            self.terminal, f"  {self.label}", self.done / self.total, must, self.detail, f"{left} left" if left else ""
-        )
+        rest = f"{left} left" if left else ""
+        return _line(self.terminal, f"  {self.label}", self.done / self.total, must, [self.detail], rest)
 
 
 class Training:
@@ -103,7 +106,7 @@ class Training:
         self.total, self.now, self.first, self.started = 1, 0, 0, clock()
         self.loss: float | None = None
         self.unit: str | None = None
-        self.speed: float | None = None
+        self.speed: Any = None
         self._context: Any = None
         self._reader: Bar | None = None
         self.pace = Pace(1, clock)
@@ -135,9 +138,10 @@ class Training:
             self._context = self.terminal.live(self._draw)
             self._context.__enter__()
 
-    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
-        """After optimizer step `step`: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
-        self.now, self.loss, self.unit, self.speed = step, loss, unit, tokens_per_second
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Any) -> None:
+        """After optimizer step `step`: the mean loss of the last 100, in `unit` (None says that it is not a bound); and how
+        fast (`training.progress.Speed`)."""
+        self.now, self.loss, self.unit, self.speed = step, loss, unit, speed
         if not self.terminal.motion and self.pace.due(step):
             left = self._left()
             fields = ["train", f"step {step}/{self.total}", self._loss(word=True), self._speed(), f"left {left}"]
@@ -170,7 +174,7 @@ class Training:
         return f"{'loss ' if word else ''}{self.loss:.2f} {self.unit}"
 
     def _speed(self) -> str:
-        return token_rate(self.speed) if self.speed else ""
+        return str(self.speed) if self.speed else ""
 
     def _left(self) -> str:
         steps, passed = self.now - self.first, self.clock() - self.started
@@ -179,9 +183,8 @@ class Training:
     def _draw(self) -> str:
         left = self._left()
         must = [f"{count(self.now)}/{count(self.total)}"] + ([self._loss()] if self.loss is not None else [])
-        return _line(
-            self.terminal, "  train", self.now / self.total, must, self._speed(), f"{left} left" if left else ""
-        )
+        speed = [self._speed(), token_rate(self.speed.tokens) if self.speed else ""]
+        return _line(self.terminal, "  train", self.now / self.total, must, speed, f"{left} left" if left else "")
 
 
 class TrainingPart(Training):

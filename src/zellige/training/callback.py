@@ -15,6 +15,9 @@ from ..evaluation.result import Result
 from ..models import checkpoints
 from ..models.checkpoints import explain_full_disk, intact
 from ..models.model import Model
+from ..show.numbers import byte_size
+from .cost import model_flops
+from .device import promised
 from .divergence import diagnosis
 from .ema import EMA
 from .logger import MetricLogger, log
@@ -84,8 +87,11 @@ class TrainingCallback(Callback):
                 self.folder, self.step, self.progress.note, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
                 config={"run": self.config.run, "method": self.config.method},
             )  # fmt: skip
+        self.device = module.device
         self.every = 10 if module.device.type == "cuda" else 1  # reading numbers off a GPU makes it wait
-        self.meters.start()
+        self.meters.flops = model_flops(self.config, self.model.method)
+        self.meters.promised = promised(self.config, self.world)
+        self.meters.start(self.step)
         self.saved_at = time.monotonic()
         self.signals.install()
         self.progress.start(self.train.steps, self.step)
@@ -185,8 +191,12 @@ class TrainingCallback(Callback):
         """Write a row of metrics.csv where one is due: the steps since the last one, and the validation."""
         if not self.meters.window or not (result is not None or flush or self.step % self.train.log_every == 0):
             return
+        self.meters.read_peak(self.device)
         row = self.meters.row(self.step)
         if result is not None:
+            if self.first and (speed := self.meters.speed()):
+                peak = f"  peak {byte_size(self.meters.peak)}" if self.meters.peak else ""
+                log(self.folder, f"step {self.step}: {speed}{peak}")
             row |= {"validation": result.value, "validation_low": result.low, "validation_high": result.high}
         if self.logger is not None:
             self.logger.row(row)

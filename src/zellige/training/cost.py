@@ -1,13 +1,15 @@
 """What a training of a config costs, counted on a network without numbers (PyTorch's meta device)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..methods import METHODS
+from ..methods.method import Method
 from ..models.config import Config
+from ..models.weights import unfilled
 from ..nn.block import Net
 from .devices import DEVICES
 
@@ -41,17 +43,28 @@ def training_cost(config: Config, vocabulary: int) -> Cost:
     Left out: the optimizer, validations and samples, and whatever a loss asks of the network beside its main term. The head is
     counted at every position, as published code has it; here it is computed only where it is read.
     """
-    parameters, row = _row(config.method, config.options, config.net, vocabulary)
+    parameters, row = _row(METHODS[config.method], config.options, config.net, vocabulary)
     rows = config.train.steps * config.train.batch
     return Cost(parameters, float(row) * rows, float(config.net.length) * rows)
 
 
+def model_flops(config: Config, method: Method) -> float | None:
+    """FLOP of one row of a training, forward and backward, counted as `training_cost` does but without what `net.checkpoint`
+    computes twice: of the model, however it is computed. None for an own network."""
+    if config.network:
+        return None
+    try:
+        return float(_row(type(method), config.options, replace(config.net, checkpoint=False), method.vocabulary)[1])
+    except Exception:  # an own class may do what has no shapes alone; a meter is no reason not to train
+        return None
+
+
 @cache
-def _row(method: str, options: object, net: Net, vocabulary: int) -> tuple[int, int]:
+def _row(cls: type[Method], options: object, net: Net, vocabulary: int) -> tuple[int, int]:
     """The parameters of a network, and the FLOPs of one row forward and backward."""
-    cls = METHODS[method]
     with torch.device("meta"):
-        network = cls.build_network(net, vocabulary, options)
+        with unfilled():
+            network = cls.build_network(net, vocabulary, options)
         x = torch.zeros(1, net.length, dtype=torch.long)
         time = torch.zeros(1) if cls.timed(options) else None
         two_streams = 0 < cls.blocks(options) < net.length

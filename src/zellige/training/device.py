@@ -7,12 +7,19 @@ from ..errors import InputError
 from ..evaluation.workers import limit_processes
 from ..models.config import Config, Train
 from ..show.numbers import counted
+from .devices import recognise
 
 
 def cuda(config: Config) -> bool:
     """Whether the run is on GPUs."""
     device = config.train.device
     return device == "cuda" or (device == "auto" and torch.cuda.is_available())
+
+
+def promised(config: Config, devices: int) -> float | None:
+    """FLOP/s that the data sheets promise of all devices in this run's precision; None of a CPU, or of a GPU not in the table."""
+    known = recognise(torch.cuda.get_device_name()) if cuda(config) else None
+    return None if known is None else devices * known.peak(precision(config))
 
 
 def precision(config: Config, able: bool | None = None) -> str:

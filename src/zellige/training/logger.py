@@ -21,8 +21,9 @@ from ..schema import accessible, read_text, sealed
 
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
-    "validation", "validation_low", "validation_high",
+    "validation", "validation_low", "validation_high", "flops_per_second", "utilisation", "peak_memory", "seconds_left",
 )  # fmt: skip
+FORMER = COLUMNS[:12]  # of 0.1; a run of then goes on with them
 
 
 class MetricLogger:
@@ -36,6 +37,7 @@ class MetricLogger:
         config: Any = None,
     ):  # fmt: skip
         self.lines = [restore_metrics(folder, step, say)]
+        self.columns = _columns(self.lines[0])
         with accessible("change its permissions"):
             self.file = (folder / METRICS).open("a", encoding="utf-8", newline="")
         self.events = self.run = None
@@ -49,7 +51,7 @@ class MetricLogger:
     def row(self, values: Mapping[str, Any]) -> None:
         """One row; what is absent or None stays blank."""
         step = values["step"]
-        self.lines.append(_text([[_cell(values.get(name)) for name in COLUMNS]]))
+        self.lines.append(_text([[_cell(values.get(name)) for name in self.columns]]))
         self.file.write(self.lines[-1])
         self.file.flush()
         numbers = {n: v for n, v in values.items() if isinstance(v, (int, float)) and n != "step"}
@@ -93,9 +95,10 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     Raises:
         InputError: what the checkpoint holds has changed since it was written.
     """
-    path, header = folder / METRICS, _text([COLUMNS])
+    path = folder / METRICS
     with accessible("change its permissions"):
         there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
+    header = _text([_columns(there or "")])
     saved = folder / "checkpoints" / step_name(step) / METRICS
     check_sums(saved.parent, METRICS)
     restored = f"restored from the checkpoint of step {step:,}"
@@ -119,16 +122,23 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     return text
 
 
+def _columns(text: str) -> tuple[str, ...]:
+    """The columns of a metrics.csv."""
+    return FORMER if text.partition("\n")[0] == ",".join(FORMER) else COLUMNS
+
+
 def _until(text: str, step: int) -> list[list[str]]:
     """The rows up to a step; the last one may have been cut off in writing."""
-    rows = [row for row in csv.reader(text.splitlines()) if len(row) == len(COLUMNS) and _STEP.fullmatch(row[0])]
+    wide = len(_columns(text))
+    rows = [row for row in csv.reader(text.splitlines()) if len(row) == wide and _STEP.fullmatch(row[0])]
     return [row for row in rows if int(row[0]) <= step]
 
 
 def _unreadable(text: str) -> bool:
     """Whether there are lines that are no rows, but for the last one."""
     first, *lines = text.split("\n")
-    return first + "\n" != _text([COLUMNS]) or len(_until("\n".join(lines[:-1]), 10**18)) < len(lines) - 1
+    whole = "\n".join([first, *lines[:-1]])
+    return first + "\n" != _text([_columns(text)]) or len(_until(whole, 10**18)) < len(lines) - 1
 
 
 _STEP = re.compile("[0-9]{1,18}")

@@ -1,4 +1,4 @@
-"""What is measured while a model is trained: loss, gradient norm, tokens, speed, time, memory."""
+"""What is measured while a model is trained: loss, gradient norm, tokens, speed, use of the device, time, memory."""
 
 import math
 import time
@@ -12,6 +12,7 @@ from ..data import Rows
 from ..models.config import Train
 from .learning_rate import learning_rate
 from .order import epochs
+from .progress import Speed
 
 SMOOTH = 100  # steps that the loss and the speed of the progress bar are averaged over
 NORMS = 21  # gradient norms that are remembered, for the diagnosis of a divergence
@@ -30,6 +31,8 @@ class Meters:
         window: [nats, tokens, norm] of each step since the last row of metrics.csv.
         norms: gradient norms of the last steps.
         recent: (nats, tokens, when it was read, in seconds) of the last steps.
+        flops: of the model, of one row forward and backward; None where it is not counted.
+        promised: FLOP/s of all devices by their data sheets; None where there is none, as of a CPU.
         peak: bytes of GPU memory at most, 0 on the CPU.
     """
 
@@ -43,15 +46,17 @@ class Meters:
         self.undrained: list[Tensor] = []  # [nats, tokens, norm] of each step, still on the device
         self.norms: deque[float] = deque(maxlen=NORMS)
         self.recent: deque[tuple[float, float, float]] = deque(maxlen=SMOOTH)
+        self.flops: float | None = None
+        self.promised: float | None = None
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint holds: its seconds, tokens, window and norms."""
         self.seconds, self.tokens, self.window = state["seconds"], state["tokens"], state["window"]
         self.norms.extend(state["norms"])
 
-    def start(self) -> None:
-        """Start the clock."""
-        self.began = time.monotonic()
+    def start(self, step: int) -> None:
+        """Start the clock, after step `step`."""
+        self.began, self.first = time.monotonic(), step
 
     def elapsed(self) -> float:
         """Return the seconds of training, over all sessions."""
@@ -92,18 +97,26 @@ class Meters:
         nats, tokens, _ = self.recent[-1]
         return self.scale * nats / max(tokens, 1.0)
 
-    def speed(self) -> float | None:
-        """Return the tokens per second over the last steps; None where these are too few to tell."""
+    def left(self, step: int) -> float | None:
+        """Return the seconds that the steps after `step` will take, validations and all, at the pace of this session."""
+        taken = step - self.first
+        return (time.monotonic() - self.began) / taken * (self.train.steps - step) if taken > 0 else None
+
+    def speed(self) -> Speed | None:
+        """Return how fast the last steps were; None where these are too few to tell."""
         if len(self.recent) < 2 or self.recent[-1][2] <= self.recent[0][2]:
             return None
         first = self.recent[0][2]
         later = sum(1 for _, _, when in self.recent if when > first)
-        return later * self.train.batch * self.tokens_per_row / (self.recent[-1][2] - first)
+        rows = later * self.train.batch / (self.recent[-1][2] - first)  # a second
+        flops = None if self.flops is None else rows * self.flops
+        share = None if flops is None or self.promised is None else flops / self.promised
+        return Speed(rows * self.tokens_per_row, flops, share)
 
     def row(self, step: int) -> dict[str, Any]:
         """Return a row of metrics.csv, of the steps since the last one, and empty the window."""
         nats, tokens = (sum(counted[i] for counted in self.window) for i in (0, 1))
-        norm = self.window[-1][2]
+        norm, speed, left = self.window[-1][2], self.speed(), self.left(step)
         self.window = []
         return {
             "step": step,
@@ -114,10 +127,14 @@ class Meters:
             "unit": self.unit,
             "rate": learning_rate(self.train, step - 1),
             "gradient_norm": norm,
-            "tokens_per_second": self.speed(),
+            "tokens_per_second": speed and speed.tokens,
+            "flops_per_second": speed and speed.flops,
+            "utilisation": speed and speed.utilisation,
+            "peak_memory": self.peak or None,
+            "seconds_left": None if left is None else round(left, 3),
         }
 
     def read_peak(self, device: torch.device) -> None:
-        """Read the GPU memory that was taken at most."""
+        """Read the GPU memory that was taken at most: the allocator's own count, for which no device waits."""
         if device.type == "cuda":
             self.peak = torch.cuda.max_memory_allocated(device)

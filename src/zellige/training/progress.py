@@ -1,6 +1,30 @@
-"""Who is told how a training goes."""
+"""Who is told how a training goes, and how fast."""
 
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from ..show.numbers import flop_rate, percent, token_rate
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a training goes, on all its devices together.
+
+    Attributes:
+        tokens: a second.
+        flops: of the model, a second (`training.cost`); None for a network that is not counted.
+        utilisation: their share of what the devices' data sheets promise (MFU); None where that is not known, as of a CPU.
+    """
+
+    tokens: float
+    flops: float | None = None
+    utilisation: float | None = None
+
+    def __str__(self) -> str:
+        """`98.1k tokens/s, 41.0 TFLOP/s, 38.1% MFU`, as much of it as is known."""
+        flops = "" if self.flops is None else flop_rate(self.flops)
+        share = "" if self.utilisation is None else f"{percent(self.utilisation)} MFU"
+        return ", ".join(filter(None, (token_rate(self.tokens), flops, share)))
 
 
 class Progress(Protocol):
@@ -9,7 +33,7 @@ class Progress(Protocol):
     def start(self, total: int, done: int = 0) -> None:
         """Work of `total` steps begins, `done` of them already behind."""
 
-    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None:
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None:
         """After a step: the mean loss of the last 100, in `unit`; None says that it is not a bound."""
 
     def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None:
@@ -28,7 +52,7 @@ class Silent:
     quiet = True  # of a Progress: nobody reads its notes, and none need be made
 
     def start(self, total: int, done: int = 0) -> None: ...
-    def step(self, step: int, loss: float | None, unit: str | None, tokens_per_second: float | None) -> None: ...
+    def step(self, step: int, loss: float | None, unit: str | None, speed: Speed | None) -> None: ...
     def validated(self, step: int, result: Any, sample: str | None = None, best: bool = False) -> None: ...
     def note(self, text: str) -> None: ...
     def close(self) -> None: ...

@@ -8,7 +8,8 @@ from typing import Any
 from ..evaluation.result import Result
 from ..models.config import Config
 from ..models.model import Model, load
-from ..show.numbers import byte_size, count, counted, duration, path, scaled, token_rate
+from ..show.numbers import byte_size, count, counted, duration, path, scaled
+from .progress import Speed
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Run:
     Attributes:
         folder: where everything is.
         validation: the best validation bound, at `best_step`, of `validations`.
-        seconds, tokens: of training, over all sessions; `tokens_per_second` of this one, at its end.
+        seconds, tokens: of training, over all sessions; `speed` of this one, at its end.
         peak: bytes of GPU memory at most, 0 on the CPU.
     """
 
@@ -30,9 +31,14 @@ class Run:
     steps: int
     seconds: float
     tokens: int
-    tokens_per_second: float | None = None
+    speed: Speed | None = None
     peak: int = 0
     about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Of this session, at its end."""
+        return self.speed.tokens if self.speed else None
 
     @cached_property
     def model(self) -> Model:
@@ -42,7 +48,7 @@ class Run:
 
 def summary(run: Run) -> list[str]:
     """The lines with which `zellige train` ends."""
-    speed = f"   {token_rate(run.tokens_per_second)}" if run.tokens_per_second else ""
+    speed = f"   {run.speed}" if run.speed else ""
     peak = f"   peak {byte_size(run.peak)}" if run.peak else ""
     lines = [
         f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"

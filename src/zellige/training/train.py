@@ -259,5 +259,5 @@ def _result(folder, config, about, state, speed=None, peak=0) -> Run:
     return Run(
         folder=folder, config=config, validation=Result.from_dict(best["result"]) if best else None,
         best_step=best["step"] if best else 0, validations=state["validations"], steps=state["step"],
-        seconds=state["seconds"], tokens=state["tokens"], tokens_per_second=speed, peak=peak, about=about,
+        seconds=state["seconds"], tokens=state["tokens"], speed=speed, peak=peak, about=about,
     )  # fmt: skip
