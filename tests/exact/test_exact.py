@@ -9,11 +9,13 @@ import torch
 from worlds import L, V, all_processes, data_law, numbers, table
 from zellige import exact
 from zellige.core import bound, maths, random
+from zellige.core.batch import Batch
 from zellige.core.curves import Linear
 from zellige.core.prediction import Mean, kernel, posterior
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR
-from zellige.methods import MD4, MDLM
+from zellige.exact.identities import variants
+from zellige.methods import MD4, MDLM, METHODS
 from zellige.samplers import Ancestral, FirstHitting
 
 D = torch.float64
@@ -256,6 +258,21 @@ def test_expectation_over_orders_and_its_gradient():
     close(value, (w.mean() * p.sum()).detach().expand(2), check_dtype=False)
     (g,) = torch.autograd.grad(value[0], [w])
     close(g, torch.full_like(w, 0.5) * p.sum())
+
+
+@pytest.mark.parametrize("name", ["mdlm", "udlm", "d3pm", "tauldr"])
+def test_many_outcomes_in_one_batch_are_one_after_another(name):
+    """An expectation and its gradient, against the definition: a run for every outcome of all draws."""
+    _, method = next(variants(METHODS[name]))
+    x_0, u, weight = exact.states(V, L)[[1, 5]], torch.tensor([0.2, 0.6]).double(), torch.tensor([0.3, 0.7]).double()
+    x, each = x_0.repeat_interleave(2, 0), u.repeat(2)
+    every = [p * value for value, p in exact.scripts(lambda script: method.bound(Batch(x), script), 4, each)]
+    by_definition = torch.stack(every).sum(0).reshape(2, 2) @ weight
+    ours = exact.expectation(method.bound, x_0, (u, weight))
+    close(ours, by_definition, rtol=1e-12, atol=0)
+    parameters, weights = list(method.parameters()), torch.tensor([1.0, 3.0], dtype=D)
+    for a, b in zip(*(torch.autograd.grad(value @ weights, parameters) for value in (ours, by_definition))):
+        close(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_parts_integrate_what_jumps_between_them():

@@ -14,7 +14,7 @@ from ..core.prediction import kernel, truth
 from ..core.schedule import CLEAN, PRIOR
 from ..methods.diffusion import Diffusion
 from .enumeration import index, states
-from .script import scripts
+from .script import branches
 
 
 @torch.no_grad()
@@ -75,15 +75,17 @@ def step_bound(method: Diffusion, x_0: Tensor, times: Tensor) -> Tensor:
 def expectation(
     draw: Callable[[Batch, Any], Tensor], x_0: Tensor, nodes: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """E of a draw (batch, generator) -> (B,) for each x_0 (M, L), over everything that it draws: (M,).
+    """E of a draw (batch, generator) -> (B,), of any number of rows, for each x_0 (M, L), over everything that it draws: (M,).
 
     Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `maths.stratified` gives); what is discrete is
     enumerated. Differentiable: the gradient is the expectation of the gradient of the draw, whatever the draws depend on.
     """
     u, weight = parts(x_0.shape[1]) if nodes is None else nodes
     x, u = x_0.repeat_interleave(len(u), 0), u.repeat(len(x_0))
-    total = sum(p * value for value, p in scripts(lambda script: draw(Batch(x), script), len(x), u))
-    return (torch.as_tensor(total).reshape(len(x_0), -1) * weight).sum(-1)
+    total = torch.zeros(len(x), dtype=torch.float64)
+    for rows, value, p in branches(lambda rows, script: draw(Batch(x[rows]), script), len(x), u):
+        total = total.index_add(0, rows, p * value)
+    return (total.reshape(len(x_0), -1) * weight).sum(-1)
 
 
 def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:

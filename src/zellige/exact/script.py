@@ -18,29 +18,32 @@ from ..samplers.sampler import start_law
 from .enumeration import index, states
 
 Result = TypeVar("Result")
+PIECE = 1 << 14  # rows of a batch of outcomes: what fits a cache
 
 
 class Script:
     """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
 
     A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `maths.bernoulli` and `maths.categorical`.
-    A script says the outcome at each entry of one row, the same for all rows; `probability` (B,) is then the product of the
-    chances of the outcomes. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
+    A script says the outcome at each entry of a row, the same for all rows or for each its own; `probability` (B,) is then the
+    product of the chances of the outcomes, and `ahead` (B, entries, n) the laws of the first draw that has no outcome in the
+    script, None if there is none. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
 
     Args:
+        outcomes: of each draw, (entries,) or (B, entries) whole numbers; a draw beyond them gives 0.
         times: (B,) in (0, 1), what `maths.stratified` gives each row.
         uniforms: (B,) in (0, 1), what each row draws as a single number.
     """
 
     def __init__(
         self,
-        outcomes: Sequence[Sequence[int]],
+        outcomes: Sequence[Sequence[int] | Tensor],
         rows: int,
         times: Tensor | None = None,
         uniforms: Tensor | None = None,
     ):
         self.outcomes, self.sizes, self.times, self.uniforms = list(outcomes), [], times, uniforms
-        self.probability = torch.ones(rows, dtype=torch.float64)
+        self.probability, self.ahead = torch.ones(rows, dtype=torch.float64), None
 
     def uniform(self, shape, device):
         """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
@@ -65,10 +68,13 @@ class Script:
         self.sizes.append((at[0].numel(), p.shape[-1]))
         outcome = torch.zeros_like(at, dtype=torch.long)
         if len(self.sizes) <= len(self.outcomes):
-            outcome += torch.tensor(self.outcomes[len(self.sizes) - 1]).reshape(at.shape[1:])
-        laws = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
-        chance = (outcome == 0).double()  # of what is not drawn
-        chance[at] = laws.gather(-1, outcome[at][:, None])[:, 0]
+            outcome += torch.as_tensor(self.outcomes[len(self.sizes) - 1]).reshape(-1, *at.shape[1:])
+        laws = torch.zeros(*at.shape, p.shape[-1], dtype=torch.float64)
+        laws[..., 0] = 1  # of what is not drawn
+        laws[at] = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
+        if len(self.sizes) == len(self.outcomes) + 1:
+            self.ahead = laws.reshape(len(at), -1, p.shape[-1])
+        chance = laws.gather(-1, outcome[..., None])
         self.probability = self.probability * chance.reshape(len(at), -1).prod(-1)
         return outcome[at].reshape(p.shape[:-1])
 
@@ -90,6 +96,29 @@ def scripts(
         else:
             entries, n = script.sizes[len(outcomes)]
             open_ended += [[*outcomes, here] for here in itertools.product(range(n), repeat=entries)]
+
+
+def branches(
+    draw: Callable[[Tensor, Any], Result], rows: int, times: Tensor | None = None
+) -> Iterator[tuple[Tensor, Result, Tensor]]:
+    """As `scripts`, many outcomes in one batch: which of the `rows` (N,), what `draw` gives for them, the probabilities (N,).
+
+    `draw` takes such rows and the script. A row is drawn once for each of its outcomes that is possible, whatever the others
+    are: one run for each draw, where `scripts` needs one for each outcome of all of them.
+    """
+    open_ended: list[tuple[Tensor, list[Tensor]]] = [(torch.arange(rows), [])]
+    while open_ended:
+        at, outcomes = open_ended.pop()
+        script = Script(outcomes, len(at), None if times is None else times[at])
+        value = draw(at, script)
+        if script.ahead is None:
+            yield at, value, script.probability
+            continue
+        here = states(script.ahead.shape[-1], entries := script.ahead.shape[1])
+        possible = script.ahead[:, torch.arange(entries), here].prod(-1) != 0  # what is no number stays, and is seen
+        for piece in possible.nonzero().split(PIECE):
+            row, which = piece.unbind(-1)
+            open_ended.append((at[row], [*(o[row] for o in outcomes), here[which]]))
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
