@@ -49,8 +49,8 @@ class Train:
     """largest gradient norm; 0 does not clip"""
     ema: float = 0.999
     """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """of the network; auto is bfloat16 on a GPU from hidden 256 up"""
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    """of the network; auto is bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a GPU are in TF32"""
     compile: bool = False
     """torch.compile the whole step: a minute or two at the start, for long runs on a GPU"""
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -1,5 +1,8 @@
 """On what a training runs: device, precision, and how a batch is split over devices."""
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import nn
 
@@ -23,15 +26,28 @@ def promised(config: Config, devices: int) -> float | None:
 
 
 def precision(config: Config, able: bool | None = None) -> str:
-    """What "auto" means: float32, or bfloat16, which pays on a GPU from a width of 256 up.
+    """What "auto" means: float32, or bfloat16, which pays on a GPU from a width of 256 up; tf32 on a CPU is float32.
 
     able: whether the device has it; None: this machine is asked.
     """
     chosen = config.train.precision
+    if chosen == "tf32":
+        return chosen if able or (able is None and cuda(config)) else "float32"
     if chosen != "auto":
         return chosen
     able = cuda(config) and torch.cuda.is_bf16_supported() if able is None else able
     return "bfloat16" if able and config.net.width >= 256 else "float32"
+
+
+@contextlib.contextmanager
+def matrix_products(config: Config) -> Iterator[None]:
+    """Within it float32 matrix products are in TF32 where the run's precision is that: 10 bits of mantissa, sums in float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision(config) == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def sharded_blocks(method: nn.Module) -> list[nn.Module]:

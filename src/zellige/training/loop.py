@@ -32,7 +32,7 @@ from ..models.model import write_model
 from ..models.tensors import load_tensors, pack, save_tensors, unpack
 from .augment import Augmentation
 from .callback import TrainingCallback
-from .device import cuda, precision, sharded_blocks
+from .device import cuda, matrix_products, precision, sharded_blocks
 from .learning_rate import learning_rate
 from .order import BatchSampler, StepSeeds
 from .signals import worker
@@ -87,6 +87,7 @@ class Learner(lightning.LightningModule):
             collate_fn=type(self.rows).collate,
             num_workers=t.workers,
             worker_init_fn=worker,
+            pin_memory=self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator().manual_seed(t.seed),  # else it would draw from the global one
         )
 
@@ -104,8 +105,9 @@ class Learner(lightning.LightningModule):
         randomness = self.seeds.seed_part(self.start + step, part)
         batch = self.augment(batch, self.start + step, part)
         nats = (self.compiled or self.method.loss)(batch, randomness).sum()
-        tokens = batch.tokens.numel() if batch.mask is None else batch.mask.sum()
-        self.nats.append(torch.stack([nats.detach().double(), torch.as_tensor(tokens, device=nats.device).double()]))
+        measured = nats.detach().double()  # the tokens are filled in, not copied: a GPU would wait for a copy
+        tokens = measured.new_full((), batch.tokens.numel()) if batch.mask is None else batch.mask.sum().double()
+        self.nats.append(torch.stack([measured, tokens]))
         return nats / (len(batch) * self.per_row)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
@@ -207,7 +209,8 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
     if sharded:
         network.features = torch.compile(network.features)  # on the instance: no parameter changes its name
     try:
-        trainer.fit(learner, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
+        with matrix_products(config):
+            trainer.fit(learner, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
     except BaseException:
         launcher = trainer.strategy.launcher
         if devices > 1 and trainer.is_global_zero and hasattr(launcher, "kill"):

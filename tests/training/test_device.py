@@ -1,0 +1,97 @@
+"""What a training needs of a GPU, as far as a CPU can tell: pinned batches, TF32 by choice, blocks that are computed again."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from zellige import Batch, Data, Net, Train
+from zellige.cli.meanings import synonym
+from zellige.data.prepare import prepare
+from zellige.methods import METHODS, build
+from zellige.models.config import Config
+from zellige.training import device
+from zellige.training.live import Live
+from zellige.training.loop import Learner
+from zellige.training.order import StepSeeds
+
+NET = Net(layers=4, hidden=32, heads=2, length=32)
+
+
+def config(net: Net = NET, **train) -> Config:
+    return Config("mdlm", METHODS["mdlm"].Config(), net=net, train=Train(steps=2, batch=4, **train))
+
+
+def learner(net: Net = NET, kind: str = "cpu", **train) -> Learner:
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 7, (40, net.length), generator=torch.Generator().manual_seed(0))
+    rows = prepare(Data.of(tokens, vocabulary=7), net.length).train
+    learner = Learner(build("mdlm", 7, net), config(net, **train), rows, 0, 1, False)
+    strategy = SimpleNamespace(root_device=torch.device(kind))
+    learner._trainer = SimpleNamespace(global_rank=0, strategy=strategy)  # pyright: ignore
+    learner.on_train_start = lambda: None
+    learner.seeds, learner.compiled = StepSeeds(0, 1, torch.device("cpu")), None
+    return learner
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_batches_are_pinned_for_a_gpu_alone(kind):
+    assert learner(kind=kind).train_dataloader().pin_memory == (kind == "cuda")
+
+
+def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
+    pinned: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor.clone())
+    batch = Batch(
+        torch.zeros(2, 3, dtype=torch.long), mask=torch.ones(2, 3, dtype=torch.bool), condition=torch.zeros(2)
+    )
+    again = torch.utils.data._utils.pin_memory.pin_memory(batch)  # as a DataLoader does it
+    assert [id(x) for x in pinned] == [id(x) for x in (batch.tokens, batch.mask, batch.condition)]
+    assert isinstance(again, Batch)
+    assert again.segments is None
+    assert again.mask is not batch.mask
+
+
+def test_tf32_is_of_a_gpu_and_of_the_run_alone(monkeypatch):
+    assert device.precision(config(precision="tf32")) == "float32"
+    assert device.precision(config(precision="tf32"), able=True) == "tf32"
+    before = torch.get_float32_matmul_precision()
+    for on_gpu, precision, within in ((True, "tf32", "high"), (True, "float32", before), (False, "tf32", before)):
+        monkeypatch.setattr(device, "cuda", lambda config, on_gpu=on_gpu: on_gpu)
+        with device.matrix_products(config(precision=precision)):
+            assert torch.get_float32_matmul_precision() == within
+        assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_blocks_computed_again_give_the_same_step_in_less_memory(accumulate):
+    gradients, held = [], []
+    for again in (False, True):
+        one = learner(replace(NET, checkpoint=again), accumulate=accumulate)
+        batches = iter(one.train_dataloader())
+        with Live() as live:
+            live.watch(one.method)
+            for index in range(accumulate):
+                one.training_step(next(batches), index).backward()
+        gradients.append([p.grad for p in one.method.parameters()])
+        held.append(live.peak)
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=1e-6)
+    assert held[1] < 0.6 * held[0]
+
+
+def test_the_parts_of_a_step_are_counted_where_they_are():
+    """nats and tokens, float64, of each part; the tokens without padding."""
+    one = learner(accumulate=2)
+    for index, batch in zip(range(2), one.train_dataloader()):
+        one.training_step(batch, index)
+    assert [part[1].item() for part in one.nats] == [2 * NET.length] * 2
+    mask = torch.arange(NET.length).expand(2, -1) < torch.tensor([[5], [7]])
+    one.training_step(Batch(torch.zeros(2, NET.length, dtype=torch.long), mask=mask), 2)
+    assert one.nats[-1].tolist()[1] == 12
+    assert {part.dtype for part in one.nats} == {torch.float64}
+
+
+def test_what_others_call_it():
+    known = ["--net.checkpoint", "--train.compile"]
+    assert {synonym(f"--{name}", known) for name in ("gradient-checkpointing", "checkpoint_activations")} == {known[0]}
