@@ -65,7 +65,8 @@ def test_samplers_of(name):
 def test_no_check_is_empty_for_all_methods(key):
     """Of those of the samplers `test_samplers_of` says the same."""
     if key in identities.OWN:
-        checks = (identities.OWN[key](method) for cls in METHODS.values() for _, method in identities.variants(cls))
+        classes = sorted(METHODS.values(), key=lambda cls: len(cls.variants))  # the first of which there is one ends it
+        checks = (identities.OWN[key](method) for cls in classes for _, method in identities.variants(cls))
         assert any(True for check in checks for _ in check)
     else:
         assert list(identities.SHARED[key]())  # pyright: ignore

@@ -4,7 +4,9 @@ By enumeration and quadrature, in float64; see `identities` for what is checked 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -126,11 +128,11 @@ def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> l
     return parts
 
 
-def _checked(key: str, cls: type[Method]) -> Iterable[Row]:
-    """The rows of a check, each of the variant of the method for which it is hardest."""
+def _checked(key: str, variants: Iterable[tuple[str, Method]]) -> Iterable[Row]:
+    """The rows of a check, each of the variant of the method for which it is hardest; a check may change what it is given."""
     rows: dict[str, Row] = {}
-    for variant, method in identities.variants(cls, kinds=key.startswith("sampler.")):
-        for row in OWN[key](method):
+    for variant, method in variants:
+        for row in OWN[key](deepcopy(method)):
             if row.identity not in rows or row.strain > rows[row.identity].strain:
                 rows[row.identity] = replace(row, where=f"{variant}: {row.where}" if variant else row.where)
     return rows.values()
@@ -194,6 +196,7 @@ def _verify(
     progress: Callable[[int, int, str], None] | None,
 ) -> Report:
     started, rows = perf_counter(), []
+    variants = cache(lambda cls, kinds: [*identities.variants(cls, kinds)])
     checks = [(key, cls) for key in keys for cls in (classes if key in OWN else [None])]
     chosen = {
         key: s for key, s in SAMPLERS.items() if sampler in (None, key) and not s.grows
@@ -204,13 +207,13 @@ def _verify(
         name = cls.name if cls else ""
         if progress:
             progress(done, total, f"{name} {key}".strip())
-        checked_rows = _checked(key, cls) if cls else SHARED[key]()
+        checked_rows = _checked(key, variants(cls, key.startswith("sampler."))) if cls else SHARED[key]()
         rows += [replace(row, key=key, method=name) for row in checked_rows]
     pairings, notes = {}, []
     for done, cls in enumerate(paired, len(checks)):
         if progress:
             progress(done, total, f"{cls.name} samplers")
-        for variant, method in identities.variants(cls, kinds=True):
+        for variant, method in variants(cls, True):
             name = f"{cls.name} {variant}".strip()
             pairs = {key: _pair(name, method, s(), sampler is not None) for key, s in chosen.items()}
             pairings[name] = {key: value for key, (value, _) in pairs.items()}
