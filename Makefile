@@ -89,10 +89,12 @@ $(BIN)/python:
 	$(INSTALL) -e .
 	touch $@
 
-.venv/test.stamp: .venv/run.stamp
-	echo "installing the tools for tests into .venv (once)"
-	$(INSTALL) -e '.[test,dev]'
-	touch $@
+# All at once, so that pip resolves once; of the bytecode only what is imported is made, when it is.
+.venv/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	echo "installing Zellige and the tools for tests into .venv (once; two minutes)"
+	$(INSTALL) hatchling editables
+	$(INSTALL) --no-compile -e '.[test,dev]'
+	touch .venv/run.stamp $@
 
 .venv/docs.stamp: .venv/run.stamp
 	echo "installing the tools for the documentation into .venv (once)"
