@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import itertools
 import json
 import os
 import re
@@ -316,17 +317,19 @@ def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
         "--show",
     } <= names
     read, seen = {}, set()
-    for name, form, flag in switches:
-        if (flag.owner, flag.name) in seen:  # what all methods share is read once
-            continue
-        seen.add((flag.owner, flag.name))
-        section, dot, leaf = flag.name[2:].rpartition(".")
-        for word, value in (
-            (flag.name, True), (f"--{section}{dot}no-{leaf}", False), (f"--no-{flag.name[2:]}", False),
-        ):  # fmt: skip
-            chosen = options.parse(form, [word], name)
-            at = next((p for p in _parts(chosen) if isinstance(p, flag.owner)), None)
-            read[name, word] = at is not None and getattr(at, flag.field) is value
+    for (name, form), group in itertools.groupby(switches, key=lambda switch: switch[:2]):
+        flags = [f for *_, f in group if (f.owner, f.name) not in seen]  # what all methods share is read once
+        seen |= {(f.owner, f.name) for f in flags}
+        heads = [(f, *f.name[2:].rpartition(".")) for f in flags]
+        for words, value in (
+            ([f.name for f in flags], True),
+            ([f"--{section}{dot}no-{leaf}" for _, section, dot, leaf in heads], False),
+            ([f"--no-{f.name[2:]}" for f in flags], False),
+        ):
+            parts = list(_parts(options.parse(form, words, name)) if words else ())
+            for flag, word in zip(flags, words):
+                at = next((p for p in parts if isinstance(p, flag.owner)), None)
+                read[name, word] = at is not None and getattr(at, flag.field) is value
     assert [where for where, right in read.items() if not right] == []
 
 

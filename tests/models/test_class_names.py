@@ -173,7 +173,7 @@ def test_the_command_line(run, capsys, tmp_path):
     assert "unknown class 'cow'" in capsys.readouterr().err
 
 
-def test_trained_from_the_command_line(tmp_path, capsys):
+def test_trained_from_the_command_line(tmp_path, capsys, no_page):
     words = ["--net.layers", "1", "--net.hidden", "16", "--net.heads", "2", "--train.steps", "2", "--train.batch", "4"]
     words += [
         "--train.validate-rows",
