@@ -19,15 +19,16 @@ they cover.
 D           its variance is V1 + V2: single texts bring V1, pairs V2 (Hoeffding). Equal laws make D degenerate, V1 = 0, and no
             bootstrap nor jackknife is right there: the first repeats texts, the second counts a pair twice, for each of its
             texts (Efron and Stein 1981, Ann. Stat. 9), V1 + 2 V2. So V2 comes from the centred kernel and V1 is the rest
-            (both unbiased, as in Sutherland and Deka 2019, arXiv 1906.02104). Near equality V1 is about proportional to D,
-            both being quadratic in how the laws differ; a small D by chance has a small V1, and D -+ t sqrt(V1 + V2) misses
-            the larger truth. So a test is inverted, as Wilson's interval of a proportion does (1927, JASA 22): the interval
-            holds each D' with (D - D')^2 <= t^2 (V2 + c D'), c being V1 / D where D is beyond its noise, and within it what that
-            ratio is in the directions where these texts vary most. It has two sides of unequal length.
-TV          random quarters of both sides, without repetition, are independent: the variance of their TV is unbiased, and so is
-            c, its ratio to what they have in common, 1 - TV. Of n texts it is c / 4: the variance goes as (1 - TV) / n, where
-            all n-grams are frequent (there 1 - TV hardly depends on n) and where those that match are rare (Poisson). Then the
-            same inversion, of 1 - TV without noise.
+            (both unbiased, as in Sutherland and Deka 2019, arXiv 1906.02104). The estimates of D and V1 err together: a small D
+            by chance has a small V1, and D -+ t sqrt(V1 + V2) misses the larger truth. So a test is inverted, as Wilson's
+            interval of a proportion does (1927, JASA 22): of each D' that the interval may hold, V1 is what is left once its
+            regression on D is taken off, V1 + (D' - D) Cov(D, V1) / Var(D), which does not err with D; it lies between 0 and
+            what D' may have in the direction where texts vary most. The interval has two sides of unequal length.
+TV          random quarters of both sides, without repetition, are independent: the variance of their TV is unbiased; and so are
+            halves. c, the variance by what both sides have in common, 1 - TV, and by 1 / n, hardly depends on n where equal
+            n-grams are frequent and where those that match are rare (Poisson); it grows with n where laws differ, since then the
+            sign of f_v - g_v is the noise's among few texts and the laws' among many. So c is that of halves, by as much again
+            as it grew from quarters to halves if it did. Then Wilson's inversion, of 1 - TV without noise.
 typicality  the jackknife.
 """
 
@@ -71,15 +72,36 @@ def discrepancy(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> Number:
     x, y = witness(xx, yy, xy)
     value = float(x.mean() - y.mean())
     single, pairs = variances(xx, yy, xy)
-    # what V1 / D is where texts vary most: 4 <d, C C d> / <d, C d>, C the covariance of both means, d their difference
-    hx, hy, across = centred(xx), centred(yy), crossed(xy)
+    slope = leaning(xx, yy, xy) / max(pairs + max(single, 0.0), LITTLE)
+    return Number(value, *accepted(value, single, slope, pairs, student(min(n, m) - 1)))
+
+
+def leaning(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray) -> float:
+    """Cov(D, V1) of their estimates, 8 tr C^3 + 16 <d, C C d>: C the covariance of both means, d their difference.
+
+    Neither part is below 0, so that near equality, where the second is noise, it is rather too large than too small.
+    """
+    n, m = xy.shape
+    x, y = witness(xx, yy, xy)
+    hx, hy, across = centred(xx) / n**2, centred(yy) / m**2, crossed(xy) / (n * m)
+    cubed = float(((hx @ hx + 3 * across @ across.T) * hx).sum() + ((hy @ hy + 3 * across.T @ across) * hy).sum())
     x, y = (x - x.mean()) / n, (y - y.mean()) / m
-    along = float(x @ hx @ x) / n**2 + float(y @ hy @ y) / m**2 + 2 * float(x @ across @ y) / (n * m)
-    noise = math.sqrt(pairs)
-    most = math.sqrt(8) * noise  # which no C exceeds, V2 being 2 tr C C
-    usual = min(max(4 * along / max(float(x @ x + y @ y), LITTLE), 0.0), most)
-    slope = (max(single, 0.0) + usual * noise / 2) / max(max(value, 0.0) + noise / 2, LITTLE)
-    return Number(value, *inverted(value, slope, noise, student(min(n, m) - 1)))
+    along = float(
+        x @ hx @ x + y @ hy @ y + 2 * x @ across @ y
+    )  # of the estimate of d: in expectation it has tr C^3 in it
+    return 8 * max(cubed, 0.0) + 16 * max(along - cubed, 0.0)
+
+
+def accepted(value: float, single: float, slope: float, pairs: float, t: float) -> tuple[float, float]:
+    """The ends of {v: |value - v| <= t sqrt(pairs + single + slope (v - value))}, what is under the root not below `pairs`.
+
+    Nor above pairs + v sqrt(8 pairs): V2 is 2 tr C C, so that no direction's V1 / D, 4 <d, C d> / <d, d>, is above sqrt(8 V2).
+    """
+    low, high = inverted(value, math.sqrt(8 * pairs), math.sqrt(pairs), t)
+    reach = [(0.0, t * math.sqrt(pairs))]
+    if (square := pairs + single + (t * slope / 2) ** 2) >= 0:
+        reach.append((t * t * slope / 2, t * math.sqrt(square)))
+    return max(low, value + min(a - b for a, b in reach)), min(high, value + max(a + b for a, b in reach))
 
 
 def witness(xx: np.ndarray, yy: np.ndarray, xy: np.ndarray, less: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -165,7 +187,7 @@ def total_variation(samples: Sequence[Sequence[int]], real: Sequence[Sequence[in
     if size < LEAST:
         return Number(value, -math.inf, math.inf)
     generator = torch.Generator().manual_seed(mix(seed, "quarters", n))
-    spread = shared = 0.0
+    spread, shared = np.zeros(2), np.zeros(2)  # of quarters, of halves
     for _ in range(SPLITS):
         parts = []
         for (of, text), many in zip(sides, sizes):
@@ -173,10 +195,11 @@ def total_variation(samples: Sequence[Sequence[int]], real: Sequence[Sequence[in
                 many // 4
             )  # what is left over is in no quarter
             parts.append(np.bincount(place[text] * kinds + of, minlength=8 * kinds)[: 4 * kinds].reshape(4, kinds))
-        common = 1 - _between(*parts)
-        spread += float(common.var(ddof=1)) / SPLITS
-        shared += float(common.mean()) / SPLITS
-    slope = spread / shared * (size // 4) / size if shared > 0 else 1 / least
+        common = [1 - _between(*parts), 1 - _between(*(q[[0, 2, 0, 1, 0, 1]] + q[[1, 3, 2, 3, 3, 2]] for q in parts))]
+        spread += [float(each.reshape(-1, k).var(1, ddof=1).mean()) / SPLITS for each, k in zip(common, (4, 2))]
+        shared += [float(each.mean()) / SPLITS for each in common]
+    quarters, halves = spread / np.maximum(shared, LITTLE) * np.array([1, 2]) * (size // 4) / size
+    slope = halves * max(halves / quarters, 1.0) if quarters > 0 else halves or 1 / least
     low, high = inverted(1 - value, slope, 0.0, student(size - 1))
     return Number(value, 1 - high, 1 - low)
 
