@@ -346,7 +346,7 @@ def test_own_arrays(tmp_path):
     }  # fmt: skip
     assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [90, 5, 5]
     assert np.array_equal(np.concatenate([rows(corpus, s) for s in catalogue.SPLITS]), x.reshape(100, 15))
-    held = corpus.train._source
+    held = corpus.train._tokens
     while isinstance(held, np.ndarray):
         held = held.base
     assert isinstance(held, mmap.mmap)  # a .npy is mapped, not read into memory

@@ -180,12 +180,11 @@ def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkey
     words = random.Random(0).choices(["a", "the", "naïve", "x1,", "\n\n", "  ", "don't", "日本"], k=30_000)
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
-    from zellige.data import cache as store
-    from zellige.data import readers
+    from zellige.data import encode, readers
 
     monkeypatch.setattr(readers, "BLOCK", 1000)
-    monkeypatch.setattr(store, "BATCH", 3000)
-    monkeypatch.setattr(store, "CHUNK", 500)
+    monkeypatch.setattr(encode, "BATCH", 3000)
+    monkeypatch.setattr(encode, "CHUNK", 500)
     corpus = prepare(Data("text", path=str(path), tokenizer=str(published / "gpt2-bpe"), validation=0, test=0), 16)
     wanted = corpus.tokenizer.encode(path.read_text(encoding="utf-8"))
     assert stream(corpus.train).tolist() == wanted[: corpus.train.tokens_total]
@@ -218,7 +217,7 @@ def test_prepared_once_and_never_half(tmp_path, cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     path.write_text("abe " * 5000)
-    monkeypatch.setattr(store._Encoder, "flush", full)
+    monkeypatch.setattr(store._Writer, "append", full)
     with pytest.raises(InputError, match="no space left"):
         prepare(data, 16)
     assert not [p for p in (cache / "tokens").iterdir() if p.name.startswith(".")]
@@ -237,7 +236,8 @@ def test_a_damaged_cache_heals(name, tmp_path, cache):
     damaged[len(damaged) // 2] ^= 1
     (folder / name).write_bytes(damaged)
     again = prepare(data, 16)
-    assert again.notes == ("the tokens in the cache were damaged; they were made again from the text",)
+    assert again.notes[0].startswith(f"'{folder / name}' ")
+    assert again.notes[0].endswith("; the tokens were made again from the text")
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == whole
     assert torch.equal(again.train[7]["tokens"], first.train[7]["tokens"])
     assert prepare(data, 16).notes == ()

@@ -73,7 +73,7 @@ def test_the_cache_is_whole_verified_and_made_again(folder, cache):
     choice = Data("images", path=str(root), size="3x2", levels=8)
     first = prepare(choice)
     (kept,) = (cache / "images").iterdir()
-    assert first.train._source == kept / "pixels.bin"  # mapped; a worker opens it itself
+    assert first.train._tokens.files[0].path == kept / "pixels.bin"  # mapped; a worker opens it itself
     assert read_pixels(kept)["shape"] == [3, 2, 3]
     small = {(smaller(p[None], 3, 2)[0] // 32).tobytes() for p in every.values()}
     assert {x.astype(np.uint8).tobytes() for x in images(first, "train")} < small
@@ -85,7 +85,8 @@ def test_the_cache_is_whole_verified_and_made_again(folder, cache):
         raw = bytearray((kept / name).read_bytes())
         raw[-3] ^= 1
         (kept / name).write_bytes(raw)
-        assert read_pixels(kept) is None
+        with pytest.raises(InputError, match=name):
+            read_pixels(kept)
         assert np.array_equal(images(prepare(choice), "train"), images(first, "train"))
         assert read_pixels(kept) is not None
     name, pixels = next(iter(every.items()))

@@ -46,6 +46,7 @@ def prepare_arrays(
     from .cache import dtype_for
     from .corpus import Corpus, count_rows, describe_tokenizer
     from .rows import Rows
+    from .token_files import Shards, TokenFile
     from .tokenizer import require_same
 
     entry = DATASETS[data.name]
@@ -79,8 +80,9 @@ def prepare_arrays(
             raise InputError(f"{tell(data)} has no row for the {name} split; set `data.validation` and `data.test`")
         more: dict[str, Any] = {"labels": classes.get(name)}
         if raw.pixels:  # opened again by whoever reads it
-            more |= {"dtype": "uint8", "start": first, "stop": first + rows.size}
-            ready[name], first = Rows(raw.pixels, places, **more), first + rows.size
+            file = TokenFile(raw.pixels, "uint8", raw.pixels.stat().st_size)
+            more |= {"start": first, "stop": first + rows.size}
+            ready[name], first = Rows(Shards([file]), places, **more), first + rows.size
             continue
         narrow = rows if isinstance(rows, np.memmap) else rows.astype(dtype, copy=False)
         ready[name] = Rows(

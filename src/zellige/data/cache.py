@@ -1,26 +1,27 @@
-"""The tokens of a corpus in one memory-mapped file, keyed by a hash of what made it.
+"""The tokens of a corpus in memory-mapped shards, keyed by a hash of what made them.
 
-A folder `tokens/KEY` of the cache holds tokens.bin (all splits one after another), documents.npy (where documents begin,
-if there are any), tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
+A folder `tokens/KEY` of the cache holds the tokens (all splits one after another: tokens.bin, or where they are more than SHARD
+bytes tokens-00000-of-00064.bin and so on, read as one array), documents.npy (where documents begin, if there are any),
+tokenizer.json and meta.json. It is written aside, synced and renamed: it is whole, or it is not there.
 """
 
 import hashlib
-import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, BinaryIO, Literal, NotRequired, TypedDict
 
 import numpy as np
 
-from ..errors import InputError
+from .encode import encode
 from .folder import read_whole, write_meta, written_aside
 from .readers import Piece
+from .sums import Sums
+from .token_files import Shards, TokenFile
 from .tokenizer import load
 from .tokenizer_base import Tokenizer
 
-BATCH = 1 << 20  # characters encoded at once: bounds the memory that the tokenizer takes
-CHUNK = 1 << 16  # characters of one call of a subword tokenizer
+SHARD = 1 << 28  # bytes of one file
 
 
 def dtype_for(size: int) -> str:
@@ -29,22 +30,50 @@ def dtype_for(size: int) -> str:
 
 
 class Meta(TypedDict):
-    """meta.json: how many tokens of which type there are, where each split lies, and the sha256 of tokens.bin."""
+    """meta.json: how many tokens of which type there are, in which shards, where each split lies, and the sha256 of them all.
+
+    shards: the tokens of each; earlier versions have one shard, and no such entry.
+    """
 
     tokens: int
     dtype: Literal["uint8", "uint16", "uint32"]
     sha256: str
     splits: dict[str, Any]
+    shards: NotRequired[list[int]]
 
 
-def read_meta(folder: Path) -> dict[str, Any] | None:
-    """What stands in a finished folder; None if there is none, or if one of its files is not what was written."""
-    meta = read_whole(folder, Meta, "tokens.bin", lambda meta: meta["tokens"] * np.dtype(meta["dtype"]).itemsize)
-    try:
-        if meta is not None and "tokenizer.json" not in meta.get("files", {}):
-            load(folder)  # of a folder without its sum
-    except (OSError, InputError):
-        return None
+def shard_names(count: int) -> list[str]:
+    """What so many shards are called.
+
+    >>> shard_names(1), shard_names(64)[-1]
+    (['tokens.bin'], 'tokens-00063-of-00064.bin')
+    """
+    return ["tokens.bin"] if count == 1 else [f"tokens-{i:05d}-of-{count:05d}.bin" for i in range(count)]
+
+
+def _shards(meta: dict[str, Any]) -> dict[str, int]:
+    """The names of the shards, and how many tokens each has."""
+    sizes = meta.get("shards") or [meta["tokens"]]
+    return dict(zip(shard_names(len(sizes)), sizes))
+
+
+def open_tokens(folder: Path, meta: dict[str, Any]) -> Shards:
+    """All tokens, as one array."""
+    return Shards([TokenFile(folder / name, meta["dtype"], size) for name, size in _shards(meta).items()])
+
+
+def read_meta(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
+    """What stands in a finished folder; None if there is none.
+
+    Raises InputError: one of its files is missing, or is not what was written (`read_whole`).
+    """
+
+    def sizes(meta: Any) -> dict[str, int]:
+        return {name: size * np.dtype(meta["dtype"]).itemsize for name, size in _shards(meta).items()}
+
+    meta = read_whole(folder, Meta, "tokens.bin", sizes, sums)
+    if meta is not None and "tokenizer.json" not in meta.get("files", {}):
+        load(folder)  # of a folder without its sum
     return meta
 
 
@@ -62,120 +91,114 @@ def write_tokens(
     documents: the source gives documents (each is followed by the separator) and not running text (where the separator
     stands between files only). check(meta, folder aside) may refuse; then nothing is left behind.
     """
-    with written_aside(folder, read_meta, "tokens") as aside, (aside / "tokens.bin").open("wb") as out:
-        encoder = _Encoder(tokenizer, out, documents, of)
-        ranges: dict[str, Any] = {}
-        for split, pieces in splits:
-            start, first, characters = encoder.written, len(encoder.starts), encoder.characters
-            encoder.fresh = True
-            for text, ends in pieces:
-                encoder.add(text, ends)
-            encoder.flush(last=True)
-            ranges[split] = {
-                "start": start,
-                "stop": encoder.written,
-                "characters": encoder.characters - characters,
-                "documents": [first, len(encoder.starts)],
-            }
-        _sync(out)
+    with written_aside(folder, read_meta, "tokens") as aside:
+        store = _Writer(aside, dtype_for(tokenizer.size))
+        try:
+            starts, ranges = array("q"), {}
+            for split, pieces in splits:
+                start, first = store.written, len(starts)
+                characters = _write_split(store, starts, encode(tokenizer, pieces, of), tokenizer, documents)
+                ranges[split] = {
+                    "start": start,
+                    "stop": store.written,
+                    "characters": characters,
+                    "documents": [first, len(starts)],
+                }
+        finally:
+            store.close()
         if documents:
-            np.save(aside / "documents.npy", np.append(np.array(encoder.starts, np.int64), encoder.written))
-        sha256 = encoder.digest.hexdigest()
-        meta = {"tokens": encoder.written, "dtype": encoder.dtype, "sha256": sha256, "splits": ranges}
+            np.save(aside / "documents.npy", np.append(np.array(starts, np.int64), store.written))
         tokenizer.save(aside)
-        out.close()
-        write_meta(aside, meta, "tokens.bin")
+        meta = {
+            "tokens": store.written,
+            "dtype": store.dtype,
+            "shards": store.sizes,
+            "sha256": store.digest.hexdigest(),
+            "splits": ranges,
+        }
+        write_meta(aside, meta, store.name_shards())
         check(meta, aside)
     return meta
 
 
-class _Encoder:
-    """Gathers pieces to batches, encodes them, appends the tokens to a file and counts."""
-
-    def __init__(self, tokenizer: Tokenizer, out: Any, documents: bool, of: str):
-        self.tokenizer, self.out, self.documents, self.of = tokenizer, out, documents, of
-        self.dtype = dtype_for(tokenizer.size)
-        self.written = self.characters = 0
-        self.digest = hashlib.sha256()
-        self.starts = array("q")
-        self.fresh = True  # the next text begins a split: no separator before it
-        self._between = False  # a file of running text has ended
-        self._inside = False  # the document goes on
-        self._pending: list[Piece] = []
-        self._size = 0
-
-    def add(self, text: str, ends: bool) -> None:
-        if self._pending and not self._pending[-1][1]:
-            self._pending[-1] = (self._pending[-1][0] + text, ends)
-        else:
-            self._pending.append((text, ends))
-        self._size += len(text)
-        if self._size >= BATCH:
-            self.flush(last=False)
-
-    def flush(self, last: bool) -> None:
-        pieces, rest = self._pending, ""
-        if pieces and not pieces[-1][1] and not last:  # keep what follows the last safe cut for the next batch
-            text = pieces[-1][0]
-            at = _cut(text, max(0, len(text) - CHUNK), len(text))
-            pieces[-1], rest = (text[:at], False), text[at:]
-        chunks: list[Piece] = []
-        for text, ends in pieces:
-            while len(text) > CHUNK:
-                at = _cut(text, CHUNK // 2, CHUNK)
-                chunks.append((text[:at], False))
-                text = text[at:]
-            chunks.append((text, ends))
-        self._write(chunks)
-        self._pending = [(rest, False)] if rest else []
-        self._size = len(rest)
-
-    def _write(self, chunks: list[Piece]) -> None:
-        encoded = self.tokenizer.encode_pieces([text for text, _ in chunks], self.of)
-        separator = self.tokenizer.separator
-        inside = self._inside
+def _write_split(
+    store: "_Writer",
+    starts: array,
+    batches: Iterable[tuple[list[Piece], list[np.ndarray]]],
+    tokenizer: Tokenizer,
+    documents: bool,
+) -> int:
+    """Write the tokens of a split, with what ends documents, and where these begin into `starts`; how many characters it has."""
+    separator, characters = tokenizer.separator, 0
+    end = np.array([] if separator is None else [separator], np.uint32)
+    between = inside = False  # whether a file of running text has ended before; whether the document goes on
+    for chunks, encoded in batches:
+        parts, at = [], store.written
         for (text, ends), tokens in zip(chunks, encoded):
-            if self._between and not self.fresh and separator is not None and len(tokens):
-                self._separate(separator)
-            if self.documents and not inside:
-                self.starts.append(self.written)
-            self._between, self.fresh = False, False
-            self._append(tokens)
-            self.characters += count_characters(text, tokens, self.tokenizer)
-            if ends and self.documents and separator is not None:
-                self._separate(separator)
-            self._between = ends and not self.documents
-            inside = not ends
-        self._inside = inside
+            separated = [end] if between and len(tokens) else []
+            if documents and not inside:
+                starts.append(at)
+            closed = [end] if ends and documents else []
+            for part in (*separated, tokens, *closed):
+                parts.append(part)
+                at += len(part)
+            characters += count_characters(text, tokens, tokenizer)
+            if tokenizer.unit != "token":  # a newline is a character, an end-of-text token is none
+                characters += len(end) * (len(separated) + len(closed))
+            between, inside = ends and not documents, not ends
+        store.append(parts)
+    return characters
 
-    def _separate(self, separator: int) -> None:
-        self._append(np.array([separator]))
-        self.characters += self.tokenizer.unit != "token"  # a newline is a character, an end-of-text token is none
 
-    def _append(self, tokens: np.ndarray) -> None:
-        stored = np.ascontiguousarray(tokens, dtype=self.dtype).data
-        self.out.write(stored)
-        self.digest.update(stored)
-        self.written += len(tokens)
+class _Writer:
+    """Tokens appended to shards, each of SHARD bytes but the last, and their sums."""
+
+    def __init__(self, folder: Path, dtype: str):
+        self.folder, self.dtype = folder, dtype
+        self.room = max(SHARD // np.dtype(dtype).itemsize, 1)  # tokens of one shard
+        self.sizes: list[int] = []
+        self.digest = hashlib.sha256()
+        self._sums: list[Any] = []
+        self._file: BinaryIO | None = None
+        self._begin()
+
+    @property
+    def written(self) -> int:
+        return sum(self.sizes)
+
+    def _begin(self) -> None:
+        self.close()
+        self._file = self._path(len(self.sizes)).open("wb")
+        self.sizes.append(0)
+        self._sums.append(hashlib.sha256())
+
+    def _path(self, i: int) -> Path:
+        return self.folder / f"tokens-{i:05d}.part"
+
+    def append(self, parts: list[np.ndarray]) -> None:
+        tokens = np.concatenate([np.empty(0, self.dtype), *parts], dtype=self.dtype, casting="unsafe")
+        self.digest.update(tokens.data)
+        while len(tokens):
+            if self.sizes[-1] == self.room:
+                self._begin()
+            now, tokens = np.split(tokens, [self.room - self.sizes[-1]])
+            assert self._file is not None
+            self._file.write(now.data)
+            self._sums[-1].update(now.data)
+            self.sizes[-1] += len(now)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def name_shards(self) -> dict[str, str]:
+        """Give the shards their names, now that their number is known; name -> sha256."""
+        names = shard_names(len(self.sizes))
+        for i, name in enumerate(names):
+            self._path(i).rename(self.folder / name)
+        return dict(zip(names, (digest.hexdigest() for digest in self._sums)))
 
 
 def count_characters(text: str, tokens: np.ndarray, tokenizer: Tokenizer) -> int:
     """Characters of a piece; of bytes, those that do not continue a UTF-8 character."""
     return int(np.count_nonzero((tokens & 0xC0) != 0x80)) if tokenizer.raw else len(text)
-
-
-def _cut(text: str, low: int, high: int) -> int:
-    """The last place in (low, high] before a space that follows a letter: no pre-tokenizer joins across it."""
-    at = high
-    while at > low:
-        at = max(text.rfind(" ", low, at), text.rfind("\n", low, at))
-        if at <= low:
-            return high  # no space for long (Chinese, DNA): cut anyway
-        if not text[at - 1].isspace():
-            return at
-    return high
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())

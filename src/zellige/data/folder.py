@@ -6,13 +6,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..schema import read_json, sealed, structure
-from ..schema import sha256 as file_sha256
+from .sums import Sums, file_sum
 
 FORMAT = 1
 
@@ -22,29 +22,40 @@ def folder_key(what: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps({"format": FORMAT} | what, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def read_whole(folder: Path, form: Any, main: str, nbytes: Callable[[Any], int]) -> dict[str, Any] | None:
-    """meta.json of a finished folder; None if there is none, or if one of its files is not what was written.
+def read_whole(
+    folder: Path, form: Any, main: str, sizes: Callable[[Any], dict[str, int]], sums: Sums | None = None
+) -> dict[str, Any] | None:
+    """meta.json of a finished folder; None if there is none.
 
-    Every file is read for that, once through (2 GB take about a second): the source's files are too, to know the folder by.
+    Its files are whole as far as `sums` knows them; those that it does not know are read for that, once through.
 
-    form: the TypedDict of meta.json, with the "sha256" of the file `main`, which has `nbytes(meta)` bytes.
+    form: the TypedDict of meta.json. sizes(meta): the bytes of each large file. main: that of them whose sum is meta's "sha256"
+    (in folders of earlier versions it stands there alone).
+
+    Raises InputError: a file is missing, or is not what was written.
     """
     if not (folder / "meta.json").is_file():
+        if folder.is_dir():
+            raise InputError(f"'{folder / 'meta.json'}' is missing")
         return None
-    try:
-        meta = read_json(folder / "meta.json")
-        structure(meta, form, "meta.json")
-        whole = (folder / main).stat().st_size == nbytes(meta)
-        sums = {main: meta["sha256"]} | meta.get("files", {})  # earlier versions have no sums of the others
-        whole = whole and all(file_sha256(folder / name) == wanted for name, wanted in sums.items())
-    except (OSError, InputError):
-        return None
-    return meta if whole else None
+    meta = read_json(folder / "meta.json")
+    structure(meta, form, f"'{folder / 'meta.json'}'")
+    sizes_of, sum_of = sizes(meta), (sums or Sums(folder)).of
+    wanted = {name: meta["sha256"] for name in sizes_of if name == main} | meta.get("files", {})
+    for name in [*sizes_of, *(wanted.keys() - sizes_of)]:
+        try:
+            size = (folder / name).stat().st_size
+            right = size == sizes_of.get(name, size) and (name not in wanted or sum_of(folder / name) == wanted[name])
+        except OSError as problem:
+            raise InputError(f"'{folder / name}' is missing ({problem.strerror})") from None
+        if not right:
+            raise InputError(f"'{folder / name}' is damaged")
+    return meta
 
 
-def write_meta(aside: Path, meta: dict[str, Any], main: str) -> dict[str, Any]:
-    """Write meta.json, sealed, with the sums of all files beside `main`; returns it."""
-    meta["files"] = {file.name: file_sha256(file) for file in sorted(aside.iterdir()) if file.name != main}
+def write_meta(aside: Path, meta: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+    """Write meta.json, sealed, with the sums of all files; returns it. known: the sums that need not be made again."""
+    meta["files"] = {file.name: known.get(file.name) or file_sum(file) for file in sorted(aside.iterdir())}
     (aside / "meta.json").write_text(json.dumps(sealed(meta), indent=1) + "\n", encoding="utf-8")
     return meta
 
@@ -53,7 +64,7 @@ def write_meta(aside: Path, meta: dict[str, Any], main: str) -> dict[str, Any]:
 def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iterator[Path]:
     """A folder to write into, which takes the name `folder` at the end; after an error nothing is left.
 
-    whole: what reads a finished folder, None where it is broken. what: the content, in an error: "tokens".
+    whole(folder): reads a finished one; InputError where it is broken. what: the content, in an error: "tokens".
     """
     new = [p for p in [folder.parent, *folder.parent.parents] if not p.exists()]
     try:
@@ -71,7 +82,10 @@ def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iter
         try:
             os.rename(aside, folder)
         except OSError:  # another process was first, or a broken folder is in the way
-            if whole(folder) is None:
+            there = None
+            with suppress(InputError):
+                there = whole(folder)
+            if there is None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.rename(aside, folder)
         _sync_folder(folder.parent)

@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import InputError
 from .array_source import Raw
 from .folder import folder_key, read_whole, write_meta, written_aside
+from .sums import Sums
 
 Block = tuple[np.ndarray, Iterable[int]]  # (n, H, W) or (n, H, W, colours) uint8, and their labels
 
@@ -27,10 +28,13 @@ class Meta(TypedDict):
     sha256: str
 
 
-def read_pixels(folder: Path) -> dict[str, Any] | None:
-    """What stands in a finished folder; None if there is none, or if one of its files is not what was written."""
-    nbytes = lambda meta: math.prod(meta["shape"]) * max(stop for _, stop in meta["splits"].values())  # noqa: E731
-    return read_whole(folder, Meta, "pixels.bin", nbytes)
+def read_pixels(folder: Path, sums: Sums | None = None) -> dict[str, Any] | None:
+    """What stands in a finished folder; None if there is none. InputError: one of its files is not what was written."""
+
+    def sizes(meta: Any) -> dict[str, int]:
+        return {"pixels.bin": math.prod(meta["shape"]) * max(stop for _, stop in meta["splits"].values())}
+
+    return read_whole(folder, Meta, "pixels.bin", sizes, sums)
 
 
 def write_pixels(folder: Path, splits: Mapping[str, Iterable[Block]], of: str) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def write_pixels(folder: Path, splits: Mapping[str, Iterable[Block]], of: str) -
                 rows[split] = [first, len(labels)]
         np.save(aside / "labels.npy", np.array(labels, np.int64))
         meta = {"shape": list(shape or ()), "splits": rows, "sha256": digest.hexdigest()}
-        return write_meta(aside, meta, "pixels.bin")
+        return write_meta(aside, meta, {"pixels.bin": meta["sha256"]})
 
 
 def cached(
@@ -67,8 +71,12 @@ def cached(
 
     of: the source, in an error. labels: whether its classes are asked for. more: `names` and `about`.
     """
-    folder = cache / "images" / folder_key(made_by)
-    meta = read_pixels(folder)
+    folder, sums = cache / "images" / folder_key(made_by), Sums(cache)
+    try:
+        meta = read_pixels(folder, sums)
+        sums.keep()
+    except InputError:
+        meta = None
     meta = write_pixels(folder, splits(), of) if meta is None else meta
     shape, rows = tuple(meta["shape"]), meta["splits"]
     every = np.memmap(folder / "pixels.bin", np.uint8, "r").reshape(-1, *shape)

@@ -12,6 +12,7 @@ from . import catalogue
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .remote import installed
+from .sums import Sums
 from .text_source import Progress, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from .rows import Rows
     from .tokenizer_base import Tokenizer
-
-REBUILT = "the tokens in the cache were damaged; they were made again from the text"
 
 
 @checked
@@ -73,7 +72,8 @@ def prepare(
         tokenizer = tokenizer_by_name.named_tokenizer(
             spec, lambda address, checksum: catalogue.fetch(address, checksum, cache, progress)
         )
-    source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress)
+    sums = Sums(cache)
+    source = open_source(data, cache, raw=tokenizer.raw if tokenizer else False, progress=progress, sums=sums)
     source.count_passes(2 + (source.cut is not None or learnt) + (learnt and spec != "characters"))
     made_by = {
         "source": source.identity(),
@@ -82,8 +82,12 @@ def prepare(
         "documents": source.documents,
     }
     folder = cache / "tokens" / folder_key(made_by)
-    meta = store.read_meta(folder)
-    notes = (REBUILT,) if meta is None and folder.exists() else ()
+    meta, notes = None, ()
+    try:
+        meta = store.read_meta(folder, sums)
+    except InputError as problem:
+        notes = (f"{problem}; the tokens were made again from the text",)
+    sums.keep()
 
     def rows(meta: dict[str, Any], folder: Path) -> "dict[str, Rows]":
         return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
@@ -173,18 +177,17 @@ def _rows(
 ) -> "dict[str, Rows]":
     import numpy as np
 
-    from .cache import count_characters
+    from .cache import count_characters, open_tokens
     from .rows import Rows
 
     starts = None if data.pack == "wrap" else np.load(folder / "documents.npy", mmap_mode="r")
-    ready, tokens = {}, {}
+    every, ready, tokens = open_tokens(folder, meta), {}, {}
     for split, of in meta["splits"].items():
         first, last = of["documents"]
         tokens[split] = of["stop"] - of["start"]
         ready[split] = Rows(
-            folder / "tokens.bin",
+            every,
             length,
-            dtype=meta["dtype"],
             start=of["start"],
             stop=of["stop"],
             characters=of["characters"],

@@ -1,9 +1,7 @@
-"""Rows of tokens for a DataLoader: a window on a memory-mapped file, cut as the packing says."""
+"""Rows of tokens for a DataLoader: a window on memory-mapped files, cut as the packing says."""
 
 import copy
 from bisect import bisect_left, insort
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +12,7 @@ from .token_files import Shards
 
 
 class Rows(Dataset):
-    """A split, as rows of `length` tokens. Map-style, without a random state; workers open the file themselves.
+    """A split, as rows of `length` tokens. Map-style, without a random state; workers open the files themselves.
 
     pack "wrap": one stream cut into rows, the tail that fills no row is left out.
     pack "document": one document a row.
@@ -24,7 +22,7 @@ class Rows(Dataset):
     filled up with `padding`; the mask is False there. Segments (0, 1, ... the documents, the last the padding) keep documents
     and padding out of each other's sight.
 
-    source: a file of `dtype`, files as one stream, or an array already in memory, (N,) or (N, length).
+    source: files as one stream, or an array already in memory, (N,) or (N, length).
     documents: (D + 1,) starts of the documents within source and the end of the last. fill: documents are filled up to a
     multiple of so many tokens; these count.
     characters: of the whole split; scaled to what the rows hold.
@@ -42,10 +40,9 @@ class Rows(Dataset):
 
     def __init__(
         self,
-        source: Path | np.ndarray | Shards,
+        source: np.ndarray | Shards,
         length: int,
         *,
-        dtype: str = "",
         start: int = 0,
         stop: int | None = None,
         documents: np.ndarray | None = None,
@@ -57,8 +54,8 @@ class Rows(Dataset):
         labels: np.ndarray | None = None,
     ):
         self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
-        self._source = source.reshape(-1) if isinstance(source, np.ndarray) else source
-        self._dtype, self._start = dtype, start
+        self._tokens = source.reshape(-1) if isinstance(source, np.ndarray) else source
+        self._start = start
         self._stop = stop if stop is not None else self._tokens.size
         total, self.cut, self.left_out = self._stop - start, 0, 0
         if documents is None:
@@ -79,17 +76,6 @@ class Rows(Dataset):
         self.labels = labels
         share = (total - self.left_out) / max(total, 1)
         self.characters = None if characters is None else round(characters * share)
-
-    @property
-    def _tokens(self) -> np.ndarray | Shards:
-        if isinstance(self._source, (np.ndarray, Shards)):
-            return self._source
-        if getattr(self, "_map", None) is None:
-            self._map: np.ndarray | None = np.memmap(self._source, self._dtype, "r")
-        return self._map  # pyright: ignore[reportReturnType]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_map": None}  # the map is opened again where it arrives
 
     def __len__(self) -> int:
         return self._count

@@ -13,6 +13,7 @@ from .catalogue import DATASETS, SPLITS, Source, own_split
 from .corpus import OwnData
 from .own_values import open_texts
 from .readers import Format, Piece
+from .sums import Sums, file_sum
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -24,8 +25,8 @@ Progress = Callable[[int, int], None]
 class TextSource:
     """A source whose files are found: its parts ("all", or the splits as published), read as often as wanted."""
 
-    def __init__(self, data: "Data", entry: Source, progress: Progress | None):
-        self.data, self.entry, self.progress = data, entry, progress
+    def __init__(self, data: "Data", entry: Source, progress: Progress | None, sums: Sums | None = None):
+        self.data, self.entry, self.progress, self.sums = data, entry, progress, sums
         self.tell = f"'{data.path}'" if data.path else data.name
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
         self.files: dict[str, list[Path]] = {}  # of the parts, where they are files
@@ -120,9 +121,11 @@ def boundaries(source: TextSource, counts: dict[str, int]) -> dict[str, int]:
     return {name: end for name, end in ends.items() if {"validation": validation, "test": test}.get(name, 1) > 0}
 
 
-def open_source(data: "Data", cache: Path, raw: bool, progress: Progress | None) -> TextSource:
+def open_source(
+    data: "Data", cache: Path, raw: bool, progress: Progress | None, sums: Sums | None = None
+) -> TextSource:
     entry = DATASETS[data.name]
-    source = TextSource(data, entry, progress)
+    source = TextSource(data, entry, progress, sums)
     fields = tuple(data.field.split("+")) if data.field else () if data.name == "text" else entry.fields
     form = Format(fields, entry.columns if not data.field else (), data.pack != "wrap", raw)
     if data.name == "pydocs":
@@ -190,7 +193,8 @@ def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) 
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
 
     def identity() -> Any:
-        sums = {split: unpack.digest_files(paths, source.report) for split, paths in files.items()}
+        of = source.sums.of if source.sums else file_sum
+        sums = {split: unpack.digest_files(paths, source.report, of) for split, paths in files.items()}
         source.about["sha256"] = sums.get("all", sums)
         lines = form.lines and not all(file_names.is_documents(f) for f in every)
         return [sums, form.fields, form.columns, lines, form.raw]

