@@ -26,7 +26,8 @@ class Data:
 
     Attributes:
         name: a name of `zellige list data`; `text` for your own files, `tokens` and `array` for your own integers.
-        path: for `text` and `tokens`, a file, a folder or a glob; beside a published name, local copies of its files.
+        path: for `text` and `tokens`, a file, a folder or a glob, for text also in a remote store, s3://bucket/*.jsonl.zst;
+            beside a published name, local copies of its files.
         mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.
         field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +).
         tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; empty

@@ -3,9 +3,14 @@
 import difflib
 import glob
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Any
 
 from ..errors import InputError, nearest
+from .remote_files import RemoteFile, find_remote, is_remote
+
+File = PurePath | RemoteFile  # what has a name
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 ROWS = (".jsonl", ".csv", ".parquet", ".arrow")
@@ -14,8 +19,10 @@ TOKENS = (".npy", ".bin", ".ds")
 KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
 
 
-def find_files(path: str) -> list[Path]:
-    """The files that `path` (a file, a folder or a glob) names, in order of their names."""
+def find_files(path: str) -> list[Any]:
+    """The files that `path` (a file, a folder or a glob) names, in order: Path; where it has a scheme RemoteFile."""
+    if is_remote(path):
+        return find_remote(path, lambda name: kind(name) in KINDS and not name.name.startswith("."))
     place = Path(path).expanduser()
     if place.is_file():
         return [place]
@@ -43,11 +50,11 @@ def find_files(path: str) -> list[Path]:
 def others(path: str | None, files: list[Path]) -> list[Path]:
     """The files of the folder `path` that are not among those that are read."""
     folder = Path(path or "").expanduser()
-    there = folder.rglob("*") if path and folder.is_dir() else ()
+    there = folder.rglob("*") if path and not is_remote(path) and folder.is_dir() else ()
     return sorted({f for f in there if f.is_file() and not f.name.startswith(".")} - {*files})
 
 
-def kind(path: Path) -> str:
+def kind(path: File) -> str:
     """The suffix that says how to read it: '.jsonl' for 'a.jsonl.gz'."""
     suffixes = [s.lower() for s in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
@@ -62,12 +69,12 @@ def only_images(folder: Path) -> bool:
     return any(name in IMAGES for name in names) and not any(name in KINDS for name in names)
 
 
-def is_documents(path: Path) -> bool:
+def is_documents(path: File) -> bool:
     """Whether the file gives documents (`ROWS`) and not one running text."""
     return kind(path) in ROWS
 
 
-def require_columns(field: str | None, files: list[Path]) -> None:
+def require_columns(field: str | None, files: Sequence[File]) -> None:
     """InputError where a field is asked for of files that have none."""
     text_file = next((path for path in files if not is_documents(path)), None)
     if field and text_file:
@@ -80,22 +87,25 @@ NAMES = {
 }  # fmt: skip
 
 
-def split_of(path: Path) -> str | None:
+def split_of(path: File) -> str | None:
     """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
     words = set(re.split(r"[^a-z]+", path.name.lower()))
     splits = {NAMES[w] for w in words & set(NAMES)}
     return splits.pop() if len(splits) == 1 else None
 
 
-def own_splits(folder: Path, files: list[Path]) -> dict[str, list[Path]]:
+def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     """One's own files by split, where their names or their subfolders say it; {} where they do not.
 
     train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other. There must
     be a train split and another.
     """
-    splits: dict[str, list[Path]] = {}
+    splits: dict[str, list[Any]] = {}
     for file in files:
-        inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
+        if isinstance(file, RemoteFile):
+            inside = file.inside
+        else:
+            inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
         stem = file.name.partition(kind(file))[0] if kind(file) else file.name
         named = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
         word = next((part.lower() for part in inside if part.lower() in NAMES), named and named[1])

@@ -12,6 +12,7 @@ from . import catalogue
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .remote import installed
+from .remote_files import is_remote
 from .sums import Sums
 from .text_source import Progress, TextSource, boundaries, open_source
 
@@ -148,6 +149,10 @@ def _check(data: Data) -> None:
         from .resize import check_size
 
         check_size(data.size)
+    if is_remote(data.path or "") and (entry.shaped or data.name == "tokens"):
+        raise InputError(
+            f"`data.path` is '{data.path}', and {data.name} is not read from a remote store, text alone is; copy the files here"
+        )
     if data.fill and data.pack == "wrap":
         raise InputError(
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"

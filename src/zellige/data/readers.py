@@ -10,13 +10,12 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from ..errors import InputError, nearest
 from ..schema import parse
 from .file_names import is_documents, kind
-from .unpack import BLOCK, arrow_library, opened
+from .unpack import BLOCK, Readable, arrow_library, opened
 
 Piece = tuple[str, bool]
 csv.field_size_limit(1 << 30)
@@ -32,7 +31,7 @@ class Format:
     raw: bool = False
 
 
-def read_pieces(path: Path, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
+def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
     """The pieces of one file; report(bytes read since) is called as it goes."""
     with opened(path, report) as file:
         if kind(path) == ".jsonl":
@@ -47,7 +46,7 @@ def read_pieces(path: Path, form: Format, report: Callable[[int], None] = lambda
             yield from _ended(_text(path, file, form.raw))
 
 
-def read_labels(path: Path, form: Format, label: str) -> Iterator[str]:
+def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
     """The column `label` beside each text that `read_pieces` gives."""
     if not is_documents(path):
         raise InputError(
@@ -71,11 +70,11 @@ def read_labels(path: Path, form: Format, label: str) -> Iterator[str]:
                 yield str(record[label])
 
 
-def _not_text(path: Path, byte: int, at: int) -> InputError:
+def _not_text(path: Readable, byte: int, at: int) -> InputError:
     return InputError(f"'{path}' is not UTF-8 (byte 0x{byte:02x} at {at:,}); convert it, or use `data.tokenizer` bytes")
 
 
-def _text(path: Path, file: IO[bytes], raw: bool) -> Iterator[str]:
+def _text(path: Readable, file: IO[bytes], raw: bool) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("latin-1" if raw else "utf-8")()
     start = 0  # of the block, in the unpacked file
     while True:
@@ -115,7 +114,7 @@ def _lines(blocks: Iterator[str]) -> Iterator[Piece]:
         yield rest.rstrip("\r"), True
 
 
-def _json_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
+def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
     at = 0
     for number, line in enumerate(file, 1):
         try:
@@ -131,7 +130,7 @@ def _json_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
         yield number, record
 
 
-def _csv_rows(path: Path, file: IO[bytes], columns: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
+def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
     def lines() -> Iterator[str]:
         at = 0
         for line in file:
@@ -148,7 +147,7 @@ def _csv_rows(path: Path, file: IO[bytes], columns: tuple[str, ...]) -> Iterator
             yield 1 if not columns else rows.line_num, dict(zip(header, row))
 
 
-def _columns(path: Path, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
+def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
     """The rows of a .parquet or .arrow, with the columns asked for if they are all there, else with all of them."""
     arrow = arrow_library(path)
     try:
@@ -174,7 +173,7 @@ def _columns(path: Path, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[t
         raise InputError(f"'{path}' is damaged ({reason}); copy or download it again") from None
 
 
-def _documents(records: Iterator[tuple[int, dict]], path: Path, form: Format) -> Iterator[Piece]:
+def _documents(records: Iterator[tuple[int, dict]], path: Readable, form: Format) -> Iterator[Piece]:
     fields = form.fields
     for number, record in records:
         fields = fields or _guess(record)

@@ -12,6 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,17 @@ class Sums:
 
     def __init__(self, cache: Path):
         self.cache = cache
-        self._known: dict[str, Any] | None = None
         self._new: dict[str, Any] = {}
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        try:
+            return read_json(self.cache / NAME)
+        except InputError:  # there is none, or it is damaged
+            return {}
 
     def of(self, path: Path, report: Callable[[int], None] = lambda count: None) -> str:
         """sha256 of a file's bytes. report(bytes since the last call) is called. OSError where it cannot be read."""
-        if self._known is None:
-            try:
-                self._known = read_json(self.cache / NAME)
-            except InputError:  # there is none, or it is damaged
-                self._known = {}
         name, now, before = str(path.absolute()), time.time(), _state(path)
         known = self._new.get(name) or self._known.get(name)
         if isinstance(known, list) and known[:-1] == before:
@@ -62,7 +64,7 @@ class Sums:
         """Write the sums that came since; where the cache cannot be written they are forgotten."""
         if not self._new:
             return
-        there = {name: known for name, known in (self._known or {}).items() if os.path.exists(name)}
+        there = {name: known for name, known in self._known.items() if os.path.exists(name)}
         self._known, self._new = there | self._new, {}
         with contextlib.suppress(OSError):
             handle, aside = tempfile.mkstemp(prefix=f".{NAME}-", dir=self.cache)

@@ -13,6 +13,7 @@ from .catalogue import DATASETS, SPLITS, Source, own_split
 from .corpus import OwnData
 from .own_values import open_texts
 from .readers import Format, Piece
+from .remote_files import RemoteFile
 from .sums import Sums, file_sum
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class TextSource:
         self.data, self.entry, self.progress, self.sums = data, entry, progress, sums
         self.tell = f"'{data.path}'" if data.path else data.name
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
-        self.files: dict[str, list[Path]] = {}  # of the parts, where they are files
+        self.files: dict[str, list[Any]] = {}  # of the parts, where they are files
         self.form = Format()
         self.documents = self.several = False  # whether there are documents; whether there are several texts in memory
         self.total = self._done = 0
@@ -159,7 +160,7 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
     source.parts = {"all": pieces}
 
 
-def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
+def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
     files = file_names.find_files(data.path or "")
     if data.name == "text":
@@ -170,7 +171,7 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
         return file_names.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
     if entry.cut:
         return {"all": files}
-    sorted_files: dict[str, list[Path]] = {
+    sorted_files: dict[str, list[Any]] = {
         split: [f for f in files if file_names.split_of(f) == split] for split in SPLITS
     }
     sorted_files = {split: part for split, part in sorted_files.items() if part}
@@ -181,21 +182,22 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Path]]:
     return sorted_files
 
 
-def _from_files(source: TextSource, files: dict[str, list[Path]], form: Format) -> None:
+def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -> None:
     every = list(chain.from_iterable(files.values()))
     file_names.require_columns(source.data.field, every)
     source.documents = form.lines or any(file_names.is_documents(f) for f in every)
-    source.total = sum(f.stat().st_size for f in every)
+    source.total = sum(unpack.size_of(f) for f in every)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
 
-    def part(paths: list[Path]) -> Callable[[Report], Iterator[Piece]]:
+    def part(paths: list[Any]) -> Callable[[Report], Iterator[Piece]]:
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
 
     def identity() -> Any:
         of = source.sums.of if source.sums else file_sum
         sums = {split: unpack.digest_files(paths, source.report, of) for split, paths in files.items()}
-        source.about["sha256"] = sums.get("all", sums)
+        remote = any(isinstance(f, RemoteFile) for f in every)
+        source.about["states" if remote else "sha256"] = sums.get("all", sums)
         lines = form.lines and not all(file_names.is_documents(f) for f in every)
         return [sums, form.fields, form.columns, lines, form.raw]
 

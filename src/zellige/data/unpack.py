@@ -8,15 +8,17 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, not_installed
+from .remote_files import RemoteFile, answering
 from .sums import file_sum
 
 BLOCK = 1 << 20
+Readable = Path | RemoteFile
 
 
 class _Counted(io.RawIOBase):
@@ -61,17 +63,25 @@ def read_twice(files: list[Path], progress: Callable[[int, int], None] | None) -
     return report
 
 
+def size_of(path: Readable) -> int:
+    """Bytes of a file, packed as it is."""
+    return path.size if isinstance(path, RemoteFile) else path.stat().st_size
+
+
 def digest_files(
-    files: list[Path], report: Callable[[int], None], of: Callable[[Path, Callable[[int], None]], str] = file_sum
+    files: Sequence[Any], report: Callable[[int], None], of: Callable[[Path, Callable[[int], None]], str] = file_sum
 ) -> str:
-    """sha256 of one file as it stands on disk, or of the list of the files' sums and names. of: gives that of one."""
-    sums = [of(path, report) for path in files]
+    """sha256 of one file as it stands on disk, or of the list of the files' sums and names. of: gives that of one.
+
+    Of a file of a remote store it is the sum of what the store says of it (`RemoteFile.digest`).
+    """
+    sums = [path.digest() if isinstance(path, RemoteFile) else of(path, report) for path in files]
     if len(sums) == 1:
         return sums[0]
     return hashlib.sha256("".join(f"{s}  {p.name}\n" for s, p in zip(sums, files)).encode()).hexdigest()
 
 
-def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
+def _open(path: Readable, report: Callable[[int], None]) -> IO[bytes]:
     file = io.BufferedReader(_Counted(path.open("rb"), report), BLOCK)  # pyright: ignore[reportArgumentType]
     suffix = path.suffix.lower()
     if suffix == ".gz":
@@ -94,14 +104,19 @@ def _open(path: Path, report: Callable[[int], None]) -> IO[bytes]:
     return file
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Readable) -> bytes:
     """All bytes of a file, unpacked."""
     with opened(path, lambda count: None) as file:
         return file.read()
 
 
 @contextmanager
-def opened(path: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
+def opened(path: Readable, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
+    """A file, unpacked. report(bytes of the file itself that were read since). InputError: it is damaged, or cannot be read."""
+    if isinstance(path, RemoteFile):
+        with answering(str(path)), _open(path, report) as file:
+            yield file
+        return
     try:
         with _open(path, report) as file:
             yield file
@@ -115,7 +130,7 @@ def opened(path: Path, report: Callable[[int], None]) -> Iterator[IO[bytes]]:
         raise InputError(f"'{path}' is damaged ({problem}); copy or download it again") from None
 
 
-def arrow_library(path: Path) -> Any:
+def arrow_library(path: Readable) -> Any:
     try:
         import pyarrow  # pyright: ignore[reportMissingImports]
         import pyarrow.ipc  # pyright: ignore[reportMissingImports]
