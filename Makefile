@@ -13,7 +13,7 @@ INSTALL = $(BIN)/pip install -qq --disable-pip-version-check --no-build-isolatio
 # step of the demo took 0.24 to 0.29 s so, and 0.66 to 1.13 s without.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: help demo check test test-long fuzz lint format docs wheel clean
+.PHONY: help demo check test test-long gpu fuzz lint format docs wheel clean
 .SILENT:
 
 help:
@@ -21,6 +21,7 @@ help:
 	echo "make check      lint, and the tests that a change breaks first: 90 s on 2 cores"
 	echo "make test       every check and every test: within 10 minutes on 2 idle cores"
 	echo "make test-long  the tests that take minutes each"
+	echo "make gpu        on a GPU: is it right, and how fast; within 10 minutes on an H100"
 	echo "make fuzz       wrong command lines, damaged files, wrong calls: 5,000 trials or 10 minutes"
 	echo "make lint       ruff, import-linter, codespell, pyright; make format repairs what it can"
 	echo "make docs       the documentation, as HTML, in docs/_build"
@@ -51,6 +52,12 @@ test: lint
 
 test-long: .venv/test.stamp
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "long or compile" $(ARGS)
+
+# A GPU against the CPU, then a page of figures in benchmarks/. Where there is none a line says so, and nothing fails.
+gpu: .venv/test.stamp
+	if $(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then \
+		$(BIN)/python -m pytest -m gpu tests/gpu && $(BIN)/python benchmarks/gpu.py $(ARGS); \
+	else echo "make gpu: no GPU that torch can use here; nothing was tested or measured"; fi
 
 # ARGS="--trials 500 --seed 1 --family calls"; every failure prints the line that does it again.
 fuzz: .venv/test.stamp

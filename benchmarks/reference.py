@@ -37,7 +37,7 @@ class Rotary(nn.Module):
 
     def forward(self, length: int) -> tuple[Tensor, Tensor]:
         if self.tables is None or self.tables[0].shape[1] != length:
-            angle = torch.outer(torch.arange(length).float(), self.frequency)
+            angle = torch.outer(torch.arange(length, device=self.frequency.device).float(), self.frequency)
             angle = torch.cat((angle, angle), -1)
             self.tables = angle.cos()[None, :, None, :], angle.sin()[None, :, None, :]
         return self.tables
@@ -95,7 +95,7 @@ class Network(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        frequency = torch.exp(-math.log(1e4) * torch.arange(128, dtype=torch.float32) / 128)
+        frequency = torch.exp(-math.log(1e4) * torch.arange(128, dtype=torch.float32, device=sigma.device) / 128)
         angle = sigma[:, None].float() * frequency[None]
         c = F.silu(self.sigma_map(torch.cat((angle.cos(), angle.sin()), -1)))
         h = self.embedding[x]
@@ -128,7 +128,7 @@ class Network(nn.Module):
 
 def log_mean(network: nn.Module, x_t: Tensor, mask: int) -> Tensor:
     """SUBS: log p(x_0 | x_t), (B, L, K), at every position. The network is not conditioned: it is fed sigma = 0."""
-    logits = network(x_t, torch.zeros(len(x_t)))
+    logits = network(x_t, torch.zeros(len(x_t), device=x_t.device))
     logits[:, :, mask] += MINUS_INFINITY
     logits = logits - torch.logsumexp(logits, dim=-1, keepdim=True)
     unmasked = x_t != mask
@@ -139,12 +139,12 @@ def log_mean(network: nn.Module, x_t: Tensor, mask: int) -> Tensor:
 
 def loss(network: nn.Module, x_0: Tensor, mask: int, eps: float = 1e-3) -> Tensor:
     """The training loss of continuous time: nats per token."""
-    B = len(x_0)
-    t = (torch.rand(B) / B + torch.arange(B) / B) % 1
+    B, device = len(x_0), x_0.device
+    t = (torch.rand(B, device=device) / B + torch.arange(B, device=device) / B) % 1
     t = (1 - eps) * t + eps
     sigma = -torch.log1p(-(1 - eps) * t)
     rate = (1 - eps) / (1 - (1 - eps) * t)
-    x_t = torch.where(torch.rand(x_0.shape) < (1 - torch.exp(-sigma))[:, None], mask, x_0)
+    x_t = torch.where(torch.rand(x_0.shape, device=device) < (1 - torch.exp(-sigma))[:, None], mask, x_0)
     log_p = torch.gather(log_mean(network, x_t, mask), -1, x_0[:, :, None])[..., 0]
     return (-log_p * (rate / torch.expm1(sigma))[:, None]).sum() / x_0.numel()
 
@@ -176,7 +176,7 @@ def sample(network: nn.Module, shape: tuple[int, int], masked: Tensor, mask: int
     With `cache` the network is asked again only after something in the batch has changed (`ddpm_cache`).
     Returns the tokens and the number of network calls, each of which is for the whole batch.
     """
-    x = torch.full(shape, mask)
+    x = torch.full(shape, mask, device=masked.device)
     p_x0, calls = None, 0
     for m_t, m_s in itertools.pairwise(masked):
         if p_x0 is None or not cache:

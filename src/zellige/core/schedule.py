@@ -18,6 +18,7 @@ it is: p(x_0 | x_t) under absorbing noise does not change there, and what a netw
 Every schedule maps times of shape (*) to (*, 1), or to (*, K) where each state has its own. Units: sigma, log_snr in nats.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -88,9 +89,14 @@ class Schedule(nn.Module):
         """The times at which alpha is 1 and 0, where the ends are passed continuously."""
         return self.clean_end - 1, 1 + self.alpha_1
 
+    def as_time(self, t: Tensor | float) -> Tensor:
+        """A time as a tensor, where the schedule's own numbers are (a table, exponents) if it has any."""
+        own = next(itertools.chain(self.parameters(), self.buffers()), None)
+        return as_time(t) if own is None else as_time(t).to(own.device)
+
     def alpha(self, t: Tensor | float) -> Tensor:
         """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
-        return joined(as_time(t), self._alpha, lambda t: self._end(t)[0])
+        return joined(self.as_time(t), self._alpha, lambda t: self._end(t)[0])
 
     def alpha_of(self, x: Tensor, t: Tensor | float) -> Tensor:
         """alpha of the states x (*) at times t (broadcast to (*)): (*)."""
@@ -101,11 +107,11 @@ class Schedule(nn.Module):
 
     def beta(self, t: Tensor | float) -> Tensor:
         """The rate -alpha'/alpha at which a token is noised; zero at CLEAN and PRIOR, and where an end is one jump."""
-        return joined(as_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
+        return joined(self.as_time(t), self._beta, lambda t: self._end(t, rate=True)[0])
 
     def weight(self, t: Tensor | float) -> Tensor:
         """-alpha'/(1 - alpha): the rate at which a noised token is restored, MDLM's and MD4's weight of the cross-entropy."""
-        return joined(as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
+        return joined(self.as_time(t), self._weight, lambda t: self._end(t, rate=True)[1])
 
     def sigma(self, t: Tensor | float) -> Tensor:
         """The total noise -log alpha in nats; infinite at PRIOR."""

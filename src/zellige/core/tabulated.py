@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .schedule import Schedule, as_time
+from .schedule import Schedule
 
 
 def on_grid(t: Tensor, T: int) -> Tensor:
@@ -38,7 +38,7 @@ class Tabulated(Schedule):
         return self.table.take(on_grid(t, self.T))[..., None]  # also of one time (), without asking what it is
 
     def alpha(self, t):
-        t = as_time(t)
+        t = self.as_time(t)
         inside = ~t.isinf()
         value = self._alpha(torch.where(inside, t, 0.0))
         return torch.where(inside[..., None], value, (t < 0).to(value)[..., None])

@@ -1,0 +1,45 @@
+"""No step mixes devices, held without a GPU: on PyTorch's meta device a tensor that was left on the CPU does not go unseen.
+
+Numbers on the CPU without a dimension are let through, as CUDA does.
+"""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from zellige import Batch, Net
+from zellige.core.random import Counter
+from zellige.methods import METHODS, build
+from zellige.training.live import Numberless
+
+CASES = {
+    "d3pm": {}, "d3pm uniform": {"process": "uniform"}, "csm": {}, "tauldr": {}, "sedd": {},
+    "sedd uniform": {"process": "uniform"},
+    "radd": {}, "mdlm": {}, "mdlm timed": {"time": True}, "md4": {}, "genmd4": {}, "udlm": {}, "bd3lm": {"block": 4}, "ar": {},
+}  # fmt: skip
+
+
+def away(case: str):
+    """A method whose tensors are elsewhere, rows, and random numbers."""
+    name = case.split()[0]
+    config = METHODS[name].Config(**CASES[case])
+    method = build(name, 7, Net(layers=1, hidden=16, heads=2, length=16), config, ordered=True).to("meta")
+    draws = Counter(5, *(torch.full((), number, device="meta") for number in (3, 0)), 1)
+    return method, torch.zeros(4, 16, dtype=torch.long, device="meta"), draws
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_of_training_and_the_bound(case):
+    method, tokens, draws = away(case)
+    with FakeTensorMode(allow_non_fake_inputs=True), Numberless(0.5):
+        loss = method.loss(Batch(tokens), draws)
+        loss.sum().backward()
+        assert loss.device.type == "meta"
+        if method.bounded and case != "bd3lm":  # whose bound asks of each row as many positions as were drawn
+            assert {term.device.type for term in method.terms(Batch(tokens), draws).values()} == {"meta"}
+
+
+def test_what_is_left_behind_is_seen():
+    there, here = torch.zeros(3, device="meta"), torch.zeros(3)
+    with FakeTensorMode(allow_non_fake_inputs=True), Numberless(0.5), pytest.raises(RuntimeError, match="device"):
+        there + here
