@@ -1,7 +1,6 @@
 """One sentence for every wrong input: what was wrong; what would be right."""
 
 import difflib
-import os
 import re
 from collections.abc import Iterable
 from typing import TypeVar
@@ -39,14 +38,6 @@ def meant(name: str, names: Iterable[str]) -> str | None:
     names = list(names)
     other = SYNONYMS.get(name)
     return other if other in names else nearest(name, names)
-
-
-def from_environment(name: str, default: int = 0) -> int:
-    """A whole number that torchrun sets in the environment; the default where it is not set."""
-    text = os.environ.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InputError(f"{name} is {quoted(text)} in the environment; it must be a whole number, as torchrun sets it")
-    return int(text)
 
 
 def quoted(text: str) -> str:

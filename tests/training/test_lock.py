@@ -118,7 +118,7 @@ def test_a_new_run_is_held_from_the_beginning(tmp_path):
 
 REFUSED = {  # early and late: by the options, the folder, the data, the network, a checkpoint
     "batch": {"train": Train(batch=5, accumulate=2, device="cpu")},
-    "strategy": {"train": Train(strategy="fsdp", device="cpu")},
+    "nodes": {"train": Train(nodes=2, device="cpu")},
     "start": {"train": Train(start="missing", device="cpu")},
     "resume": {"resume": True},
     "both": {"resume": True, "overwrite": True},

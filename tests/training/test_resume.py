@@ -28,7 +28,7 @@ import torch
 from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
 from zellige.models import checkpoints, model, tensors
-from zellige.training import device, loop
+from zellige.training import loop
 from zellige.training.progress import Silent
 from zellige.training.train import train
 
@@ -53,8 +53,12 @@ class Trouble(RuntimeError):
     """What goes wrong on purpose."""
 
 
+def _rank() -> int:
+    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK", "0"))
+
+
 def _strike(moment: Moment, calls: list, where: str) -> None:
-    if moment.where != where or int(os.environ.get("LOCAL_RANK", 0)) not in moment.on:
+    if moment.where != where or _rank() not in moment.on:
         return
     calls.append(1)
     if len(calls) != moment.at:
@@ -140,8 +144,6 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
         Rows.__getitem__ = lambda rows, i: (_strike(moment, Fragile.calls, "row"), get(rows, i))[1]
     notes, end = Notes(), "finished"
     more = dict(more)
-    if more.get("strategy") == "fsdp":  # refused on the CPU, where it only serves this test
-        device.devices = lambda config: 2
     net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=more.pop("dropout", 0.1))
     try:
         train(
@@ -152,13 +154,15 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
         end = f"exit {problem.code}"
     except Exception as problem:
         end = f"{type(problem).__name__}: {problem}"
-    rank = os.environ.get("LOCAL_RANK", "0")
     text = json.dumps({"end": end, "notes": notes.notes, "losses": notes.losses})
-    (folder.parent / f"{folder.name}-{rank}.json").write_text(text)
+    (folder.parent / f"{folder.name}-{_rank()}.json").write_text(text)
 
 
-def _ranked(rank: int, world: int, port: int, *what) -> None:
-    os.environ |= {"LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "NODE_RANK": "0"}
+def _ranked(rank: int, world: int, nodes: int, port: int, *what) -> None:
+    each = world // nodes
+    os.environ |= {"LOCAL_RANK": str(rank % each), "WORLD_SIZE": str(world), "NODE_RANK": str(rank // each)}
+    if nodes > 1:  # as torchrun has it; else as Lightning
+        os.environ |= {"RANK": str(rank), "LOCAL_WORLD_SIZE": str(each), "GROUP_RANK": str(rank // each)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     attempt(*what)
 
@@ -170,8 +174,10 @@ def server():
     return context
 
 
-def run(server, folder: Path, moment: Moment = Moment(), *, resume: bool = False, world: int = 1, **more) -> list[dict]:
-    """Run in `world` processes; how each ended ({} for one that was killed)."""
+def run(
+    server, folder: Path, moment: Moment = Moment(), *, resume: bool = False, world: int = 1, nodes: int = 1, **more
+) -> list[dict]:
+    """Run in `world` processes on so many nodes; how each ended ({} for one that was killed)."""
     reports = [folder.parent / f"{folder.name}-{rank}.json" for rank in range(world)]
     for report in reports:
         report.unlink(missing_ok=True)
@@ -181,9 +187,9 @@ def run(server, folder: Path, moment: Moment = Moment(), *, resume: bool = False
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        more = {"devices": world, "accumulate": 1} | more
+        more = {"devices": world // nodes, "accumulate": 1} | more
         processes = [
-            server.Process(target=_ranked, args=(rank, world, port, folder, moment, resume, more))
+            server.Process(target=_ranked, args=(rank, world, nodes, port, folder, moment, resume, more))
             for rank in range(world)
         ]
     for process in processes:

@@ -94,4 +94,4 @@ def test_more_processes_than_a_machine_bears_are_refused(name, monkeypatch):
         return
     config = Config("mdlm", None, train=Train(device="cpu", **{name.rpartition(".")[2]: 100_000}))
     with pytest.raises(InputError, match=rf"`{name}` is 100,000, and this machine has 2 cores; use 16 or fewer"):
-        device.devices(config)
+        device.fleet(config)

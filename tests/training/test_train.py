@@ -642,7 +642,9 @@ def test_overwriting_removes_the_run_and_nothing_else(tmp_path):
         ({"method": "mdml"}, "unknown method 'mdml'; did you mean 'mdlm'? (all: zellige list methods)"),
         ({"batch": 5, "accumulate": 2},
          "`train.batch` 5 does not split into 2 equal parts (1 device x 2 accumulated); use 4 or 6"),
-        ({"strategy": "fsdp"}, "`train.strategy` fsdp shards a model over GPUs, and this run is on the CPU; use ddp"),
+        ({"nodes": 2},
+         "`train.nodes` is 2, but only this process was started; on each node: torchrun --nnodes 2 --nproc-per-node 1 "
+         "--rdzv-backend c10d --rdzv-endpoint HOST:29500 -m -- zellige train ..."),
         ({"net": Net(layers=1, hidden=16, heads=2, length=16)},
          "the tokens come in rows of 8, the network takes 16; use `net.length` 8"),
     ],

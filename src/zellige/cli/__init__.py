@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import __version__
-from ..errors import InputError, from_environment, unknown
+from ..errors import InputError, unknown
+from ..launched import this_process
 from ..show.terminal import Terminal
 from . import help, options
 
@@ -75,8 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if any("\0" in word for word in argv):
             raise InputError("the command line holds a NUL character, which no file or text has; leave it out")
         chosen, argv = everywhere(argv)
-        alone = from_environment("LOCAL_RANK") == 0  # of several processes that train, the first one speaks
-        terminal = Terminal(quiet=chosen.quiet or not alone, color=chosen.color, json=chosen.json, spell=options.spelt)
+        rank = this_process().rank  # of several processes the first one speaks
+        spell = (lambda text: f"rank {rank}: {options.spelt(text)}") if rank else options.spelt
+        terminal = Terminal(quiet=chosen.quiet or rank > 0, color=chosen.color, json=chosen.json, spell=spell)
         if chosen.json not in (None, "-"):  # before the work, not after it
             from .common import writable
 

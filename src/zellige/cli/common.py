@@ -16,6 +16,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError, nearest
+from ..launched import this_process
 from ..show.numbers import count, parameters, path
 from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
@@ -165,6 +166,8 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
         if device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
         chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
+        if chosen == "cuda":  # of several processes on a machine each has its own
+            torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
         model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
     if name := shipped.name_of(model):

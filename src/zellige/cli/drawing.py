@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from ..errors import InputError
+from ..launched import this_process
 from ..models.sampler_options import SamplerOptions
 from ..show.numbers import counted, path
 from ..show.progress import Bar
@@ -66,6 +67,7 @@ def draw(
     """
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen.method, chosen.device)
+    from ..models import together
     from ..models.infill import Gaps, approximate, filled
     from ..models.watch import watch
     from ..show import kinds
@@ -89,7 +91,12 @@ def draw(
     gaps = start if isinstance(start, Gaps) else None
     if gaps is not None:
         more["alone"] = True
-    frames = watch(model, **more, **how)
+    here = this_process()
+    shared = here.world > 1 and start is None and frame_files is None and film is None and not chosen.watch
+    if here.rank and not shared:  # of what several processes do not do together the first one does all
+        return 0
+    ours = together.share(here, chosen.count, chosen.seed, chosen.classes) if shared else {}
+    frames = () if ours is None else watch(model, **more, **how | ours)
     if (note := approximate(model)) and (prompt or start is not None):
         terminal.note(note)
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
@@ -99,6 +106,10 @@ def draw(
     if film is not None:
         frames = film.write(frames)
     drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
+    if shared:
+        drawn = together.gather_texts(here, None if ours is None else drawn)
+        if here.rank:
+            return 0
     if gaps is not None:
         pieces = [gaps.pieces(row, model.tokenizer) for row in drawn.tokens]
         drawn = filled(gaps, drawn, model.tokenizer)
@@ -170,11 +181,10 @@ def _see(frames: Any, chosen: Any, command: str, length: int | None, terminal: T
             return collect(frames, viewer)
         finally:
             viewer.close()
-    batches = -(-chosen.count * max(len(chosen.classes), 1) // chosen.batch)
-    with Bar(terminal, command, batches, "steps") as bar:
+    with Bar(terminal, command, 1, "steps") as bar:
 
         def see(frame: "Frame") -> None:
-            total = batches * max(frame.steps, 1)
+            total = -(-frame.count // chosen.batch) * max(frame.steps, 1)
             bar.update(frame.first // chosen.batch * frame.steps + frame.step, total=total)
 
         return collect(frames, see)

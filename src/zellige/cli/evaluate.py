@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from ..errors import InputError
+from ..launched import this_process
 from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
@@ -103,19 +104,18 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     file = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import evaluate as judge
-    from ..evaluation import workers
 
-    rank, world = workers.ranks()
+    here = this_process()
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
             estimator=chosen.estimator, ends=chosen.ends, unconditional=chosen.unconditional, processes=chosen.processes,
-            distributed=world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
+            distributed=here.world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
-    if rank:
+    if here.rank:
         return None
     from ..evaluation.tasks import task_shares
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError
+from ..launched import this_process
 from ..show.numbers import byte_size, columns, count, counted, decimals, pm
 from ..show.progress import Bar
 from ..show.record import json_record
@@ -41,11 +42,10 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation import evaluate as judge
-    from ..evaluation import workers
     from ..evaluation.result import difference
     from .evaluate_print import heading
 
-    rank, world = workers.ranks()
+    here = this_process()
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     results = []
@@ -53,11 +53,12 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
         for T in wanted:
             result = judge.evaluate(
                 model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch, steps=T,
-                processes=chosen.processes, distributed=world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
+                processes=chosen.processes, distributed=here.world > 1,
+                keep=unfinished_folder(chosen.run, model.config.data.cache),
                 progress=lambda done, total, T=T: bar.update(done, _name(T), total=total),
             )  # fmt: skip
             results.append(result)
-    if rank:
+    if here.rank:
         return None
     last = results[wanted.index(0)] if 0 in wanted else results[-1]
     apart = [None if r is last else difference(r, last) for r in results]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..launched import this_process
 from ..show.numbers import columns, count, decimals
 from ..show.progress import Bar
 from ..show.terminal import Terminal
@@ -60,10 +61,9 @@ def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     protocol_named(chosen.protocol)
     SUITES[chosen.suite]  # an unknown one is refused before a model is read
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
-    from ..evaluation import workers
     from ..evaluation.suite import judge
 
-    rank, world = workers.ranks()
+    here = this_process()
     folder = run_folder(chosen.run) if write else None
     with resumable(terminal), Bar(terminal, "evaluate", 1, "rows") as bar:
         name = [""]
@@ -75,10 +75,11 @@ def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
         table = judge(
             model, chosen.suite, chosen.protocol, root=chosen.data.path, cache=chosen.data.cache, only=chosen.only,
             draws=chosen.draws, seed=chosen.seed, limit=chosen.limit, batch=chosen.batch, estimator=chosen.estimator,
-            processes=chosen.processes, distributed=world > 1, keep=unfinished_folder(chosen.run, chosen.data.cache), begin=begin,
+            processes=chosen.processes, distributed=here.world > 1,
+            keep=unfinished_folder(chosen.run, chosen.data.cache), begin=begin,
             progress=lambda done, total: bar.update(done, name[0], total=total),
         )  # fmt: skip
-    if rank:
+    if here.rank:
         return None
     for line in lines(table):
         terminal.result(line)

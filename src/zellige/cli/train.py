@@ -14,6 +14,7 @@ import tyro
 
 from ..data import Data
 from ..errors import InputError
+from ..launched import this_process
 from ..schema import read_json
 from ..show.numbers import path
 from ..show.progress import Training
@@ -127,10 +128,14 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
     words = options.with_text(known, [*words, *config_file.words(entries, known, words, file, where)])
     name = name or str(method)
     flags = options.given(words)
-    if {"--resume", "--epochs"} <= flags:
+    begins = (
+        set() if this_process().launcher else {"--resume"} & flags
+    )  # a launcher starts the same command to begin and to go on
+    if begins and "--epochs" in flags:
         raise InputError("--epochs is for a run that begins; with --resume say --train.steps")
-    for other in {"--resume", "--recipe", "--train.start"} & flags if "--size" in flags else ():
+    for other in begins | {"--recipe", "--train.start"} & flags if "--size" in flags else ():
         raise InputError(f"--size and {other} both choose the network; leave one of them out")
+    before, folder = None, ""
     if "--resume" in flags and not options.asks_help(words):
         options.check(known, words, where)
         folder = options.value_of(words, "--run") or _usual(words, recipe or getattr(cls, "name", name))
@@ -144,7 +149,8 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
                 raise InputError(
                     f"'{folder}' is a run of {before.recipe or 'no recipe'}, not of {recipe}; leave --recipe out"
                 )
-            default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
+    if before is not None:
+        default = Options(before.options, before.data, before.net, before.train, folder, before.recipe, resume=True)
     elif "--train.start" in flags and not options.asks_help(words):
         options.check(known, words, where)
         from ..training import setup

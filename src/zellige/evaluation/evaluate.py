@@ -16,6 +16,7 @@ from ..arguments import checked
 from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
 from ..exact import metropolis
+from ..launched import this_process
 from ..methods.method import Method
 from ..models.identity import fingerprint, identity
 from ..models.model import as_model
@@ -62,7 +63,7 @@ def evaluate_rows(
         characters: how many characters all the rows hold: the number is then in bits per character; None: nats per token.
         unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
         t_min, ends, steps: what is left out of the bound, or its number of steps; see `likelihood.Likelihood`.
-        processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun.
+        processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun or Slurm.
         keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
         progress: called with (texts done, texts in all).
         protocol: more entries for the protocol (packing, weights).
@@ -150,7 +151,7 @@ def _gathered(
     if keep is not None:
         texts = [part for i in range(len(work)) for part in vars(work.group(i)).values()]
         key = fingerprint(protocol, work.ask.method, repr(work.ask.method.config), work.ask.method.shape, *texts)
-    cache = workers.ResultCache(keep, key, workers.ranks()[0] if distributed else 0)
+    cache = workers.ResultCache(keep, key, this_process().rank if distributed else 0)
     results = workers.gather_results(
         work, len(work), processes=processes, distributed=distributed, cache=cache, device=work.device, progress=tell
     )

@@ -1,4 +1,4 @@
-"""Groups of texts, judged one after another, by several processes, or by the ranks of torchrun; what is done is kept in a file.
+"""Groups of texts, judged one after another, by several processes, or by ranks (`launched`); what is done is kept in a file.
 
 A group owns its random numbers, so who judges it, beside which others, and after how many interruptions, changes nothing. What a
 group gave is a line of JSON (Python writes and reads a float without loss) with its checksum, appended when it is done; a line
@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError, from_environment
+from ..errors import InputError
 from ..files import make, unwritable
+from ..launched import Place, join, this_process
 from ..schema import parse_as, sealed
 
 GroupResult = dict[str, Any]  # what a group gives: plain lists of numbers, by name
@@ -31,16 +32,6 @@ def limit_processes(name: str, number: int) -> None:
     most = max(16, 4 * cores)
     if number > most:
         raise InputError(f"`{name}` is {number:,}, and this machine has {cores:,} cores; use {most} or fewer")
-
-
-def ranks() -> tuple[int, int]:
-    """Which process this is, of how many that torchrun started: (0, 1) if it started none."""
-    rank, world = from_environment("RANK"), from_environment("WORLD_SIZE", 1)
-    if rank >= world:
-        raise InputError(
-            f"RANK is {rank} of WORLD_SIZE {world} in the environment; it must be below, as torchrun sets it"
-        )
-    return rank, world
 
 
 class ResultCache:
@@ -105,14 +96,14 @@ def gather_results(
 
     Args:
         processes: how many worker processes, 1: this one. On a CPU they are forked, and share its threads.
-        distributed: share the groups with the other ranks of torchrun.
+        distributed: share the groups with the other ranks of torchrun or Slurm.
         keep: what is done already, and where to keep what is done.
         progress: called with the number of each group that is done.
     """
     cache = cache or ResultCache(None, "")
-    rank, world = ranks() if distributed else (0, 1)
-    if world > 1 and not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("gloo")
+    here = this_process() if distributed else Place()
+    rank, world = here.rank, here.world
+    join(here)
     for index in cache.results:
         if progress:
             progress(index)

@@ -56,9 +56,11 @@ class Train:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto is the GPU where there is one"""
     devices: int = 0
-    """processes, one a device; 0 is every GPU, or one process on the CPU"""
-    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    """several devices: ddp copies the model to each, fsdp shards it; auto is ddp"""
+    """processes on each node, one a device; 0 is every GPU, or one process on the CPU, or what torchrun or Slurm started"""
+    nodes: int = 1
+    """computers; torchrun or Slurm starts the processes on them, and says how many there are"""
+    strategy: Literal["auto", "ddp", "fsdp", "hybrid"] = "auto"
+    """several devices: ddp copies the model to each, fsdp shards it over all, hybrid over those of each node; auto is ddp"""
     validate_every: int = 1000
     """steps between validations; 0 only at the end"""
     validate_rows: int = 256
@@ -91,7 +93,7 @@ class Train:
     """of the first weights, the order of the data and every random draw"""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulate", "validate_draws", "sample_steps", "keep", "log_every"):
+        for name in ("steps", "batch", "accumulate", "nodes", "validate_draws", "sample_steps", "keep", "log_every"):
             _whole(name, getattr(self, name), 1)
         zero = ("warmup", "devices", "validate_every", "validate_rows", "samples", "save_every", "workers", "seed")
         for name in zero:
@@ -181,6 +183,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.sigma_min": None,
     "recipe": "",
     "train.label_dropout": 0.1,
+    "train.nodes": 1,
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first
     "options.steps": "options.diffusion_steps",

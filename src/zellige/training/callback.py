@@ -208,12 +208,11 @@ class TrainingCallback(Callback):
             return
         # Trainer.save_checkpoint would wait for the other processes, which may be gone when an exception is handled.
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-        if not self.first:
-            self.saved = self.step
-            return
         folder = self.checkpoints / checkpoints.step_name(self.step)
         trainer.strategy.checkpoint_io.save_checkpoint(state, folder)
         self.saved, self.saved_at = self.step, time.monotonic()
+        if not self.first:
+            return
         checkpoints.link(self.checkpoints)
         checkpoints.prune(self.checkpoints, self.train.keep)
 

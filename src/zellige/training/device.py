@@ -2,12 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from ..errors import InputError
 from ..evaluation.workers import limit_processes
+from ..launched import this_process
 from ..models.config import Config, Train
 from ..show.numbers import counted
 from .devices import recognise
@@ -57,33 +59,70 @@ def sharded_blocks(method: nn.Module) -> list[nn.Module]:
     return [block for name in outermost for block in method.get_submodule(name).children()]
 
 
-def devices(config: Config) -> int:
-    """How many processes; InputError for what this machine has not."""
-    t = config.train
+@dataclass(frozen=True)
+class Fleet:
+    """The processes of a training: so many on each of so many nodes."""
+
+    nodes: int = 1
+    devices: int = 1
+
+    @property
+    def world(self) -> int:
+        """All of them."""
+        return self.nodes * self.devices
+
+    def sharded(self, config: Config) -> bool:
+        """Whether each holds a part of the model only."""
+        return self.world > 1 and config.train.strategy in ("fsdp", "hybrid")
+
+
+def fleet(config: Config) -> Fleet:
+    """The processes that were started, or that are to be; InputError for what is not asked for so, or not there."""
+    t, here = config.train, this_process()
     gpus = torch.cuda.device_count()
     gpu = t.device == "cuda" or (t.device == "auto" and gpus > 0)
     if t.device == "cuda" and not gpus:
         raise InputError(
             "`train.device` is cuda, but this machine has no GPU that torch can use; leave it out, or use cpu"
         )
-    if t.strategy == "fsdp" and not gpu:
-        raise InputError("`train.strategy` fsdp shards a model over GPUs, and this run is on the CPU; use ddp")
-    if gpu and t.devices > gpus:
+    if here.world > 1 or here.launcher == "torchrun":
+        started = Fleet(here.nodes, here.world // here.nodes)
+        for name, asked, there in (
+            ("nodes", t.nodes > 1 and t.nodes, started.nodes),
+            ("devices", t.devices, started.devices),
+        ):
+            if asked and asked != there:
+                raise InputError(
+                    f"`train.{name}` is {asked}, but {here.launcher} started {_shown(started)}; leave it out, or start as many"
+                )
+    elif t.nodes > 1:
         raise InputError(
-            f"`train.devices` is {t.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer"
+            f"`train.nodes` is {t.nodes}, but only this process was started; on each node: torchrun --nnodes {t.nodes} "
+            f"--nproc-per-node {t.devices or (gpus if gpu else 1)} --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m "
+            "-- zellige train ..."
         )
+    else:
+        started = Fleet(1, t.devices or (gpus if gpu else 1))
+    if gpu and started.devices > gpus:
+        of = "`train.devices` is" if t.devices else f"{here.launcher} started"
+        raise InputError(f"{of} {started.devices}, but this machine has {counted(gpus, 'GPU')}; use {gpus} or fewer")
     if not gpu:
-        limit_processes("train.devices", t.devices)
+        limit_processes("train.devices", started.devices)
     limit_processes("train.workers", t.workers)
-    return t.devices or (gpus if gpu else 1)
+    return started
 
 
-def split_batch(t: Train, devices: int) -> None:
+def _shown(fleet: Fleet) -> str:
+    return f"{counted(fleet.devices, 'process', 'processes')} on {counted(fleet.nodes, 'node')}"
+
+
+def split_batch(t: Train, fleet: Fleet) -> None:
     """InputError unless a step's sequences split into equal parts."""
-    parts = devices * t.accumulate
+    parts = fleet.world * t.accumulate
     if t.batch % parts:
         near = max(parts, t.batch // parts * parts)
+        nodes = f"{fleet.nodes} nodes x " if fleet.nodes > 1 else ""
         raise InputError(
-            f"`train.batch` {t.batch} does not split into {parts} equal parts ({counted(devices, 'device')} x "
+            f"`train.batch` {t.batch} does not split into {parts} equal parts ({nodes}{counted(fleet.devices, 'device')} x "
             f"{t.accumulate} accumulated); use {near} or {near + parts}"
         )

@@ -40,14 +40,14 @@ class EMA:
             self._put(weights)
 
     def state(self) -> dict[str, Tensor]:
-        """The average by parameter; gathered where the parameters are sharded (then every rank must ask)."""
+        """The average by parameter; sharded where the parameters are."""
         return {name: _like(p, self.average[name]) for name, p in self.live.items()}
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take an average that `state` gave."""
-        for name, p in self.live.items():
-            self.average[name].copy_(_shard(p, state[name]))
+        for name in self.live:
+            self.average[name].copy_(_local(state[name]))
 
     @torch.no_grad()
     def _put(self, tensors: Mapping[str, Tensor]) -> None:
@@ -65,12 +65,4 @@ def _like(p: Tensor, local: Tensor) -> Tensor:
         return local
     from torch.distributed.tensor import DTensor
 
-    return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride()).full_tensor()  # pyright: ignore
-
-
-def _shard(p: Tensor, whole: Tensor) -> Tensor:
-    if not hasattr(p, "to_local"):
-        return whole
-    from torch.distributed.tensor import distribute_tensor
-
-    return distribute_tensor(whole.to(p.device), p.device_mesh, p.placements).to_local()  # pyright: ignore
+    return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride())  # pyright: ignore

@@ -172,6 +172,8 @@ def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) ->
 @contextlib.contextmanager
 def libraries_into(log: Path | None) -> Iterator[None]:
     """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
+    import lightning  # noqa: F401  (which adds its own handlers when it is imported)
+
     handler: logging.Handler = logging.NullHandler()
     if log:
         with contextlib.suppress(OSError):

@@ -5,7 +5,8 @@ saved: a run that goes on starts them at 0 again, because order, randomness and 
 checkpoint is taken only between two optimizer steps, and holds what is needed to take the next one:
 
     model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (models.model)
-    training.safetensors   the weights themselves and the optimizer's moments
+    training.safetensors   the weights themselves and the optimizer's moments; where they are sharded, each process
+                           has a file of its own beside it (`shards`)
     training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
     metrics.csv            the run's, up to here
 """
@@ -24,15 +25,17 @@ from torch.utils.data import DataLoader
 
 from .. import files
 from ..core.batch import Batch
+from ..launched import this_process
 from ..methods.method import Method
 from ..models import checksums
 from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, read_state
 from ..models.config import Config
 from ..models.model import write_model
-from ..models.tensors import load_tensors, pack, save_tensors, unpack
+from ..models.tensors import header, load_tensors, pack, save_tensors, unpack
+from . import shards
 from .augment import Augmentation
 from .callback import TrainingCallback
-from .device import cuda, matrix_products, precision, sharded_blocks
+from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
 from .learning_rate import learning_rate
 from .order import BatchSampler, StepSeeds
 from .signals import worker
@@ -64,7 +67,8 @@ class Learner(lightning.LightningModule):
 
     def configure_model(self) -> None:
         if self.sharded:
-            shard(self.method, self.device_mesh["data_parallel"])  # pyright: ignore[reportOptionalSubscript, reportArgumentType]
+            mesh: Any = self.device_mesh
+            shard(self.method, mesh if self.train_config.strategy == "hybrid" else mesh["data_parallel"])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         trained = [p for p in self.method.parameters() if p.requires_grad]
@@ -125,12 +129,14 @@ class Learner(lightning.LightningModule):
 class Writer(CheckpointIO):
     """Lightning's checkpoint as a folder of safetensors and JSON, complete or absent."""
 
-    def __init__(self, tokenizer: Any, config: Config, about: dict[str, Any]):
-        self.tokenizer, self.config, self.about = tokenizer, config, about
+    def __init__(self, tokenizer: Any, config: Config, about: dict[str, Any], first: bool = True):
+        """first: this is the first process, or the only one; the others write their shards alone, where there are such."""
+        self.tokenizer, self.config, self.about, self.first = tokenizer, config, about, first
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         weights = {name.removeprefix("method."): t for name, t in checkpoint["state_dict"].items()}
         average = checkpoint["average"]
+        model = {name: shards.whole(t) for name, t in {**weights, **average}.items()}
         rest = {
             "weights": {name: weights[name] for name in average},
             "optimizer_states": checkpoint["optimizer_states"],
@@ -138,12 +144,16 @@ class Writer(CheckpointIO):
         rest |= {key: checkpoint[key] for key in ("run", "global_step", "epoch", "pytorch-lightning_version")}
         tensors: dict[str, Tensor] = {}
         numbers = pack(rest, tensors)
-        model = {**weights, **average}
+        parts = {name: t for name, t in tensors.items() if shards.is_sharded(t)}
+        if not self.first:
+            return shards.save_shards(parts, None)
         step, metrics = checkpoint["run"]["step"], checkpoint["metrics"]
 
         def write(folder: Path) -> None:
             write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
-            save_tensors(folder / "training.safetensors", tensors)
+            if parts:
+                shards.save_shards(parts, folder)
+            save_tensors(folder / "training.safetensors", {n: t for n, t in tensors.items() if n not in parts})
             (folder / "training.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
             if metrics:
                 (folder / METRICS).write_text(metrics, encoding="utf-8")
@@ -153,9 +163,20 @@ class Writer(CheckpointIO):
         with explain_full_disk(Path(path), f"saving step {step:,}", size, lambda: intact(Path(path).parent)):
             files.write_folder(path, write)
 
-    def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
-        model, _ = load_tensors(Path(path) / "model.safetensors")
-        tensors, _ = load_tensors(Path(path) / "training.safetensors")
+    def load_checkpoint(
+        self,
+        path: Any,
+        map_location: Any = None,
+        weights_only: bool | None = None,
+        like: dict[str, Tensor] | None = None,
+    ) -> dict[str, Any]:
+        """like: of each tensor that this process is to hold a part of, such a part."""
+        if like or any(Path(path).glob(shards.FILES)):
+            tensors = shards.load_shards(Path(path), like)
+            model = {name: tensors[name] for name in header(Path(path) / "model.safetensors") if name in tensors}
+        else:
+            model, _ = load_tensors(Path(path) / "model.safetensors")
+            tensors, _ = load_tensors(Path(path) / "training.safetensors")
         state = unpack(read_state(Path(path)), tensors)
         weights = state.pop("weights")
         state["average"] = {name: model[name] for name in weights}
@@ -167,7 +188,8 @@ class Writer(CheckpointIO):
 
 
 def shard(method: Method, mesh: Any) -> None:
-    """Shard a method over the devices, block by block; its entries gather what lies outside the blocks."""
+    """Shard a method over the devices of a mesh (the last dimension of two, copied over the first), block by block; its entries
+    gather what lies outside the blocks."""
     from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
     if isinstance(method, FSDPModule):
@@ -179,7 +201,7 @@ def shard(method: Method, mesh: Any) -> None:
         register_fsdp_forward_method(method, entry)
 
 
-def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint: Path | None, devices: int) -> None:
+def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint: Path | None, fleet: Fleet) -> None:
     """Run the Trainer from a checkpoint (or the start) to the last step, or until a signal.
 
     Raises:
@@ -188,8 +210,9 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
     config = callback.config
     trainer = lightning.Trainer(
         accelerator="cuda" if cuda(config) else "cpu",
-        devices=devices,
-        strategy=_strategy(config, devices),
+        devices=fleet.devices,
+        num_nodes=fleet.nodes,
+        strategy=_strategy(config, fleet),
         precision="bf16-mixed" if precision(config) == "bfloat16" else "32-true",
         max_steps=max(config.train.steps - learner.start, 1),
         max_epochs=-1,
@@ -203,7 +226,7 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
         enable_model_summary=False,
         use_distributed_sampler=False,
         callbacks=[callback],
-        plugins=[writer],
+        plugins=[writer, _environment()],
     )
     network, sharded = learner.method.network, learner.sharded and config.train.compile
     if sharded:
@@ -213,7 +236,7 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
             trainer.fit(learner, ckpt_path=str(checkpoint) if checkpoint else None, weights_only=True)
     except BaseException:
         launcher = trainer.strategy.launcher
-        if devices > 1 and trainer.is_global_zero and hasattr(launcher, "kill"):
+        if fleet.world > 1 and trainer.is_global_zero and hasattr(launcher, "kill"):
             launcher.kill(9)  # pyright: ignore  (they may wait for this process for ever)
         raise
     finally:
@@ -221,32 +244,56 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
             del network.features
 
 
-def _strategy(config: Config, devices: int) -> Any:
-    if config.train.strategy == "fsdp":
-        return sharded_strategy(devices)
-    if devices == 1:
+def _environment() -> Any:
+    """Who starts the processes: Lightning, unless they were started."""
+    from lightning.fabric.plugins import environments
+
+    here = this_process()
+    if here.launcher == "torchrun":
+        return environments.TorchElasticEnvironment()
+    if here.world > 1:  # of Slurm, whose signals are ours: see `signals`
+        return environments.SLURMEnvironment(auto_requeue=False)
+    return environments.LightningEnvironment()
+
+
+def _strategy(config: Config, fleet: Fleet) -> Any:
+    if fleet.sharded(config):
+        return sharded_strategy(config, fleet)
+    if fleet.world == 1:
         return "auto"
     from lightning.pytorch.strategies import DDPStrategy
 
     return DDPStrategy(gradient_as_bucket_view=True)
 
 
-def sharded_strategy(devices: int) -> Any:
-    """FSDP (PyTorch's second version) through Lightning, with whole checkpoints through our own writer."""
+def sharded_strategy(config: Config, fleet: Fleet) -> Any:
+    """FSDP (PyTorch's second version) through Lightning, with checkpoints through our own writer."""
     from lightning.pytorch.strategies import ModelParallelStrategy
-    from torch.distributed.checkpoint import state_dict as dcp
 
     class Sharded(ModelParallelStrategy):
         def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-            state = self.checkpoint_io.load_checkpoint(checkpoint_path)
-            options = dcp.StateDictOptions(full_state_dict=True)
-            dcp.set_model_state_dict(self.model, state["state_dict"], options=options)  # pyright: ignore
-            dcp.set_optimizer_state_dict(self.model, self.optimizers, state["optimizer_states"][0], options=options)  # pyright: ignore
+            """Each process reads its parts, whatever number of processes wrote the checkpoint."""
+            (optimizer,) = self.optimizers
+            ours = {name.removeprefix("method."): p for name, p in self.model.named_parameters()}  # pyright: ignore
+            trained = [p for group in optimizer.param_groups for p in group["params"]]
+            groups = read_state(Path(checkpoint_path))["optimizer_states"][0]["param_groups"]
+            names = [
+                name for group in groups for name in group["params"]
+            ]  # numbers, or as earlier versions called them
+            like = {**ours, **{f"weights.{name}": p for name, p in ours.items()}}
+            for moment in ("exp_avg", "exp_avg_sq"):
+                like |= {f"optimizer_states.0.state.{name}.{moment}": p for name, p in zip(names, trained)}
+            state = self.checkpoint_io.load_checkpoint(checkpoint_path, like=like)  # pyright: ignore[reportCallIssue]
+            self.model.load_state_dict(state["state_dict"])  # pyright: ignore[reportOptionalMemberAccess]
+            optimizer.load_state_dict(state["optimizer_states"][0])
             return state
 
-        def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
-            options = dcp.StateDictOptions(full_state_dict=True, cpu_offload=True)
-            inner = getattr(optimizer, "_optimizer", optimizer)
-            return dcp.get_optimizer_state_dict(self.model, inner, options=options)  # pyright: ignore[reportArgumentType]
+        def lightning_module_state_dict(self) -> dict[str, Any]:
+            return self.model.state_dict()  # pyright: ignore[reportOptionalMemberAccess]
 
-    return Sharded(data_parallel_size=devices, tensor_parallel_size=1, save_distributed_checkpoint=False)
+        def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+            return getattr(optimizer, "_optimizer", optimizer).state_dict()
+
+    # Of the two dimensions of Lightning's mesh, `hybrid` copies over the first and shards over the second (`shard`).
+    sizes = (fleet.nodes, fleet.devices) if config.train.strategy == "hybrid" else (fleet.world, 1)
+    return Sharded(*sizes, save_distributed_checkpoint=False)

@@ -10,9 +10,9 @@ from ..models.config import Config, Train
 from ..show.numbers import count, counted, parameters, path
 from ..show.versions import versions
 from . import logger
-from .device import cuda, precision
+from .device import Fleet, cuda, precision
 from .order import epochs
-from .setup import NUMBERS, typed
+from .setup import NUMBERS, WHERE, typed
 
 
 def about_run(
@@ -34,11 +34,12 @@ def about_run(
     return about
 
 
-def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any], devices: int, folder: Path) -> str:
+def heading(config: Config, method: Method, corpus: Corpus, about: dict[str, Any], fleet: Fleet, folder: Path) -> str:
     """The three lines with which a run begins: the model, the data, the folder."""
     t, n = config.train, config.net
     kind = "GPU" if cuda(config) else "CPU"
-    where = counted(devices, kind, f"{kind}s") if kind == "GPU" or devices > 1 else kind
+    where = counted(fleet.devices, kind) if kind == "GPU" or fleet.world > 1 else kind
+    where = f"{fleet.nodes} nodes of {where}" if fleet.nodes > 1 else where
     what = str(n) if n.convolutional else counted(n.layers, "layer")
     what = f"an own network ({config.network})" if config.network else what
     classes = counted(n.classes, "class", "classes") if n.classes else ""
@@ -126,6 +127,8 @@ def resumed(step: int, config: Config, rows: Rows, changes: dict[str, list[Any]]
     lines = [f"resumed at step {count(step)} of {count(t.steps)} ({where})"]
     for name, (before, now) in changes.items():
         lines.append(f"  changed: `{name}` {typed(now)} (was {typed(before)})")
-    if not {f.removeprefix("train.") for f in changes} & NUMBERS:
-        lines.append("  data order, optimizer, EMA and random state restored: same numbers as unbroken")
+    changed = {f.removeprefix("train.") for f in changes}
+    if not changed & NUMBERS:
+        rounded = ", up to rounding" if changed & WHERE else ""
+        lines.append(f"  data order, optimizer, EMA and random state restored: same numbers as unbroken{rounded}")
     return "\n".join(lines)

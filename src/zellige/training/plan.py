@@ -17,7 +17,7 @@ from ..methods import METHODS, build
 from ..models.config import Config
 from ..models.weights import unfilled
 from .cost import UTILISATION, Cost, training_cost
-from .device import precision, sharded_blocks, split_batch
+from .device import Fleet, precision, sharded_blocks, split_batch
 from .devices import Device
 from .live import Numberless, numberless
 
@@ -105,7 +105,7 @@ def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation
         raise InputError(
             "no plan of genmd4, whose step depends on what it learns; md4 with the same network takes less"
         )
-    split_batch(config.train, gpus)
+    split_batch(config.train, Fleet(1, gpus))
     rows = config.train.batch // (gpus * config.train.accumulate)
     numbers = precision(config, able=True)
     cost = training_cost(config, vocabulary)

@@ -6,7 +6,6 @@ people the links last and best), samples/, log.txt and TensorBoard events.
 
 import glob
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from .. import files
 from ..data import Data
 from ..errors import InputError
+from ..launched import this_process
 from ..methods.method import Method
 from ..models import checkpoints, checksums, tensors
 from ..models.config import Config, from_json, to_json
@@ -43,10 +43,10 @@ def usual(name: str, again: bool, rank: int = 0) -> Path:
     """Where a run goes if nothing says it: runs/NAME, or the first of NAME-2, NAME-3, ... that is not there yet.
 
     again: the last that is there, which is gone on with or replaced. Of several processes, those after the first one (`rank`)
-    take the folder that it made; where torchrun starts them all at once none can, so that there is no number.
+    take the folder that it made; where torchrun or Slurm starts them all at once none can, so that there is no number.
     """
     base, new = Path("runs") / name, files.free(Path("runs") / name)
-    if "RANK" in os.environ or new == base:
+    if this_process().world > 1 or new == base:
         return base
     number = int(new.name.rpartition("-")[2]) - 1
     return new if not (again or rank) else base if number == 1 else base.with_name(f"{name}-{number}")
@@ -113,7 +113,8 @@ def check_checkpoint(last: Path, method: Method, config: Config) -> None:
     try:
         checksums.check_sums(last)
         place_weights(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
-        tensors.header(last / "training.safetensors")
+        for file in (last / "training.safetensors", *last.glob("shard-*.safetensors")):
+            tensors.header(file)
         checkpoints.read_state(last)
     except InputError as problem:
         before = checkpoints.steps(last.parent)[:-1]

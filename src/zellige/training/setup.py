@@ -26,12 +26,18 @@ from ..nn.block import Net
 from ..schema import shown
 from .recipes import RECIPES
 
-# what `resume` may change: of the numbers, and of when and where things are written
+# what `resume` may change: of the numbers, of when and where things are written, and what computes them
 NUMBERS = {"steps", "rate", "clip", "precision"}
 WRITING = {
     "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
     "keep", "log_every", "tensorboard", "wandb", "workers",
 }  # fmt: skip
+WHERE = {
+    "devices",
+    "nodes",
+    "strategy",
+    "accumulate",
+}  # what computes a step: the same numbers up to rounding, but for dropout
 
 
 def choose_config(
@@ -108,7 +114,7 @@ def changed(saved: Config, config: Config) -> dict[str, list[Any]]:
             if a == b:
                 continue
             name = entry.name if section == "options" else f"{section}.{entry.name}"
-            if section != "train" or entry.name not in NUMBERS | WRITING:
+            if section != "train" or entry.name not in NUMBERS | WRITING | WHERE:
                 raise InputError(
                     f"`resume` with `{name}` {typed(b)}, but the run has {typed(a)}; leave it out, or use a new `run`"
                 )

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model is trained: the first one asks to stop after this step, the second one quits."""
+"""Ctrl-C, SIGTERM and SIGUSR1 while a model is trained: the first one asks to stop after this step, the second one quits."""
 
 import signal
 import threading
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-WATCHED = (signal.SIGINT, signal.SIGTERM)
+WARNING = getattr(signal, "SIGUSR1", None)  # which Slurm is told to send before it ends a job; Windows has none
+WATCHED = (signal.SIGINT, signal.SIGTERM, *([WARNING] if WARNING else []))
 
 
 class Stopped(SystemExit):
-    """Training was asked to stop, by Ctrl-C (code 130) or SIGTERM (143). Uncaught it ends the process with that code.
+    """Training was asked to stop, by Ctrl-C (code 130), SIGTERM (143) or SIGUSR1 (138). Uncaught it ends the process so.
 
     Attributes:
         step: what is saved, or None if nothing is.
@@ -74,6 +75,7 @@ class Signals:
 
 
 def worker(number: int = 0) -> None:
-    """In a process that reads data: Ctrl-C is for the trainer; SIGTERM ends it, as it does anything else."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a process that reads data: Ctrl-C and SIGUSR1 are for the trainer; SIGTERM ends it, as it does anything else."""
+    for number in WATCHED:
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

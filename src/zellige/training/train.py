@@ -22,8 +22,9 @@ from ..core.random import mix
 from ..data import Corpus, Data
 from ..data import load as load_tokenizer
 from ..data.corpus import as_data
-from ..errors import Diverged, InputError, from_environment
+from ..errors import Diverged, InputError
 from ..evaluation.result import Result
+from ..launched import this_process
 from ..methods import build, find, reference
 from ..methods.method import Method
 from ..models import checkpoints
@@ -66,18 +67,20 @@ def train(
         run: the folder; by default runs/METHOD-DATA, of a recipe runs/RECIPE, with a number after it where that is there.
         recipe: a name of `zellige list recipes`: what is not given is as the paper has it.
         size: tiny, small, base or medium (`training.sizes`): the network and the training where they are not given.
-        resume: go on with the run in that folder. What is not given is the run's own; of what is given, only steps, rate,
-            clip, precision and what is written when may differ from it.
+        resume: go on with the run in that folder; started by torchrun or Slurm, begin it where there is none. What is not
+            given is the run's own; of what is given, only steps, rate, clip, precision, what computes them (devices, nodes,
+            strategy, accumulate) and what is written when may differ from it.
         overwrite: replace the run in that folder.
         progress: who is told how it goes; nobody by default.
 
     Raises:
         InputError: the input is wrong, or another process trains there, and nothing was written; or the disk is full, and the
             last checkpoint is intact.
-        Stopped: Ctrl-C or SIGTERM; the last step is saved. A SystemExit: uncaught it ends the process with 130 or 143.
+        Stopped: Ctrl-C, SIGTERM or SIGUSR1; the last step is saved. A SystemExit: uncaught it ends the process with 130, 143
+            or 138.
         Diverged: the loss is not finite.
     """
-    rank = from_environment("RANK") or from_environment("LOCAL_RANK")
+    rank, launcher = this_process().rank, this_process().launcher
     progress = Silent() if rank or progress is None else progress
     data = None if data is None else as_data(data)
     if recipe:
@@ -95,6 +98,8 @@ def train(
     if run is None:
         run = run_folder.usual(recipe or f"{name}-{run_folder.label(data or Data())}", resume or overwrite, rank)
     folder = Path(run)
+    if launcher and not (folder / "config.json").is_file():
+        resume = False  # it starts the same command again, which is to begin the run, too
     with contextlib.ExitStack() as stack:
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
@@ -119,7 +124,7 @@ class _Prepared:
     corpus: Corpus
     config: Config
     about: dict[str, Any]
-    devices: int
+    fleet: device.Fleet
     checkpoint: Path | None
     step: int
 
@@ -129,7 +134,9 @@ def _prepare(
 ) -> _Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
-    start = setup.load_start(train.start, method, name) if saved is None and train is not None and train.start else None
+    last = run_folder.last_checkpoint(folder) if resume else None
+    begun = saved.train if saved else train
+    start = setup.load_start(begun.start, method, name) if last is None and begun is not None and begun.start else None
     if saved and recipe and saved.recipe != recipe:
         raise InputError(
             f"'{path(folder)}' is a run of {saved.recipe or 'no recipe'}, not of {recipe}; leave `recipe` out"
@@ -138,11 +145,10 @@ def _prepare(
     before = about.get("data") or {}
     config = setup.shaped(config, before.get("shape"), len(before.get("classes") or ()))
     changes = setup.changed(saved, config) if saved else {}
-    devices = device.devices(config)
-    device.split_batch(config.train, devices)
+    fleet = device.fleet(config)
+    device.split_batch(config.train, fleet)
     if config.train.wandb:
         logger.require_wandb()
-    last = run_folder.last_checkpoint(folder) if resume else None
     tokenizer = load_tokenizer(last) if last and config.train.start else None
     corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
@@ -161,7 +167,7 @@ def _prepare(
     elif start:
         setup.copy_weights(fresh, config, start)
     about = notes.about_run(about, corpus, fresh, changes, step)
-    prepared = _Prepared(folder, fresh, corpus, config, about, devices, last, step)
+    prepared = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
     if not rank:
         if overwrite:
             run_folder.clear(folder)
@@ -175,10 +181,10 @@ def _prepare(
 def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], resume: bool, size: str) -> None:
     """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
-    if not device.cuda(config) and prepared.devices == 1 and not getattr(progress, "quiet", False):
+    if not device.cuda(config) and prepared.fleet.world == 1 and not getattr(progress, "quiet", False):
         for note in forecast(config, method, corpus.tokenizer, step, size):
             progress.note(note)
-    progress.note(notes.heading(config, method, corpus, prepared.about, prepared.devices, prepared.folder))
+    progress.note(notes.heading(config, method, corpus, prepared.about, prepared.fleet, prepared.folder))
     if config.recipe in RECIPES:
         progress.note(RECIPES[config.recipe].note(config.recipe))
     for text in corpus.notes:
@@ -199,13 +205,13 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
 
         model = Model(method, corpus.tokenizer, config, prepared.about)
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again)
-        sharded = config.train.strategy == "fsdp"
+        sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
-        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.devices, sharded, shape)
+        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.fleet.world, sharded, shape)
         method.train()
-        writer = loop.Writer(corpus.tokenizer, config, prepared.about)
+        writer = loop.Writer(corpus.tokenizer, config, prepared.about, not rank)
         try:
-            loop.fit(callback, learner, writer, prepared.checkpoint, prepared.devices)
+            loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
         except Quit:
             _leave(progress, folder, again, signals, rank)
         except Exception as problem:

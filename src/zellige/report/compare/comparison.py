@@ -35,7 +35,7 @@ from ...show.progress import Bar, TrainingPart
 from ...show.record import as_file, json_record
 from ...show.terminal import Terminal
 from ...training import lock, logger, setup
-from ...training.device import cuda, devices, split_batch
+from ...training.device import cuda, fleet, split_batch
 from ...training.signals import Stopped
 from ...training.train import train as train_one
 from . import table
@@ -144,7 +144,7 @@ class _Work:
 
     def _check(self, each: Entrant, config: Config) -> int:
         """The number of the method's parameters; InputError where it cannot be built, or not be sampled."""
-        split_batch(config.train, devices(config))
+        split_batch(config.train, fleet(config))
         tokens = self.corpus.tokenizer
         with torch.random.fork_rng(devices=[]):
             fresh = build(each.method, tokens.size, config.net, each.options, config.net.length, tokens.ordered)

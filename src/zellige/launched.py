@@ -1,0 +1,75 @@
+"""Which of several processes this is, as what started it says: torchrun, Slurm's srun, or Lightning on one machine."""
+
+import os
+from dataclasses import dataclass
+
+from .errors import InputError, quoted
+
+
+@dataclass(frozen=True)
+class Place:
+    """A process among those that were started together.
+
+    Attributes:
+        launcher: "torchrun", "Slurm" (a job of one process, too), or "" where nothing started this process that would again.
+        rank, local: its number, and that on its machine; the first is 0.
+        world, nodes: how many processes on how many machines. (Of the processes that Lightning starts itself only `local`, and so
+            `rank`, is known.)
+    """
+
+    launcher: str = ""
+    rank: int = 0
+    local: int = 0
+    world: int = 1
+    nodes: int = 1
+
+
+def this_process() -> Place:
+    """Where this process stands. InputError where the environment says what cannot be."""
+    local = _number("LOCAL_RANK", 0)
+    if "RANK" in os.environ:
+        rank, world = _number("RANK", 0), _number("WORLD_SIZE", 1)
+        if rank >= world:
+            raise InputError(
+                f"RANK is {rank} of WORLD_SIZE {world} in the environment; it must be below, as torchrun sets it"
+            )
+        here = _number("LOCAL_WORLD_SIZE", 0) or world
+        return Place("torchrun", rank, local, world, _even("torchrun", world, here, "--nproc-per-node"))
+    if "SLURM_JOB_ID" not in os.environ:
+        return Place(rank=local, local=local)
+    world = _number("SLURM_STEP_NUM_TASKS", 1)  # what srun sets for a step; the script that calls it has none
+    if world < 2:
+        return Place("Slurm", local, local)
+    nodes = _number("SLURM_STEP_NUM_NODES", 0) or 1
+    _even("Slurm", world, nodes, "--ntasks-per-node")
+    return Place("Slurm", _number("SLURM_PROCID", 0), _number("SLURM_LOCALID", 0), world, nodes)
+
+
+def _even(launcher: str, world: int, parts: int, option: str) -> int:
+    """world / parts; InputError where some nodes have more processes than others."""
+    if world % parts:
+        raise InputError(f"{launcher} started {world} processes, not as many on each node; give all the same {option}")
+    return world // parts
+
+
+def _number(name: str, default: int) -> int:
+    """A whole number in the environment; the default where it is not set."""
+    text = os.environ.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InputError(f"{name} is {quoted(text)} in the environment; it must be a whole number, as torchrun sets it")
+    return int(text)
+
+
+def join(place: Place) -> None:
+    """Meet the other processes, so that they can give each other what they have; once is enough."""
+    import torch
+
+    if place.world == 1 or torch.distributed.is_initialized():
+        return
+    address = None
+    if place.launcher == "Slurm":
+        from lightning.fabric.plugins.environments import SLURMEnvironment
+
+        slurm = SLURMEnvironment(auto_requeue=False)
+        address = f"tcp://{slurm.main_address}:{slurm.main_port}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=place.rank, world_size=place.world)
