@@ -1,6 +1,6 @@
 """Masked diffusion as the published repositories compute it, in own words: what the benchmarks compare with.
 
-The mathematics is MDLM's (arXiv 2406.07524) and the work done per step is that of its PyTorch code and of those that grew
+The mathematics is MDLM's (arXiv 2406.07524), or SEDD's (2310.16834) where a score is drawn from, and the work done per step is that of its PyTorch code and of those that grew
 from it: adaLN in every block although the time fed to it is constantly 0, layer norms outside autocast, rotary tables
 applied in float32, the head and the log-softmax at every position, a Gumbel race over all of (B, L, V) in every sampling
 step. Attention is torch's scaled_dot_product_attention (the repositories call flash-attn, which needs a GPU).
@@ -107,8 +107,10 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def take(self, dit: nn.Module) -> None:
-        """Take the weights of a time-free `zellige.nn.DiT`. Its branches have no gates: here they are 1 and stay so."""
+        """Take the weights of a `zellige.nn.DiT`. The branches of a time-free one have no gates: here they are 1 and stay so."""
         names = [
+            ("time.mlp", "sigma_map"),
+            ("modulation", "adaln"),
             ("embedding.weight", "embedding"),
             ("head", "linear"),
             ("qkv", "attn_qkv"),
@@ -120,6 +122,8 @@ class Network(nn.Module):
                 key = key.replace(theirs, ours)
             weights[key] = value
         self.load_state_dict(weights)
+        if hasattr(dit, "blocks") and hasattr(dit.blocks[0], "modulation"):
+            return
         for block in self.blocks:
             gate1, gate2 = block.adaln.bias.chunk(6)[2::3]
             gate1.fill_(1.0)
@@ -190,3 +194,32 @@ def sample(network: nn.Module, shape: tuple[int, int], masked: Tensor, mask: int
             p_x0 = None
         x = new
     return x, calls
+
+
+@torch.no_grad()
+def sample_score(network: nn.Module, shape: tuple[int, int], sigmas: Tensor, mask: int) -> tuple[Tensor, int]:
+    """SEDD's analytic sampler along `sigmas` (T + 1,), and its denoising step from the last of them to none.
+
+    The score at every position, its staggered form, times the transposed transition; a race over all of (B, L, K). Returns the
+    tokens and the number of network calls.
+    """
+    x, K = torch.full(shape, mask), mask + 1
+
+    def score(x: Tensor, sigma: Tensor) -> Tensor:
+        log_score = network(x, sigma.expand(len(x)))
+        log_score = log_score - sigma.expm1().log() - math.log(K - 1)
+        return torch.scatter(log_score, -1, x[..., None], torch.zeros_like(log_score[..., :1])).exp()
+
+    def reverse(x: Tensor, sigma: Tensor, d_sigma: Tensor) -> Tensor:
+        staggered = score(x, sigma).clone()
+        extra = (1 - d_sigma.exp()) * staggered.sum(dim=-1)
+        staggered *= d_sigma.exp()
+        staggered[..., -1] += extra
+        transition = (-d_sigma).exp() * F.one_hot(x, num_classes=K)
+        transition += torch.where(x == mask, 1 - (-d_sigma).exp(), 0)[..., None]
+        return staggered * transition
+
+    for sigma, following in itertools.pairwise(sigmas):
+        x = race(reverse(x, sigma, sigma - following))
+    x = race(reverse(x, sigmas[-1], sigmas[-1])[..., :-1])
+    return x, len(sigmas)

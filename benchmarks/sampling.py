@@ -17,16 +17,18 @@ from zellige.samplers import Ancestral, run
 
 NET = Net(layers=6, hidden=256, heads=8, length=256)
 SMALL = Net(layers=2, hidden=128, heads=4, length=256)  # a thousand published steps of NET take five minutes
-CASES = {  # states with the mask, batch, steps, whether the published sampler caches, network
-    "V = 50,258, T = 16": (50_258, 1, 16, False, NET),
-    "V = 28, T = 1000, batch 16": (28, 16, 1000, True, SMALL),
+CASES = {  # method, states with the mask, batch, steps, whether the published sampler caches, network
+    "mdlm, V = 50,258, T = 16": ("mdlm", 50_258, 1, 16, False, NET),
+    "mdlm, V = 28, T = 1000, batch 16": ("mdlm", 28, 16, 1000, True, SMALL),
+    "sedd, V = 50,258, T = 16": ("sedd", 50_258, 1, 16, False, NET),
+    "sedd, V = 28, T = 128, batch 16": ("sedd", 28, 16, 128, False, SMALL),
 }
 
 
-def pair(states: int, net: Net = NET):
-    """A time-free MDLM with a head that is not zero, and the published network with the same function."""
+def pair(name: str, states: int, net: Net = NET):
+    """A method with a head that is not zero, and the published network with the same function."""
     torch.manual_seed(0)
-    method = build("mdlm", states - 1, net).eval()
+    method = build(name, states - 1, net).eval()
     torch.nn.init.normal_(method.network.head.weight, std=3 * net.hidden**-0.5)
     theirs = reference.Network(states, net.hidden, net.layers, net.heads).eval()
     theirs.take(method.network)
@@ -36,24 +38,28 @@ def pair(states: int, net: Net = NET):
 def ours(method, batch: int, steps: int, seed: int):
     """Tokens, and the network calls of each row."""
     generator = torch.Generator().manual_seed(seed)
+    sampler = Ancestral("published") if method.parameterization == "score" else Ancestral()
     with torch.inference_mode():
-        *_, state = run(Ancestral(), method, (batch, *method.shape), steps, generator=generator)
+        *_, state = run(sampler, method, (batch, *method.shape), steps, generator=generator)
     return state.x, state.calls
 
 
 def published(method, network, batch: int, steps: int, seed: int, cache: bool):
-    """The same along the same schedule: the probability of a mask at each of the times, from 1 to 0."""
+    """The same along the same schedule: the probability of a mask at each of the times, from 1 to 0; of SEDD as published."""
+    torch.manual_seed(seed)
+    if method.parameterization == "score":  # T times from 1 to 1e-5, and the denoising step
+        sigmas = method.process.schedule.sigma(torch.linspace(1, 1e-5, steps + 1, dtype=torch.float64))[:, 0].float()
+        return reference.sample_score(network, (batch, *method.shape), sigmas, method.process.mask)
     alpha = method.process.schedule.alpha(torch.linspace(1, 0, steps + 1, dtype=torch.float64))[:, 0]
     masked = (1 - alpha).float()
     masked[0], masked[-1] = 1.0, 0.0
-    torch.manual_seed(seed)
     return reference.sample(network, (batch, *method.shape), masked, method.process.mask, cache)
 
 
-def same_law(rows: int = 20_000) -> tuple[float, float]:
+def same_law(name: str, rows: int = 20_000) -> tuple[float, float]:
     """Two tokens of three, T = 3: the distance between the laws of many draws of both, and what chance alone gives."""
     small = Net(layers=1, hidden=16, heads=2, length=2)
-    method, network = pair(4, small)
+    method, network = pair(name, 4, small)
 
     def law(x):
         count = Counter(map(tuple, x.tolist()))
@@ -70,19 +76,19 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     if options.peak:
         case, way = options.peak.split("/")
-        states, batch, steps, cache, net = CASES[case]
+        name, states, batch, steps, cache, net = CASES[case]
         steps = min(steps, 16)  # as much memory as with all of them
         memory = measure.Memory()
-        method, network = pair(states, net)
+        method, network = pair(name, states, net)
         state = memory.mark()
         ours(method, batch, steps, 0) if way == "zellige" else published(method, network, batch, steps, 0, cache)
         print(json.dumps({"sampling": memory.largest() - state}))
         return
-    distance, chance = same_law()
-    out = {"machine": measure.machine(), "distance between laws": distance, "distance by chance": chance, "cases": {}}
+    laws = {name: same_law(name) for name in ("mdlm", "sedd")}
+    out: dict = {"machine": measure.machine(), "distance between laws, and by chance": laws, "cases": {}}
     rows = []
-    for case, (states, batch, steps, cache, net) in CASES.items():
-        method, network = pair(states, net)
+    for case, (name, states, batch, steps, cache, net) in CASES.items():
+        method, network = pair(name, states, net)
         calls = {}
 
         def mine(method=method, batch=batch, steps=steps, calls=calls):
@@ -112,7 +118,8 @@ def main() -> None:
             )
         )
     measure.show(rows, ("sampling", "published", "zellige", "faster", "quartiles", "calls", "calls", "peak", "peak"))
-    print(f"laws of 20,000 draws each: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})")
+    for name, (distance, chance) in laws.items():
+        print(f"{name}, laws of 20,000 draws: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})")
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")
 

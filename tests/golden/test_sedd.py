@@ -276,7 +276,7 @@ def test_trajectories(golden, networks, case):
     draws = list(c["u"]) if "u" in c else [c[f"u{i}"] for i in range(n + 1)]
     if method.process.mask is None:  # what it starts from
         draws = [0.999 * torch.nn.functional.one_hot(c["states"][0], K - 1), *draws]
-    sampler = Euler("published") if scalars["predictor"] == "euler" else Ancestral("published", choose=False)
+    sampler = (Euler if scalars["predictor"] == "euler" else Ancestral)("published", choose=False)
     *states, final = [state.x for state in run(sampler, method, c["final"].shape, n, generator=RecordedRaces(*draws))]
     assert torch.equal(torch.stack(states)[: len(c["states"])], c["states"])
     assert torch.equal(final, c["final"])

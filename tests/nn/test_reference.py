@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from zellige.methods import build
 from zellige.nn import DiT, Net
 
 
@@ -44,3 +45,15 @@ def test_reference_and_ours_are_one_function(reference):
     network.take(dit)
     x = torch.randint(7, (3, 12))
     torch.testing.assert_close(network(x, torch.zeros(3)), dit(x), atol=1e-5, rtol=1e-5)
+
+
+def test_reference_and_ours_are_one_score(reference):
+    torch.manual_seed(0)
+    method = build("sedd", 6, Net(layers=2, hidden=32, heads=4, length=12))
+    for weight in method.network.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    network = reference.Network(states=7, hidden=32, layers=2, heads=4)
+    network.take(method.network)
+    x, t = torch.randint(7, (3, 12)), torch.full((3, 1), 0.4, dtype=torch.float64)
+    theirs = network(x, method.process.schedule.sigma(t[:, 0])[:, 0])
+    torch.testing.assert_close(theirs, method.logits(method.hidden(x, t)), atol=1e-5, rtol=1e-5)

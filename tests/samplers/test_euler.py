@@ -43,8 +43,9 @@ def test_a_step_is_a_product_of_one_plus_h_R(name):
         expected = torch.stack([each[:, i, X[:, i]] for i in range(L)]).prod(0)
         possible = expected.sum(-1) > 0.5  # from the prior only masks, from a clean end what has a law
         possible &= (method.process.mask == X).all(-1) if t == PRIOR else torch.ones_like(possible)
-        ours = exact.transition(Euler(), method, state, time, later)
-        close(ours[possible], expected[possible], rtol=0, atol=1e-10)
+        for choose in (True, False):
+            ours = exact.transition(Euler(choose=choose), method, state, time, later)
+            close(ours[possible], expected[possible], rtol=0, atol=1e-10)
 
 
 PROCESSES = {

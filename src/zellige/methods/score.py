@@ -42,7 +42,8 @@ class Scored(Diffusion):
             odds = torch.expm1(self.process.schedule.sigma(t))
             odds = torch.where(odds > 0, odds, 1.0)  # a given token: no noise, so no score
             logits = logits - (odds.log() + math.log(self.vocabulary)).to(logits)
-        return logits.double().exp()  # SEDD section 3
+        # uniform noise un-pushes scores, which magnifies what is lost in them; a mask's are summed and drawn from
+        return (logits if self.process.mask is not None else logits.double()).exp()  # SEDD section 3
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:

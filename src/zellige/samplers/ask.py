@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..core import random
 from ..core.positions import positions
-from ..core.prediction import Prediction
+from ..core.prediction import Prediction, Score
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
@@ -77,6 +77,39 @@ def choose_then_ask(
     relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[at.row, 0, x]
     keep = random.bernoulli(relative, generator, chosen)
     return fill(state, chosen, torch.where(keep, x, at.of(state.x)), chosen.any(-1))
+
+
+def ask_then_choose(
+    method: Diffusion,
+    state: State,
+    s: Tensor,
+    t: Tensor,
+    reveal: Callable[[Score, Tensor], Tensor],
+    law: Callable[[Prediction, Tensor], Tensor],
+    generator: Randomness = None,
+) -> State:
+    """Ask at every mask, reveal each with the probability that its score says, then draw what stands there.
+
+    A score is no law: how much it says in all decides how likely a mask is revealed. So the network is asked at all of them, but
+    only those that are revealed are drawn from.
+
+    Args:
+        s: the time () or (B, 1) after the step.
+        reveal: of a score at masks and the times (N,): the probability (N,) that a mask is a token at s.
+        law: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
+    """
+    at = free(method, state)
+    pred, later = ask(method, state, at, t), positions(at).of(s.expand(at.shape))
+    if pred is None:
+        for _ in range(2):  # the draws below, which other rows may make
+            random.discard(at.shape, generator)
+        return state
+    if not isinstance(pred, Score):
+        return fill(state, at, random.categorical(law(pred, later), generator, at), at.any(-1))
+    shown = random.bernoulli(reveal(pred, later), generator, at)
+    chosen = at.masked_scatter(at, shown)
+    v = pred.v[shown].index_fill(-1, torch.tensor(method.process.mask), 0.0)
+    return fill(state, chosen, random.categorical(v, generator, chosen), at.any(-1))
 
 
 def calls_of(reveal: Tensor, free: int) -> float:

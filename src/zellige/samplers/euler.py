@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..core.prediction import Prediction, kernel, posterior, reverse_rate
+from ..core.prediction import Prediction, Score, kernel, posterior, reverse_rate, revealed, total_score
 from ..methods.diffusion import Diffusion
-from .ask import calls_of, choose_then_ask, free, redraw
+from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .law import CONTINUOUS, Law
-from .pairing import absorbs, choosable, rateless
+from .pairing import absorbs, choosable, rateless, scores_masks
 from .sampler import Sampler
 
 
@@ -30,6 +30,7 @@ class Euler(Sampler):
 
     Args:
         grid: "auto", "uniform", "cosine", "log-snr", "published" or the size of a step (see `ancestral`).
+        choose: as that of `ancestral`: draw which masks are revealed apart from what they become, where that has the same law.
     """
 
     name: ClassVar[str] = "euler"
@@ -38,9 +39,9 @@ class Euler(Sampler):
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(self, grid: str = "auto", **guidance: Any):
+    def __init__(self, grid: str = "auto", choose: bool = True, **guidance: Any):
         super().__init__(**guidance)
-        self.grid = known(grid)
+        self.grid, self.choose = known(grid), choose
 
     @classmethod
     def refuse(cls, method):
@@ -54,14 +55,16 @@ class Euler(Sampler):
         return spaced(method, steps, self.grid)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
-        if choosable(method) and absorbs(method, one=True) is None:
+        if self.choose and choosable(method) and absorbs(method, one=True) is None:
             return choose_then_ask(method, state, _reveal(method, t, s), t, posterior, generator)
+        if self.choose and scores_masks(method) and not torch.compiler.is_compiling():
+            return ask_then_choose(method, state, s, t, stepped_mask, stepped, generator)
         at = free(method, state)
         later = s.expand(at.shape)[at]
         return redraw(method, state, at, t, lambda pred: stepped(pred, later), generator)
 
     def expected_calls(self, method: Diffusion, times, free):
-        if not choosable(method) or absorbs(method, one=True) is not None:
+        if not (self.choose and choosable(method)) or absorbs(method, one=True) is not None:
             return None
         return calls_of(_reveal(method, times[:-1], times[1:])[:, 0], free)
 
@@ -75,6 +78,12 @@ def stepped(pred: Prediction, s: Tensor) -> Tensor:
     stay = 1 - move.sum(-1, keepdim=True)  # SEDD eq. 17
     p = move.scatter(-1, pred.x_t[..., None], stay).clamp_min(0.0)
     return torch.where(jump[..., None], kernel(pred, s), p) if bool(jump.any()) else p
+
+
+def stepped_mask(pred: Score, s: Tensor) -> Tensor:
+    """P(a mask is revealed in a step to s), (*): what `stepped` gives to the tokens in all."""
+    rate = pred.process.schedule.beta(pred.t)[..., 0] * total_score(pred)  # SEDD eq. 17
+    return torch.where(_jump(pred.t, s), revealed(pred, s), ((pred.t - s) * rate).clamp_max(1.0))
 
 
 def _jump(t: Tensor, s: Tensor) -> Tensor:

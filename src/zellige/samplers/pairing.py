@@ -68,6 +68,11 @@ def one_alpha(process: Process) -> bool:
     return schedule is not None and schedule.alpha(process.prior.new_ones(())).shape[-1] == 1
 
 
+def scores_masks(method: Method) -> bool:
+    """Whether `ask_then_choose` has the law of the kernel: absorbing noise with one alpha, and a score."""
+    return absorbs(method, one=True) is None and method.parameterization == "score"
+
+
 def choosable(method: Method) -> bool:
     """Whether `choose_then_ask` has the law of the kernel: absorbing noise, and a prediction that is a law.
 
