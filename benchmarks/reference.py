@@ -1,10 +1,11 @@
 """Masked diffusion as the published repositories compute it, in own words: what the benchmarks compare with.
 
-The mathematics is MDLM's (arXiv 2406.07524), or SEDD's (2310.16834) where a score is drawn from, and the work done per step is that of its PyTorch code and of those that grew
-from it: adaLN in every block although the time fed to it is constantly 0, layer norms outside autocast, rotary tables
-applied in float32, the head and the log-softmax at every position, a Gumbel race over all of (B, L, V) in every sampling
-step. Attention is torch's scaled_dot_product_attention (the repositories call flash-attn, which needs a GPU).
-With the weights of a time-free `zellige.nn.DiT` the network computes the same function: see `Network.take`.
+The mathematics is MDLM's (arXiv 2406.07524), or SEDD's (2310.16834) where a score is drawn from, and the work done per
+step is that of its PyTorch code and of those that grew from it: adaLN in every block although the time fed to it is
+constantly 0, layer norms outside autocast, rotary tables applied in float32, the head and the log-softmax at every
+position, a Gumbel race over all of (B, L, V) in every sampling step. Attention is torch's scaled_dot_product_attention
+(the repositories call flash-attn, which needs a GPU). With the weights of a time-free `zellige.nn.DiT` the network
+computes the same function: see `Network.take`.
 """
 
 import itertools
@@ -122,7 +123,7 @@ class Network(nn.Module):
                 key = key.replace(theirs, ours)
             weights[key] = value
         self.load_state_dict(weights)
-        if hasattr(dit, "blocks") and hasattr(dit.blocks[0], "modulation"):
+        if any("modulation" in key for key in dit.state_dict()):
             return
         for block in self.blocks:
             gate1, gate2 = block.adaln.bias.chunk(6)[2::3]

@@ -119,7 +119,9 @@ def main() -> None:
         )
     measure.show(rows, ("sampling", "published", "zellige", "faster", "quartiles", "calls", "calls", "peak", "peak"))
     for name, (distance, chance) in laws.items():
-        print(f"{name}, laws of 20,000 draws: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})")
+        print(
+            f"{name}, laws of 20,000 draws: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})"
+        )
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")
 

@@ -191,6 +191,13 @@ def test_every_bracket_holds_the_exact_value_in_10_000_cases():
     assert cases >= 10_000
 
 
+@pytest.mark.long
+def test_every_bracket_of_chains_holds_on_two_classes_of_three_tokens():
+    both, condition = texts(3).repeat(2, 1), torch.arange(2).repeat_interleave(27)
+    parts = torch.arange(54).split(6)
+    assert sum(check(*along_all_chains(classes(*m, 3, 0), both[p], condition[p])) for m in CHAINS for p in parts) >= 54
+
+
 def test_importance_weighting_falls_with_n_further():
     """n = 1 to 4 over the multisets of 24 orders; the tangent bound comes closer as psi does."""
     _, log_w = in_all_orders(table("mdlm", {}, 4), texts(4))

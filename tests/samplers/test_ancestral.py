@@ -17,7 +17,13 @@ from zellige.methods import MD4, MDLM, RADD, SEDD
 from zellige.samplers import Ancestral, Euler, TauLeaping, run
 
 D = torch.float64
-METHODS = {"mdlm": mdlm, "mdlm, mask in the middle": lambda: mdlm(1), "md4": md4, "an exponent per token": genmd4, "sedd": sedd}
+METHODS = {
+    "mdlm": mdlm,
+    "mdlm, mask in the middle": lambda: mdlm(1),
+    "md4": md4,
+    "an exponent per token": genmd4,
+    "sedd": sedd,
+}
 
 
 @pytest.mark.parametrize("name", METHODS)

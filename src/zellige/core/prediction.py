@@ -149,16 +149,20 @@ def total_score(pred: Score) -> Tensor:
     """M = sum_y v_y over the tokens y, (*) float64, of a score at masks."""
     mask = pred.process.mask
     assert mask is not None
-    return sum(part.sum(-1, dtype=torch.float64) for part in (pred.v[..., :mask], pred.v[..., mask + 1 :]))  # not less v's 1
+    before, behind = (
+        pred.v[..., :mask],
+        pred.v[..., mask + 1 :],
+    )  # not all less the mask's 1, which may be far more than M
+    return before.sum(-1, dtype=torch.float64) + behind.sum(-1, dtype=torch.float64)
 
 
-def revealed(pred: Score, s: Tensor) -> Tensor:
+def revealed_mass(pred: Score, s: Tensor) -> Tensor:
     """P(a mask at t is a token at s), (*) float64: what `kernel` gives to the tokens in all, from one sum over them.
 
     Under absorbing noise with one alpha the token is then y with probability v_y / M, and nothing of (*, K) is needed.
     """
     alpha_t, alpha_s = (pred.process.schedule.alpha(time)[..., 0] for time in (pred.t, s))
-    p = (total_score(pred) * (alpha_s - alpha_t) / alpha_t).clamp_max(1.0)  # SEDD's staggered score, clipped at the mask
+    p = (total_score(pred) * (alpha_s - alpha_t) / alpha_t).clamp_max(1.0)  # the staggered score, clipped at the mask
     return torch.where(s == CLEAN, 1.0, torch.where(pred.t.isposinf(), alpha_s, p))
 
 

@@ -9,8 +9,8 @@ it has probability (alpha_s - alpha_t)/(1 - alpha_t), and what it becomes is dra
 positions are drawn first; the network is called only for rows in which something moves, and its head is computed only at
 those positions. The law is that of the plain kernel; the cost is at most one call for each revealed position, which is what
 the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
-sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) decides itself whether
-a mask is revealed: it is asked at all of them, and drawn from at those that are.
+sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) says itself whether a
+mask is revealed: it is asked at all of them, and drawn from at those that are.
 
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
 (`last`, as D3PM's published code), or every step (`every`). Temperature 0 is something else: there the clean posterior keeps its
@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ..core.positions import positions
-from ..core.prediction import kernel, posterior, revealed
+from ..core.prediction import kernel, posterior, revealed_mass
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
@@ -95,7 +95,7 @@ class Ancestral(Sampler):
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
             return choose_then_ask(method, state, reveal, t, posterior, generator)
         if self.choose and scores_masks(method) and draws and not torch.compiler.is_compiling():
-            return ask_then_choose(method, state, s, t, revealed, kernel, generator)
+            return ask_then_choose(method, state, s, t, revealed_mass, kernel, generator)
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
         law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731

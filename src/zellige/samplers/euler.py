@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..core.prediction import Prediction, Score, kernel, posterior, reverse_rate, revealed, total_score
+from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mass, reverse_rate, total_score
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
@@ -83,7 +83,7 @@ def stepped(pred: Prediction, s: Tensor) -> Tensor:
 def stepped_mask(pred: Score, s: Tensor) -> Tensor:
     """P(a mask is revealed in a step to s), (*): what `stepped` gives to the tokens in all."""
     rate = pred.process.schedule.beta(pred.t)[..., 0] * total_score(pred)  # SEDD eq. 17
-    return torch.where(_jump(pred.t, s), revealed(pred, s), ((pred.t - s) * rate).clamp_max(1.0))
+    return torch.where(_jump(pred.t, s), revealed_mass(pred, s), ((pred.t - s) * rate).clamp_max(1.0))
 
 
 def _jump(t: Tensor, s: Tensor) -> Tensor:
