@@ -1,5 +1,6 @@
 """Which of several processes this is, as what started it says: torchrun, Slurm's srun, or Lightning on one machine."""
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -73,3 +74,5 @@ def join(place: Place) -> None:
         slurm = SLURMEnvironment(auto_requeue=False)
         address = f"tcp://{slurm.main_address}:{slurm.main_port}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=place.rank, world_size=place.world)
+    # gloo's threads, left alone, now and then abort a process that ends
+    atexit.register(torch.distributed.destroy_process_group)
