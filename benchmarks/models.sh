@@ -4,8 +4,7 @@
 #   TALES=folder MNIST=folder CHORALES=file SUDOKU=file QM9=file benchmarks/models.sh [FOLDER] [NAME ...]
 #
 # TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; CHORALES: Jsb16thSeparated.json;
-# SUDOKU: a .csv of puzzles and solutions; QM9: a .csv with the column smiles. All but text take 30 to 60 minutes of one idle core;
-# text takes some hours. A run that was stopped goes on where it was; ship.py then takes minutes a model. SHIP=0: train only.
+# SUDOKU: a .csv of puzzles and solutions; QM9: a .csv with the column smiles. 30 to 90 minutes of one idle core each. A run that was stopped goes on where it was; ship.py then takes minutes a model. SHIP=0: train only.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-runs/models}
@@ -24,7 +23,7 @@ for name in "${@:-molecules chorales sudoku digits text}"; do
         data=$TALES
         train text mdlm --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
           --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
-          --net.conv 7 --train.steps 12000 --train.batch 16 --train.rate 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
+          --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.rate 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
       digits) # 1.1M parameters; 2.3 epochs
         data=$MNIST
         train digits md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \

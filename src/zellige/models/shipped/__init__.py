@@ -1,6 +1,6 @@
 """The models that come with Zellige, by name: beside this file a folder each, which `benchmarks/ship.py` makes of a run.
 
-    zellige.load("digits")
+    zellige.load("text")
 
 A folder is one that `Model.save` could have written, its weights in float16, with two files more: README.md, the card, and
 card.json, the numbers and samples that stand in it with the commands that they came from.
