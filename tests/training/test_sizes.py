@@ -100,4 +100,5 @@ def test_a_second_run_has_its_own_folder_and_the_newest_goes_on(tmp_path, monkey
         assert usual("mdlm-pydocs", again=False, rank=1) == Path(f"{base}{n}")
     assert usual("mdlm-pydocs", again=False) == Path(f"{base}-4")
     monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert usual("mdlm-pydocs", again=False) == base
