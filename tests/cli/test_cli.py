@@ -522,9 +522,20 @@ def test_lists(what, run):
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 
 
+LISTS_AGAIN = 'lists.json is old: python -c "from zellige.cli import help; help.write()"'
+
+
 def test_lists_are_what_the_classes_say():
-    again = 'python -c "from zellige.cli import help; help.write()"'
-    assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), f"lists.json is old: {again}"
+    """Of the recipes, whose cost is counted on their networks, the first; all of them in `make test-long`."""
+    lists = json.loads(help.TABLES.read_text(encoding="utf-8"))
+    assert lists["recipes"][0] == help.recipe(lists["recipes"][0]["name"]), LISTS_AGAIN
+    for name, rows in (("methods", help.methods()), ("samplers", help.samplers()), ("checkpoints", help.checkpoints())):
+        assert lists[name] == rows, LISTS_AGAIN
+
+
+@pytest.mark.long
+def test_the_list_of_recipes_is_what_their_networks_cost():
+    assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), LISTS_AGAIN
 
 
 @pytest.mark.parametrize("what", ["", *help.LISTS])

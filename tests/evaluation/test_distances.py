@@ -263,7 +263,7 @@ def variations(g: np.random.Generator, repeats: int, count: int, kinds: int, n: 
     ]
 
 
-@pytest.mark.parametrize(("kinds", "n", "other"), [(12, 2, 0.0), (40, 4, 0.3)])
+@pytest.mark.parametrize(("kinds", "n", "other"), [(12, 2, 0.0), pytest.param(40, 4, 0.3, marks=pytest.mark.long)])
 def test_intervals_of_total_variation_cover(kinds, n, other):
     """The mean TV at this size, 93 to 97% of 150, binomially: equal laws, and hardly a match."""
     numbers = variations(np.random.default_rng(n), 150, 40, kinds, n, other)

@@ -87,7 +87,10 @@ def test_bound_and_loss_given_the_class(name, choices):
 
 
 PAIRS = [
-    (sampler, name) for sampler, cls in SAMPLERS.items() for name in METHODS if cls.refuse(conditional(name)) is None
+    pytest.param(sampler, name, marks=[pytest.mark.long] if (sampler, name) == ("uniformisation", "tauldr") else [])
+    for sampler, cls in SAMPLERS.items()
+    for name in METHODS
+    if cls.refuse(conditional(name)) is None
 ]
 
 

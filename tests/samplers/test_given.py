@@ -33,7 +33,7 @@ def test_masks_one_gap_is_exact_at_any_number_of_steps(name, given):
         method = METHODS[title]()
         if sampler.refuse(method) or (name, title) == ("remasking, loop", "d3pm, absorbing"):
             continue
-        for T in (1, 3):
+        for T in (1, 2) if "remasking" in name else (1, 3):
             law = exact.sample_law(sampler, method, T, given)
             close(law, conditional(method, given), rtol=0, atol=1e-9, msg=f"{title}, {T}")
 
@@ -75,7 +75,7 @@ def test_one_gap_beside_a_hidden_place_is_exact_at_any_number_of_steps(name):
         assert hides(method)
         K = method.process.K
         whole = conditional(method, torch.tensor([-1, -1]))
-        for T in (1, 3):
+        for T in (1, 2) if "remasking" in name else (1, 3):
             law = exact.sample_law(sampler, method, T, fixed)
             X = exact.states(K, L)
             assert float(law[X[:, 1] == method.process.mask].sum()) == pytest.approx(1)

@@ -96,6 +96,7 @@ def test_with_the_exact_network_each_position_keeps_its_marginal():
         assert distance(got, expected) > 1e-3  # but not the joint law: what is drawn anew is drawn independently
 
 
+@pytest.mark.long
 @torch.no_grad()
 def test_the_law_comes_slowly_or_not():
     """With sigma that does not shrink with the step the order is 1/2, that of ancestral 1; in the loop there is no limit."""

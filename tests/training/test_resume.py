@@ -480,6 +480,7 @@ def _script(tmp_path: Path, folder: Path) -> subprocess.Popen:
     )
 
 
+@pytest.mark.long
 def test_script_that_starts_its_own_processes(server, tmp_path):
     """As a person has it: one command, which starts the second process; the signal reaches the first only."""
     folder = tmp_path / "run"

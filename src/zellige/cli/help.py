@@ -71,7 +71,10 @@ def table(what: str) -> list[dict[str, str]]:
 
 def tables() -> dict[str, list[dict[str, str]]]:
     """What `lists.json` holds, from the classes; imports torch."""
-    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints(), "recipes": recipes()}
+    from ..training.recipes import RECIPES
+
+    recipes = [recipe(name) for name in RECIPES]
+    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints(), "recipes": recipes}
 
 
 def methods() -> list[dict[str, str]]:
@@ -155,23 +158,19 @@ def checkpoints() -> list[dict[str, str]]:
     return [published.row() for published in CATALOGUE]
 
 
-def recipes() -> list[dict[str, str]]:
-    """A row for each recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
+def recipe(name: str) -> dict[str, str]:
+    """The row of a recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
     from ..show.numbers import count, parameters
     from ..training.cost import UTILISATION, training_cost
     from ..training.recipes import RECIPES
 
-    rows = []
-    for name, recipe in RECIPES.items():
-        cost = training_cost(recipe.config, recipe.vocabulary)
-        rows.append(
-            {
-                "name": name, "arXiv": recipe.arxiv, "data": recipe.data.name,
-                "size": parameters(cost.parameters).split()[0], "reported": str(recipe.reported),
-                "FLOP": f"{cost.flops:.1e}", f"H100 h at {UTILISATION:.0%}": count(cost.hours),
-            }
-        )  # fmt: skip
-    return rows
+    recipe = RECIPES[name]
+    cost = training_cost(recipe.config, recipe.vocabulary)
+    return {
+        "name": name, "arXiv": recipe.arxiv, "data": recipe.data.name,
+        "size": parameters(cost.parameters).split()[0], "reported": str(recipe.reported),
+        "FLOP": f"{cost.flops:.1e}", f"H100 h at {UTILISATION:.0%}": count(cost.hours),
+    }  # fmt: skip
 
 
 def write() -> None:
