@@ -59,7 +59,7 @@ def bpe():
 
 
 def pairs():
-    """Every sampler with every method that it takes; in short: each method's own sampler, each sampler's first method, but uniformisation."""
+    """Every sampler with every method that it takes; in short each method's own, each sampler's first but uniformisation."""
     seen = set()
     for name, cls in zellige.METHODS.items():
         method = model(name=name).method
