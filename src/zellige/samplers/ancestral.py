@@ -94,7 +94,7 @@ class Ancestral(Sampler):
             alpha_t, alpha_s = method.process.schedule.alpha(t), method.process.schedule.alpha(s)
             reveal = (alpha_s - alpha_t) / (1 - alpha_t)  # MDLM eq. 8
             return choose_then_ask(method, state, reveal, t, posterior, generator)
-        if self.choose and scores_masks(method) and draws and not torch.compiler.is_compiling():
+        if self.choose and scores_masks(method) and draws:
             return ask_then_choose(method, state, s, t, revealed_mass, kernel, generator)
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))

@@ -99,7 +99,8 @@ def ask_then_choose(
         law: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
     """
     at = free(method, state)
-    pred, later = ask(method, state, at, t), positions(at).of(s.expand(at.shape))
+    asked = positions(at)
+    pred, later = ask(method, state, at, t), asked.of(s.expand(at.shape))
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(at.shape, generator)
@@ -107,8 +108,9 @@ def ask_then_choose(
     if not isinstance(pred, Score):
         return fill(state, at, random.categorical(law(pred, later), generator, at), at.any(-1))
     shown = random.bernoulli(reveal(pred, later), generator, at)
-    chosen = at.masked_scatter(at, shown)
-    v = pred.v[shown].index_fill(-1, torch.tensor(method.process.mask), 0.0)
+    chosen = asked.put(at, shown)
+    v = pred.v if torch.compiler.is_compiling() else pred.v[shown]  # compiled, no shape depends on what was drawn
+    v = torch.where(method.process.clean, v, 0.0)
     return fill(state, chosen, random.categorical(v, generator, chosen), at.any(-1))
 
 

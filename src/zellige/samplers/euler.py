@@ -57,7 +57,7 @@ class Euler(Sampler):
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.choose and choosable(method) and absorbs(method, one=True) is None:
             return choose_then_ask(method, state, _reveal(method, t, s), t, posterior, generator)
-        if self.choose and scores_masks(method) and not torch.compiler.is_compiling():
+        if self.choose and scores_masks(method):
             return ask_then_choose(method, state, s, t, stepped_mask, stepped, generator)
         at = free(method, state)
         later = s.expand(at.shape)[at]

@@ -27,7 +27,7 @@ class Live(TorchDispatchMode):
 
     Attributes:
         now: bytes that are held.
-        gradients: of these, the gradients of `watch`ed parameters.
+        gradients: of these, the gradients of the parameters given to `watch`.
         peak: the most of the others that were held at one time.
     """
 
