@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, is_typeddict
@@ -127,10 +127,14 @@ def unchecked(skip: bool = True) -> Iterator[None]:
         checking.reset(before)
 
 
-def sha256(path: Path) -> str:
-    """Of a file's bytes, read in blocks."""
+def sha256(path: Path, report: Callable[[int], None] = lambda count: None) -> str:
+    """Of a file's bytes, read in blocks. report(bytes since the last call) is called."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(1 << 20):
+            digest.update(block)
+            report(len(block))
+    return digest.hexdigest()
 
 
 def digest(value: Any) -> str:

@@ -12,8 +12,9 @@ import torch
 from zellige.data import Data, sums
 from zellige.data import cache as store
 from zellige.data.prepare import prepare
-from zellige.data.sums import Sums, file_sum
+from zellige.data.sums import Sums
 from zellige.errors import InputError
+from zellige.schema import sha256
 
 WORDS = ["a", "the", "naïve", "x1,", "cat", "don't", "日本"]
 
@@ -79,12 +80,12 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path, monkeypatch):
     """Its sum is remembered once its times can tell a change: not of a file of just now, and not where anything of it changed."""
     path, cache, read = tmp_path / "a", tmp_path / "cache", []
     cache.mkdir()
-    monkeypatch.setattr(sums, "file_sum", lambda path, *report: read.append(path) or file_sum(path, *report))
+    monkeypatch.setattr(sums, "sha256", lambda path, *report: read.append(path) or sha256(path, *report))
 
     def ask() -> bool:
         """Whether it was read, by a process that begins."""
         known, before = Sums(cache), len(read)
-        assert known.of(path) == file_sum(path)
+        assert known.of(path) == sha256(path)
         known.keep()
         return len(read) > before
 
@@ -97,7 +98,7 @@ def test_a_file_that_did_not_change_is_read_once(tmp_path, monkeypatch):
     path.write_bytes(b"xyz")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as long, and as old as before
     assert [ask(), ask()] == [True, False]
-    (cache / "sums.json").write_text((cache / "sums.json").read_text().replace(file_sum(path)[:8], "0" * 8))
+    (cache / "sums.json").write_text((cache / "sums.json").read_text().replace(sha256(path)[:8], "0" * 8))
     assert [ask(), ask()] == [True, False]  # what is remembered has a sum of its own
 
 
@@ -107,5 +108,5 @@ def test_a_corpus_that_is_there_is_not_read(texts, monkeypatch):
     data = Data("text", path=str(texts / "a.jsonl"), tokenizer="bytes", pack="packed")
     prepare(data, 16)
     first = prepare(data, 16)  # the tokens are new, and read once
-    monkeypatch.setattr(sums, "file_sum", lambda path, *_: pytest.fail(f"read {path}"))
+    monkeypatch.setattr(sums, "sha256", lambda path, *_: pytest.fail(f"read {path}"))
     assert prepare(data, 16).about == first.about

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..schema import read_json, sealed, structure
-from .sums import Sums, file_sum
+from ..schema import read_json, sealed, sha256, structure
+from .sums import Sums
 
 FORMAT = 1
 
@@ -55,7 +55,7 @@ def read_whole(
 
 def write_meta(aside: Path, meta: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
     """Write meta.json, sealed, with the sums of all files; returns it. known: the sums that need not be made again."""
-    meta["files"] = {file.name: known.get(file.name) or file_sum(file) for file in sorted(aside.iterdir())}
+    meta["files"] = {file.name: known.get(file.name) or sha256(file) for file in sorted(aside.iterdir())}
     (aside / "meta.json").write_text(json.dumps(sealed(meta), indent=1) + "\n", encoding="utf-8")
     return meta
 

@@ -6,7 +6,6 @@ every file is read again.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import tempfile
@@ -17,21 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..schema import read_json, sealed
+from ..schema import read_json, sealed, sha256
 
-BLOCK = 1 << 20
 SETTLED = 2.0  # seconds since a file was written after which its times tell a later writing apart
 NAME = "sums.json"
-
-
-def file_sum(path: Path, report: Callable[[int], None] = lambda count: None) -> str:
-    """sha256 of a file's bytes, read in blocks. report(bytes since the last call) is called."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-            report(len(block))
-    return digest.hexdigest()
 
 
 class Sums:
@@ -55,7 +43,7 @@ class Sums:
         if isinstance(known, list) and known[:-1] == before:
             report(before[0])
             return known[-1]
-        known = [*before, file_sum(path, report)]
+        known = [*before, sha256(path, report)]
         if before == _state(path) and max(before[1:3]) < (now - SETTLED) * 1e9:
             self._new[name] = known
         return known[-1]

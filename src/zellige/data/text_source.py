@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, not_installed
+from ..schema import sha256
 from . import catalogue, file_names, readers, remote, unpack
 from .catalogue import DATASETS, SPLITS, Source, own_split
 from .corpus import OwnData
 from .own_values import open_texts
 from .readers import Format, Piece
 from .remote_files import RemoteFile
-from .sums import Sums, file_sum
+from .sums import Sums
 
 if TYPE_CHECKING:
     from .corpus import Data
@@ -194,7 +195,7 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
 
     def identity() -> Any:
-        of = source.sums.of if source.sums else file_sum
+        of = source.sums.of if source.sums else sha256
         sums = {split: unpack.digest_files(paths, source.report, of) for split, paths in files.items()}
         remote = any(isinstance(f, RemoteFile) for f in every)
         source.about["states" if remote else "sha256"] = sums.get("all", sums)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import InputError, not_installed
+from ..schema import sha256
 from .remote_files import RemoteFile, answering
-from .sums import file_sum
 
 BLOCK = 1 << 20
 Readable = Path | RemoteFile
@@ -69,7 +69,7 @@ def size_of(path: Readable) -> int:
 
 
 def digest_files(
-    files: Sequence[Any], report: Callable[[int], None], of: Callable[[Path, Callable[[int], None]], str] = file_sum
+    files: Sequence[Any], report: Callable[[int], None], of: Callable[[Path, Callable[[int], None]], str] = sha256
 ) -> str:
     """sha256 of one file as it stands on disk, or of the list of the files' sums and names. of: gives that of one.
 

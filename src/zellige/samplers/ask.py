@@ -106,6 +106,7 @@ def ask_then_choose(
             random.discard(at.shape, generator)
         return state
     if not isinstance(pred, Score):
+        random.discard(at.shape, generator)
         return fill(state, at, random.categorical(law(pred, later), generator, at), at.any(-1))
     shown = random.bernoulli(reveal(pred, later), generator, at)
     chosen = asked.put(at, shown)

@@ -1,7 +1,6 @@
 """What is measured of one trained method: its bound, its samples at each number of network calls, its speed in training."""
 
 import csv
-import hashlib
 import io
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from ...models.frames import Frame, collect
 from ...models.locate import locate
 from ...models.watch import watch
 from ...samplers.pairing import admissible
+from ...schema import sha256
 from .reference import Grams, Law
 
 CALLS = (8, 16, 32, 64, 128, 256)
@@ -64,7 +64,7 @@ def check_pairing(method: Method) -> None:
 def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
     """What a measurement depends on: where all of it is the same, it need not be made again."""
     weights = locate(run) / checkpoints.WEIGHTS
-    return {"model": hashlib.sha256(weights.read_bytes()).hexdigest()} | data_key(corpus, how)
+    return {"model": sha256(weights)} | data_key(corpus, how)
 
 
 def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
