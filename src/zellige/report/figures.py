@@ -177,7 +177,7 @@ def reveal_counts(states: Iterable[Any], method: Any = None) -> Figure:
         ax.plot(steps, mean, color=COLOURS["ink"], ls=(0, (4, 3)), lw=1.2, label="expected, L (α(s) − α(t)), 95%")
     ax.set(xlabel="step", ylabel="tokens revealed in a step", xlim=(0.5, steps[-1] + 0.5))
     ax.set_ylim(bottom=0)
-    ax.legend(loc="best")
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
     return fig
 
 
