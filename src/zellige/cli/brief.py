@@ -22,14 +22,14 @@ SHOWN: dict[str, tuple[str, str]] = {
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
     "Evaluate": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit batch "
                  "processes device"),
-    "Generate": ("RUN [options]", "judge count steps sampler temperature top-p length frontier calls samplers samples reference "
-                 "features mauve data.path out seed"),
+    "Generate": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
+                 "samples reference features mauve data.path out seed"),
     "Suite": ("RUN --suite zero-shot [options]", ""),
     "Steps": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes device"),
     "Pairs": ("RUN --pairs FILE.jsonl [options]", ""),
     "Probe": ("RUN --probe ag_news [options]", ""),
     "Bracket": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed device"),
-    "TrainFeatures": ("FOLDER [options]", "data.name data.path epochs seed device"),
+    "TrainFeatures": ("--train-features FOLDER [options]", "data.name data.path epochs seed device"),
     "Sample": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out block-sampler "
                "grid order confidence remasking device"),
     "Infill": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark mask-token "
@@ -59,7 +59,7 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
     heads = [_head(flag) for flag in shown]
     wide = max(map(len, heads), default=0) + 2
     lines = [
-        textwrap.shorten(f"usage: zellige {where} {usage}", COLUMNS),
+        textwrap.shorten(f"usage: zellige {where.partition(' --')[0]} {usage}", COLUMNS),
         *([textwrap.shorten(about.partition("\n")[0], COLUMNS)] if about else []),
         "",
         *(f"  {head:<{wide}}{_clause(helps.get(flag.name, ''), COLUMNS - wide - 2)}" for head, flag in zip(heads, shown)),

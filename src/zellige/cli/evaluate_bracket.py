@@ -56,7 +56,7 @@ class Bracket(OfTexts):
 def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --bracket`"""
     about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
-    chosen = options.parse(Bracket, words, "evaluate", about=about, most=1)
+    chosen = options.parse(Bracket, words, "evaluate --bracket", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
     from ..evaluation.bracket import bracket as judge

@@ -39,7 +39,7 @@ class Pairs(OfRun):
 def pairs(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --pairs FILE`"""
     about = "-log p(continuation | context) of pairs in a file, and the accuracy of choices."
-    chosen = options.parse(Pairs, words, "evaluate", about=about, most=1)
+    chosen = options.parse(Pairs, words, "evaluate --pairs", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --pairs pairs.jsonl")
     if chosen.unconditional and chosen.classes is not None:

@@ -51,7 +51,7 @@ class Probe(OfRun):
 def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --probe ag_news`"""
     about = "A linear probe and fine-tuning, against random weights and a bag of tokens."
-    chosen = options.parse(Probe, words, "evaluate", about=about, most=1)
+    chosen = options.parse(Probe, words, "evaluate --probe", about=about, most=1)
     if not chosen.run:
         raise InputError("evaluate needs a run; e.g. zellige evaluate runs/demo --probe ag_news")
     if not chosen.rate > 0:

@@ -35,7 +35,7 @@ class Steps(OfData):
 
 def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --steps T T ... continuous`"""
-    chosen = options.parse(Steps, words, "evaluate", about="The bound against the number of steps.", most=1)
+    chosen = options.parse(Steps, words, "evaluate --steps", about="The bound against the number of steps.", most=1)
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
     if not wanted:
         raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")

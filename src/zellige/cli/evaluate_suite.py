@@ -54,7 +54,7 @@ class Suite(OfTexts):
 
 def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate RUN --suite NAME`"""
-    chosen = options.parse(Suite, words, "evaluate", about="The zero-shot table of the literature.", most=1)
+    chosen = options.parse(Suite, words, "evaluate --suite", about="The zero-shot table of the literature.", most=1)
     from ..evaluation.protocol import protocol_named
     from ..evaluation.suite import SUITES
 

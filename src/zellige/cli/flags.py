@@ -39,6 +39,11 @@ class Flag:
         return 1
 
     @property
+    def words(self) -> list[str]:
+        """Those that it allows, where it leaves a choice among some."""
+        return _values(self.kind)[0]
+
+    @property
     def judged(self) -> bool:
         """Whether its dataclass checks ranges itself."""
         return hasattr(self.owner, "__post_init__")

@@ -66,8 +66,13 @@ _NEAR = {
     "--config": "config-file cfg",
     "--resume": "continue resume-from resume-from-checkpoint",
 }  # fmt: skip
+_SAME_VALUE = {  # the value of an option, as those scripts call it
+    "bfloat16": "bf16 bf16-mixed",
+    "float32": "fp32 float 32 32-true",
+}
 SAME = {name: ours.split() for ours, names in _SAME.items() for name in names.split()}
 NEAR = {name: ours.split() for ours, names in _NEAR.items() for name in names.split()}
+SAME_VALUE = {name: ours for ours, names in _SAME_VALUE.items() for name in names.split()}
 
 
 def synonym(option: str, known: Container[str]) -> str:
@@ -80,6 +85,16 @@ def synonym(option: str, known: Container[str]) -> str:
     if f"--{name}" in known:
         return option
     return next((flag for flag in SAME.get(name, ()) if flag in known), option)
+
+
+def same_value(value: str, allowed: Container[str]) -> str:
+    """The value among those an option allows that this one is another name of; itself where it is none.
+
+    >>> same_value("bf16", ["float32", "bfloat16"]), same_value("bf16", ["cpu"])
+    ('bfloat16', 'bf16')
+    """
+    ours = SAME_VALUE.get(value.lower(), value)
+    return ours if value not in allowed and ours in allowed else value
 
 
 def meaning(option: str, known: Container[str]) -> str:

@@ -17,7 +17,7 @@ from ..data.file_names import KINDS, kind
 from ..errors import InputError, nearest
 from .brief import short_help
 from .flags import Flag, flags
-from .meanings import meaning, synonym
+from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
 LIST = "--list-options"  # for completion: prints the names, a line each
@@ -67,15 +67,20 @@ def asks_help(argv: Sequence[str]) -> bool:
 
 
 def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
-    """The command line with our name for each option: --train.rate for --lr; and tyro's, --train.no-x for --no-train.x."""
+    """The command line in our names, --train.rate for --lr, bfloat16 for bf16, and tyro's, --train.no-x for --no-train.x."""
     others = {f"--no-{flag.name.removeprefix('--')}": flag.off for flag in known.values() if flag.switch}
-    words = []
+    words, allowed = [], []
     for word in argv:
         name, equals, value = word.partition("=")
         if word.startswith("--no-"):
-            word = others.get(word.replace("_", "-"), word)
-        elif name.startswith("--") and len(name) > 2 and name.replace("_", "-") not in known:
-            word = synonym(name, known) + equals + value
+            word, allowed = others.get(word.replace("_", "-"), word), []
+        elif name.startswith("--") and len(name) > 2:
+            name = synonym(name, known) if name.replace("_", "-") not in known else name
+            flag = known.get(name.replace("_", "-"))
+            allowed = flag.words if flag else []
+            word = name + equals + same_value(value, allowed)
+        else:
+            word = same_value(word, allowed)
         words.append(word)
     return words
 
