@@ -28,7 +28,7 @@ import torch
 from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
 from zellige.models import checkpoints, model, tensors
-from zellige.training import loop
+from zellige.training import writer
 from zellige.training.progress import Silent
 from zellige.training.train import train
 
@@ -40,7 +40,7 @@ TERM, INT, KILL = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGKILL)
 class Moment:
     """`what` happens at the `at`-th call (from 1) of `where`, on the ranks `on`.
 
-    A signal; "raise"; "full", a full disk; "group", SIGTERM to the data workers too.
+    A signal; "raise"; "full", a full disk; "slow", a second passes; "group", SIGTERM to the data workers too.
     """
 
     where: str = ""  # loss, terms, write (of a file of tensors), point (of last), row (of the data)
@@ -67,6 +67,8 @@ def _strike(moment: Moment, calls: list, where: str) -> None:
         raise Trouble(where)
     if moment.what == "full":
         raise OSError(28, "No space left on device")
+    if moment.what == "slow":
+        return time.sleep(1)
     if moment.what == "group":
         return os.killpg(os.getpgrp(), signal.SIGTERM)
     times = 2 if moment.what == -INT else 1
@@ -124,7 +126,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
         os.setpgrp()
     Fragile.moment, Fragile.calls = moment, []
     sys.modules["zellige.training.train"].forecast = lambda *_: []  # it asks for losses too
-    places = {"save_tensors": ("write", tensors, model, loop), "point": ("point", files, checkpoints)}
+    places = {"save_tensors": ("write", tensors, model, writer), "point": ("point", files, checkpoints)}
     for name, (where, *modules) in places.items():
         plain = getattr(modules[0], name)
 

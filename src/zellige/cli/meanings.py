@@ -17,6 +17,7 @@ _SAME = {  # ours: what PyTorch's, Hugging Face's and Lightning's scripts call i
     "--train.ema": "ema-decay ema",
     "--train.validate-every": "eval-every eval-steps eval-interval val-every",
     "--train.save-every": "save-steps save-interval checkpoint-every",
+    "--train.async-save": "async-save save-async async-checkpoint",
     "--train.log-every": "logging-steps log-interval",
     "--train.workers": "num-workers dataloader-num-workers",
     "--train.wandb": "wandb-project",

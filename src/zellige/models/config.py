@@ -75,6 +75,8 @@ class Train:
     """steps between checkpoints; 0 goes by save_minutes alone"""
     save_minutes: float = 30.0
     """minutes between checkpoints; 0 goes by save_every alone"""
+    async_save: bool = False
+    """go on training while a checkpoint is written, from a copy in the CPU's memory"""
     keep: int = 2
     """checkpoints that are kept, the newest ones; the best one always is"""
     log_every: int = 10
@@ -112,7 +114,7 @@ class Train:
         for name in ("wandb", "start"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a text")
-        for name in ("compile", "tensorboard"):
+        for name in ("compile", "async_save", "tensorboard"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"`train.{name}` is {of_kind(value)}; it must be True or False")
         for name in ("decay", "precision", "device", "strategy"):
@@ -182,6 +184,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.sigma_max": None,
     "options.sigma_min": None,
     "recipe": "",
+    "train.async_save": False,
     "train.label_dropout": 0.1,
     "train.nodes": 1,
 }

@@ -1,7 +1,9 @@
 """The training callback: what happens between two optimizer steps. Average, record, validate, save, stop."""
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from .meters import Meters
 from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation
+from .writer import Writer
 
 
 class TrainingCallback(Callback):
@@ -35,19 +38,28 @@ class TrainingCallback(Callback):
     Args:
         start: the optimizer steps that are done.
         resume: the command that goes on with the run.
+        writer: writes the checkpoints.
 
     Attributes:
         step: optimizer steps done, the average included.
         settled: the last step that was recorded and, if it was due, validated. A run that goes on settles its step first.
-        saved: the last step of which there is a checkpoint.
+        saved: the last step of which there is a checkpoint, or one is being written.
         halfway: an optimizer step is being taken, so that the weights are no step's.
     """
 
     def __init__(
-        self, folder: Path, model: Model, corpus: Corpus, progress: Progress, signals: Signals, start: int, resume: str
+        self,
+        folder: Path,
+        model: Model,
+        corpus: Corpus,
+        progress: Progress,
+        signals: Signals,
+        start: int,
+        resume: str,
+        writer: Writer,
     ):
         self.folder, self.model, self.config, self.train = folder, model, model.config, model.config.train
-        self.progress, self.signals, self.resume = progress, signals, resume
+        self.progress, self.signals, self.resume, self.writer = progress, signals, resume, writer
         self.checkpoints = folder / "checkpoints"
         self.step = self.settled = self.saved = start
         self.validation = Validation(folder, model, corpus, self.train, progress, signals)
@@ -115,23 +127,33 @@ class TrainingCallback(Callback):
             self.settle(trainer, module)
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
+        self.wait()
         self.close()
         self.meters.read_peak(module.device)
 
     def on_exception(self, trainer: Any, module: Any, exception: BaseException) -> None:
         """Save the last whole step, if there is one that is not saved and nothing speaks against it."""
+        with self.logged():
+            self.wait()
         hopeless = isinstance(exception, (Quit, Diverged, InputError)) or files.is_full(exception)
         if not hasattr(self, "ema") or hopeless or self.halfway or self.step == self.saved:
             return self.close()
         if self.world > 1 and (module.sharded or self.meters.undrained):
             return self.close()  # the other processes would be needed
-        try:
+        with self.logged():
             self.drain(summed=False)
             self.save(trainer, module)
+            self.wait()
+        self.close()
+
+    @contextlib.contextmanager
+    def logged(self) -> Iterator[None]:
+        """An error within it, while another one is handled, is a line in the log."""
+        try:
+            yield
         except Exception as second:
             if self.first:
-                log(self.folder, f"could not save step {self.step}: {second!r}")
-        self.close()
+                log(self.folder, f"could not save a checkpoint: {second!r}")
 
     # ------------------------------------------------------------------------------------------------ between two steps
     def due(self) -> bool:
@@ -146,6 +168,8 @@ class TrainingCallback(Callback):
         for step, (nats, tokens, norm) in enumerate(numbers, self.step - len(numbers) + 1):
             if not math.isfinite(nats) or not math.isfinite(norm):
                 self.halfway = True  # its weights are not to be saved
+                with self.logged():
+                    self.wait()
                 last = checkpoints.newest(self.checkpoints)
                 raise Diverged(diagnosis(step, nats, norm, self.meters, self.config, last, self.resume))
             self.meters.add(nats, tokens, norm, now)
@@ -202,19 +226,23 @@ class TrainingCallback(Callback):
             self.logger.row(row)
 
     def save(self, trainer: Any, module: Any) -> None:
-        """A checkpoint of this step: written whole, then old ones go."""
+        """A checkpoint of this step."""
         if not self.first and not module.sharded:
             self.saved = self.step
             return
         # Trainer.save_checkpoint would wait for the other processes, which may be gone when an exception is handled.
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         folder = self.checkpoints / checkpoints.step_name(self.step)
-        trainer.strategy.checkpoint_io.save_checkpoint(state, folder)
+        self.writer.save_checkpoint(state, folder)
         self.saved, self.saved_at = self.step, time.monotonic()
-        if not self.first:
-            return
-        checkpoints.link(self.checkpoints)
-        checkpoints.prune(self.checkpoints, self.train.keep)
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written, if there is one; its error is raised here."""
+        try:
+            self.writer.wait()
+        except BaseException:
+            self.saved = -1  # there is none of that step
+            raise
 
     def close(self) -> None:
         self.progress.close()

@@ -2,16 +2,9 @@
 
 Lightning moves the data, accumulates, scales the precision and synchronizes devices. Its own loop counters are not
 saved: a run that goes on starts them at 0 again, because order, randomness and rate are functions of our step. A
-checkpoint is taken only between two optimizer steps, and holds what is needed to take the next one:
-
-    model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (models.model)
-    training.safetensors   the weights themselves and the optimizer's moments; where they are sharded, each process
-                           has a file of its own beside it (`shards`)
-    training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
-    metrics.csv            the run's, up to here
+checkpoint (`writer`) is taken only between two optimizer steps, and holds what is needed to take the next one.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,26 +12,21 @@ from typing import Any
 
 import lightning
 import torch
-from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from .. import files
 from ..core.batch import Batch
 from ..launched import this_process
 from ..methods.method import Method
-from ..models import checksums
-from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, read_state
+from ..models.checkpoints import read_state
 from ..models.config import Config
-from ..models.model import write_model
-from ..models.tensors import header, load_tensors, pack, save_tensors, unpack
-from . import shards
 from .augment import Augmentation
 from .callback import TrainingCallback
 from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
 from .learning_rate import learning_rate
 from .order import BatchSampler, StepSeeds
 from .signals import worker
+from .writer import Writer
 
 
 class Learner(lightning.LightningModule):
@@ -124,67 +112,6 @@ class Learner(lightning.LightningModule):
         limit = self.train_config.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_([p for p in self.method.parameters() if p.grad is not None], limit)
         self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
-
-
-class Writer(CheckpointIO):
-    """Lightning's checkpoint as a folder of safetensors and JSON, complete or absent."""
-
-    def __init__(self, tokenizer: Any, config: Config, about: dict[str, Any], first: bool = True):
-        """first: this is the first process, or the only one; the others write their shards alone, where there are such."""
-        self.tokenizer, self.config, self.about, self.first = tokenizer, config, about, first
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        weights = {name.removeprefix("method."): t for name, t in checkpoint["state_dict"].items()}
-        average = checkpoint["average"]
-        model = {name: shards.whole(t) for name, t in {**weights, **average}.items()}
-        rest = {
-            "weights": {name: weights[name] for name in average},
-            "optimizer_states": checkpoint["optimizer_states"],
-        }
-        rest |= {key: checkpoint[key] for key in ("run", "global_step", "epoch", "pytorch-lightning_version")}
-        tensors: dict[str, Tensor] = {}
-        numbers = pack(rest, tensors)
-        parts = {name: t for name, t in tensors.items() if shards.is_sharded(t)}
-        if not self.first:
-            return shards.save_shards(parts, None)
-        step, metrics = checkpoint["run"]["step"], checkpoint["metrics"]
-
-        def write(folder: Path) -> None:
-            write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
-            if parts:
-                shards.save_shards(parts, folder)
-            save_tensors(folder / "training.safetensors", {n: t for n, t in tensors.items() if n not in parts})
-            (folder / "training.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
-            if metrics:
-                (folder / METRICS).write_text(metrics, encoding="utf-8")
-            checksums.write_checksums(folder)
-
-        size = nbytes(model) + nbytes(tensors)
-        with explain_full_disk(Path(path), f"saving step {step:,}", size, lambda: intact(Path(path).parent)):
-            files.write_folder(path, write)
-
-    def load_checkpoint(
-        self,
-        path: Any,
-        map_location: Any = None,
-        weights_only: bool | None = None,
-        like: dict[str, Tensor] | None = None,
-    ) -> dict[str, Any]:
-        """like: of each tensor that this process is to hold a part of, such a part."""
-        if like or any(Path(path).glob(shards.FILES)):
-            tensors = shards.load_shards(Path(path), like)
-            model = {name: tensors[name] for name in header(Path(path) / "model.safetensors") if name in tensors}
-        else:
-            model, _ = load_tensors(Path(path) / "model.safetensors")
-            tensors, _ = load_tensors(Path(path) / "training.safetensors")
-        state = unpack(read_state(Path(path)), tensors)
-        weights = state.pop("weights")
-        state["average"] = {name: model[name] for name in weights}
-        state["state_dict"] = {f"method.{name}": t for name, t in {**model, **weights}.items()}
-        return state | {"lr_schedulers": [], "callbacks": {}}
-
-    def remove_checkpoint(self, path: Any) -> None:
-        files.remove(Path(path))
 
 
 def shard(method: Method, mesh: Any) -> None:

@@ -30,7 +30,7 @@ from .recipes import RECIPES
 NUMBERS = {"steps", "rate", "clip", "precision"}
 WRITING = {
     "validate_every", "validate_rows", "validate_draws", "samples", "sample_steps", "save_every", "save_minutes",
-    "keep", "log_every", "tensorboard", "wandb", "workers",
+    "async_save", "keep", "log_every", "tensorboard", "wandb", "workers",
 }  # fmt: skip
 WHERE = {
     "devices",

@@ -7,6 +7,7 @@ format has a pickle beside the tensors (`.metadata`): it is neither written nor 
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,21 +23,33 @@ def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")  # a DTensor
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, on the CPU where it was sharded; every process must ask."""
-    return tensor.full_tensor().cpu() if is_sharded(tensor) else tensor  # pyright: ignore[reportAttributeAccessIssue]
+def whole(tensor: Tensor, copy: bool = False) -> Tensor:
+    """All of a tensor, on the CPU where it was sharded or a copy is asked for; every process must ask."""
+    if is_sharded(tensor):
+        tensor = tensor.full_tensor().cpu()  # pyright: ignore[reportAttributeAccessIssue]
+    return copied(tensor) if copy else tensor
 
 
-def save_shards(tensors: Mapping[str, Tensor], folder: Path | None) -> None:
+def copied(tensor: Tensor) -> Tensor:
+    """A tensor, or the part of it that this process holds, as it is now, in other memory, of the CPU."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: Any = None) -> None:
     """Write sharded tensors; every process must do so, and the first one says where.
+
+    Args:
+        group: of all processes, through which they agree; by default that of the training.
 
     Raises:
         OSError: of one of the processes, on each of them.
     """
     where = [str(folder)]
-    torch.distributed.broadcast_object_list(where)
+    torch.distributed.broadcast_object_list(where, group=group)
     try:
-        dcp.save({**tensors}, storage_writer=HuggingFaceStorageWriter(where[0], save_distributed=True))
+        dcp.save(
+            {**tensors}, storage_writer=HuggingFaceStorageWriter(where[0], save_distributed=True), process_group=group
+        )
     except CheckpointException as problem:
         raise next(iter(problem.failures.values()))[0] from problem
 

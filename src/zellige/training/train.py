@@ -202,14 +202,15 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
     with logger.libraries_into(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
         from . import loop
         from .callback import TrainingCallback
+        from .writer import Writer
 
         model = Model(method, corpus.tokenizer, config, prepared.about)
-        callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again)
+        writer = Writer(corpus.tokenizer, config, prepared.about, not rank)
+        callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
         sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
         learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.fleet.world, sharded, shape)
         method.train()
-        writer = loop.Writer(corpus.tokenizer, config, prepared.about, not rank)
         try:
             loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
         except Quit:
@@ -219,8 +220,9 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
                 signals.asked and callback.saved == callback.step
             ):  # the same signal may have ended a process that reads data
                 _leave(progress, folder, again, signals, rank)
-            if not isinstance(problem, (Diverged, InputError)) and checkpoints.newest(folder / "checkpoints"):
-                progress.note(f"saved at step {count(callback.saved)}; go on: {again}")
+            last = checkpoints.newest(folder / "checkpoints")
+            if last and not isinstance(problem, (Diverged, InputError)):
+                progress.note(f"saved at step {count(checkpoints.step_of(last))}; go on: {again}")
             raise
         finally:
             callback.close()
