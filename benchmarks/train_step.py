@@ -16,6 +16,7 @@ import measure
 import reference
 from zellige.core.batch import Batch
 from zellige.methods import build
+from zellige.methods.method import Method
 from zellige.nn import Net
 from zellige.training.ema import EMA
 
@@ -24,8 +25,8 @@ SIZES = {"V = 50,258": (50_258, 8), "V = 28": (28, 16)}  # states with the mask,
 PRECISIONS = {"float32": nullcontext, "bfloat16": lambda: torch.autocast("cpu", torch.bfloat16)}
 
 
-def tokens(states: int, batch: int) -> torch.Tensor:
-    return torch.randint(states - 1, (batch, NET.length), generator=torch.Generator().manual_seed(0))
+def tokens(states: int, batch: int, length: int = NET.length) -> torch.Tensor:
+    return torch.randint(states - 1, (batch, length), generator=torch.Generator().manual_seed(0))
 
 
 def published(states: int, batch: int, precisions=tuple(PRECISIONS)):
@@ -47,17 +48,21 @@ def published(states: int, batch: int, precisions=tuple(PRECISIONS)):
 
 
 def zellige(states: int, batch: int, precisions=tuple(PRECISIONS)):
-    """The same with Zellige's method, as its trainer steps."""
-    method = build("mdlm", states - 1, NET)
+    """The same with Zellige's method."""
+    return training(build("mdlm", states - 1, NET), tokens(states, batch), precisions)
+
+
+def training(method: Method, data: torch.Tensor, precisions=tuple(PRECISIONS)):
+    """precision -> a call that makes one step on x_0 (B, L), as Zellige's trainer steps; all on one model."""
     optimizer = torch.optim.AdamW(method.parameters(), lr=3e-4, weight_decay=0, fused=True)
-    ema, data, count = EMA(method, 0.9999), tokens(states, batch), 0
+    ema, count = EMA(method, 0.9999), 0
 
     def step(precision: str, x_0=data):
         nonlocal count
         count += 1
         optimizer.zero_grad()
         with PRECISIONS[precision]():
-            loss = method.loss(Batch(x_0)).mean() / NET.length
+            loss = method.loss(Batch(x_0)).mean() / method.shape[0]
         loss.backward()
         nn.utils.clip_grad_norm_(method.parameters(), 1.0)
         optimizer.step()
