@@ -316,12 +316,12 @@ def test_two_launchers_of_two_processes_make_the_run_of_one(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_a_lost_process_loses_nothing(strategy, tmp_path):
-    """kill -9 of one of two in its sixth step: torchrun starts both again, and all that is written is that of an unbroken run."""
-    how = {"accumulate": 1, "strategy": strategy}
-    assert torchrun(tmp_path, "whole", 1, 2, **how) == [0]
-    assert torchrun(tmp_path, "broken", 1, 2, "--max-restarts", "1", **how, kill=True) == [0]
+@pytest.mark.parametrize(("strategy", "nodes"), [("ddp", 1), ("fsdp", 1), ("ddp", 2), ("hybrid", 2)])
+def test_a_lost_process_loses_nothing(strategy, nodes, tmp_path):
+    """kill -9 of one in its sixth step: torchrun starts all of them again, and what is written is that of an unbroken run."""
+    how = {"accumulate": 1, "strategy": strategy} | ({"batch": 8} if nodes > 1 else {})
+    assert torchrun(tmp_path, "whole", nodes, 2, **how) == [0] * nodes
+    assert torchrun(tmp_path, "broken", nodes, 2, "--max-restarts", "1", **how, kill=True) == [0] * nodes
     assert (tmp_path / "broken.killed").exists()
     assert "resumed at step" in (tmp_path / "broken" / "log.txt").read_text()
     assert_same(tmp_path / "broken", tmp_path / "whole")
