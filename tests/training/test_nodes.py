@@ -318,13 +318,19 @@ def test_two_launchers_of_two_processes_make_the_run_of_one(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize(("strategy", "nodes"), [("ddp", 1), ("fsdp", 1), ("ddp", 2), ("hybrid", 2)])
 def test_a_lost_process_loses_nothing(strategy, nodes, tmp_path):
-    """kill -9 of one in its sixth step: torchrun starts all of them again, and what is written is that of an unbroken run."""
+    """kill -9 of one in its sixth step: torchrun starts all of them again, and what is written is that of an unbroken run.
+
+    Of four processes up to rounding: which of two nodes comes first is not the same each time, and so not how gloo adds.
+    """
     how = {"accumulate": 1, "strategy": strategy} | ({"batch": 8} if nodes > 1 else {})
     assert torchrun(tmp_path, "whole", nodes, 2, **how) == [0] * nodes
     assert torchrun(tmp_path, "broken", nodes, 2, "--max-restarts", "1", **how, kill=True) == [0] * nodes
     assert (tmp_path / "broken.killed").exists()
     assert "resumed at step" in (tmp_path / "broken" / "log.txt").read_text()
-    assert_same(tmp_path / "broken", tmp_path / "whole")
+    if nodes == 1:
+        assert_same(tmp_path / "broken", tmp_path / "whole")
+    assert set(seen(tmp_path, "broken")) == set(seen(tmp_path, "whole"))
+    close(curve(tmp_path / "broken"), curve(tmp_path / "whole"))
 
 
 # srun: two tasks with what it tells them; it ends with the highest code

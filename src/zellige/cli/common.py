@@ -46,6 +46,8 @@ class OfRun:
     method: str | None = None
     """file.py:Class of a run with an own method"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """of the network's matrix products"""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def own_class(name: str) -> Any:
     return getattr(module, title)
 
 
-def load(terminal: Terminal, run: str, what: str, method: str | None, device: str) -> Any:
+def load(terminal: Terminal, run: str, what: str, method: str | None, device: str, precision: str = "float32") -> Any:
     """The model of a run, a saved folder or a hub id."""
     if not run:
         raise InputError(f"{what} needs a run; e.g. zellige {what} runs/demo")
@@ -170,6 +172,7 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
         model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+        model.method.compute_in(precision)
     if name := shipped.name_of(model):
         terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}")
     return model

@@ -102,7 +102,7 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     file = run_folder(chosen.run) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
     from ..evaluation import evaluate as judge
 
     here = this_process()
@@ -127,7 +127,7 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
         "estimator": chosen.estimator, "ends": chosen.ends, "unconditional": chosen.unconditional, "method": chosen.method,
-        "device": chosen.device,
+        "device": chosen.device, "precision": chosen.precision,
     }  # fmt: skip
     _print(terminal, result, shares)
     document = result.to_dict("evaluate", arguments)

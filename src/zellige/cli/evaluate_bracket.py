@@ -58,7 +58,7 @@ def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool 
     about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
     chosen = options.parse(Bracket, words, "evaluate --bracket", about=about, most=1)
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
     from ..evaluation.bracket import bracket as judge
     from ..evaluation.corpus import corpus_of
 

@@ -61,7 +61,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
 
         data = probing.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
     folder = run_folder(chosen.run) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
     with contextlib.ExitStack() as stack:
         bars: dict[str, Any] = {}
 

@@ -40,7 +40,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     if not wanted:
         raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
     data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
     from ..evaluation import evaluate as judge
     from ..evaluation.result import difference
     from .evaluate_print import heading

@@ -60,7 +60,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
 
     protocol_named(chosen.protocol)
     SUITES[chosen.suite]  # an unknown one is refused before a model is read
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device)
+    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
     from ..evaluation.suite import judge
 
     here = this_process()

@@ -18,6 +18,8 @@ class Listening:
     method: str | None = None
     """file.py:Class of a run with an own method"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """of the network's matrix products"""
     host: str = "127.0.0.1"
     """who reaches it: this machine alone; 0.0.0.0 every machine that reaches this one"""
     port: int = 8000

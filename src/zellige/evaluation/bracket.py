@@ -120,7 +120,7 @@ def bracket_rows(
         "name": PROTOCOL, "law": "its own, exact" if path is None else path.law, "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}", "seed": seed, "device": device.type,
-        "network": str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch."),
+        "network": method.precision,
         "weights of draws": "float64",
     }  # fmt: skip
     training, done = method.training, [0]

@@ -158,7 +158,7 @@ def score_choices(
         "tokens": "the whole text is tokenized; a token across the border counts as continuation",
         "prefix": prefix,
         "window": f"{int(method.shape[0])} tokens; a longer context loses its beginning",
-        "network": str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch."),
+        "network": method.precision,
         "bound": "float64",
         "weights": which_weights(model),
         "seed": seed,

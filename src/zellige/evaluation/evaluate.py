@@ -83,7 +83,6 @@ def evaluate_rows(
     device = torch.device(device) if device is not None else _device(method)
     texts, replicates = max(1, GROUP // draws), 2 if draws % 2 == 0 else draws
     work = Work(ask, rows, chosen, texts, draws // replicates, replicates, seed, batch, device)
-    dtype = str(next((p.dtype for p in method.parameters()), torch.float32)).removeprefix("torch.")
     spread = f"{replicates} x {draws // replicates} draws of {texts} texts at once, evenly spread over {ask.strata}"
     full_protocol = {
         "name": PROTOCOL,
@@ -91,7 +90,7 @@ def evaluate_rows(
         "time": ask.time,
         "draws": draws,
         "strata": spread if ask.strata else "none",
-        "network": dtype,
+        "network": method.precision,
         "bound": "float64",
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}",
         "seed": seed,

@@ -19,6 +19,7 @@ from ..errors import unknown
 from ..nn.attention import documents
 from ..nn.block import Net
 from ..nn.kinds import build_network
+from ..nn.precision import PRECISIONS, lower, products
 from . import checks
 
 C = TypeVar("C")  # a method's own Config
@@ -72,6 +73,7 @@ class Method(nn.Module):
 
     process: Process | None
     _window: int | None = None  # where `of_length` made it: the length of its network
+    _products: torch.dtype | None = None  # `compute_in`: that of the network's matrix products, where not of its weights
 
     def __init_subclass__(cls, **more: Any) -> None:
         """What is asked of a method from outside checks what it is given, also where a class has its own."""
@@ -201,6 +203,25 @@ class Method(nn.Module):
         return f"discrete time, T = {self.steps:,}" if self.steps else ""
 
     # ---------------------------------------------------------------------------------- asking the network
+    def compute_in(self, precision: str) -> Self:
+        """From now on the network's matrix products are in "bfloat16", which rounds its weights; "float32" leaves it as it is.
+
+        For drawing and judging; a training has `train.precision`, which keeps weights in float32. What a method makes of the
+        network's answers stays in float64.
+        """
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        if (dtype := PRECISIONS[precision]) is not None:
+            lower(self.network, dtype)
+            self._products = dtype
+        return self
+
+    @property
+    def precision(self) -> str:
+        """What the network computes in, "float32" or "bfloat16"; of other weights theirs."""
+        dtype = self._products or next((p.dtype for p in self.parameters()), torch.float32)
+        return str(dtype).removeprefix("torch.")
+
     def hidden(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
         """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others.
 
@@ -216,12 +237,15 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        return self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
+        with products(x.device, self._products):
+            h = self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
+        return h if self._products is None else h.to(self._products)
 
     def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None, condition: Tensor | None = None) -> Any:
         """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
         more = {} if condition is None else {"condition": condition}
-        return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
+        with products(x.device, self._products):
+            return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""

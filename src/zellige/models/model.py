@@ -187,9 +187,6 @@ def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Pa
         return write_folder(folder, fill)
 
 
-# ---------------------------------------------------------------------------------------------------- a run's checkpoints
-
-
 # ---------------------------------------------------------------------------------------------------- reading
 @checked
 def load(
@@ -199,6 +196,7 @@ def load(
     net: nn.Module | None = None,
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
+    precision: str = "float32",
     checksums: bool = True,
     **choices: Unpack[PublishedChoices],
 ) -> Model:
@@ -209,6 +207,7 @@ def load(
         method: the class, where it is not one of METHODS: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
+        precision: of the network's matrix products: "bfloat16" (`Method.compute_in`), or that of its weights.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`).
 
@@ -222,7 +221,9 @@ def load(
         folder = locate(path, checkpoint)
         try:
             with unchecked(not checksums):
-                return _load(folder, path, method, net, device, {**choices})
+                model = _load(folder, path, method, net, device, {**choices})
+            model.method.compute_in(precision)
+            return model
         except Exception:  # torch says RuntimeError of a file that has gone
             if folder.exists():
                 raise  # else a training beside us has pruned it while it was read: look again

@@ -45,7 +45,7 @@ def as_document(
         "name": sweep.PROTOCOL, "judge": judge.about,
         "judged": "the samples' own tokens" if chosen.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
         "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
-        "network": None if model is None else str(next(model.method.parameters()).dtype).removeprefix("torch."),
+        "network": None if model is None else model.method.precision,
         "weights": None if model is None else which_weights(model), "perplexity": "corpus: exp(all nats / all tokens)",
         "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": sweep.ENTROPY,
         "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",

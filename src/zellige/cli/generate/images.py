@@ -119,7 +119,7 @@ def _document(
         "name": image_quality.PROTOCOL, "features": features.about, "library": image_quality.library(),
         "reference": f"{reference[0]}, {len(reference[1]):,} images", "images": model.tokenizer.describe(),
         **told_classes(chosen, model), "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
-        "network": str(next(model.method.parameters()).dtype).removeprefix("torch."), "weights": about["weights"],
+        "network": model.method.precision, "weights": about["weights"],
         **image_quality.CHOICES, "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip
     result = {"points": points, "real": real, "about": about | {"length": int(model.method.shape[0])}}
