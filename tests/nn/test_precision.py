@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 import torch
-from small import LENGTH, V, make
 
+from small import LENGTH, V, make
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import METHODS
