@@ -1,6 +1,6 @@
 """Sampling, Zellige's against the published way: the same law, and the time that one batch takes.
 
-python benchmarks/sampling.py [--rounds N] [--threads N] [--json FILE]
+python benchmarks/sampling.py [--method sedd] [--rounds N] [--threads N] [--json FILE]
 """
 
 import json
@@ -26,10 +26,16 @@ CASES = {  # method, states with the mask, batch, steps, whether the published s
 
 
 def pair(name: str, states: int, net: Net = NET):
-    """A method with a head that is not zero, and the published network with the same function."""
+    """A method with a head that is not zero, and the published network with the same function.
+
+    Scores are of one law: at a mask they sum to alpha / (1 - alpha) in the mean, or all masks would go in the first step.
+    """
     torch.manual_seed(0)
     method = build(name, states - 1, net).eval()
-    torch.nn.init.normal_(method.network.head.weight, std=3 * net.hidden**-0.5)
+    score = method.parameterization == "score"
+    spread = 1 if score else 3  # of logits
+    torch.nn.init.normal_(method.network.head.weight, std=spread * net.hidden**-0.5)
+    torch.nn.init.constant_(method.network.head.bias, -(spread**2) / 2 if score else 0)  # E e^z = 1
     theirs = reference.Network(states, net.hidden, net.layers, net.heads).eval()
     theirs.take(method.network)
     return method, theirs
@@ -72,7 +78,9 @@ def same_law(name: str, rows: int = 20_000) -> tuple[float, float]:
 
 
 def main() -> None:
-    options = measure.options(__doc__.splitlines()[0], rounds=5).parse_args()
+    parser = measure.options(__doc__.splitlines()[0], rounds=5)
+    parser.add_argument("--method", choices=("mdlm", "sedd"), help="its cases alone")
+    options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.peak:
         case, way = options.peak.split("/")
@@ -84,10 +92,13 @@ def main() -> None:
         ours(method, batch, steps, 0) if way == "zellige" else published(method, network, batch, steps, 0, cache)
         print(json.dumps({"sampling": memory.largest() - state}))
         return
-    laws = {name: same_law(name) for name in ("mdlm", "sedd")}
+    chosen = (options.method,) if options.method else ("mdlm", "sedd")
+    laws = {name: same_law(name) for name in chosen}
     out: dict = {"machine": measure.machine(), "distance between laws, and by chance": laws, "cases": {}}
     rows = []
     for case, (name, states, batch, steps, cache, net) in CASES.items():
+        if name not in chosen:
+            continue
         method, network = pair(name, states, net)
         calls = {}
 

@@ -24,7 +24,8 @@ def test_lowered_is_autocast(name):
         value = low.logits(h)
         with torch.autocast("cpu", torch.bfloat16):
             expected = full.logits(full.hidden(X, t).bfloat16())
-    assert h.dtype == torch.bfloat16 and torch.equal(value, expected)
+    assert h.dtype == torch.bfloat16
+    assert torch.equal(value, expected)
     assert (low.precision, full.precision) == ("bfloat16", "float32")
     assert low.network.embedding.weight.dtype == torch.float32
     assert low.network.head.weight.dtype == torch.bfloat16
