@@ -77,6 +77,7 @@ def test_hours_memory_and_tokens_add_up():
     of = replace(config("mdlm"), train=Train(steps=100, batch=16, accumulate=2, ema=0.0))
     device = DEVICES["h100"]
     one, four = (plan(of, 27, gpus, device, 0.5) for gpus in (1, 4))
+    two = replace(of, train=replace(of.train, nodes=2))
     cost = training_cost(of, 27)
     assert one.hours == pytest.approx(cost.flops / (device.float32 * 0.5) / 3600)  # a width below 256 is float32
     assert one.hours == pytest.approx(4 * four.hours)
@@ -87,6 +88,10 @@ def test_hours_memory_and_tokens_add_up():
     assert one.ddp == one.fsdp
     assert four.fsdp.optimizer == P / 2
     assert P / 4 < four.fsdp.weights <= P / 4 + P
+    assert (four.hybrid, four.node) == (four.fsdp, 4)
+    assert plan(two, 27, 4, device, 0.5).hybrid == dataclasses.replace(
+        plan(of, 27, 2, device, 0.5).fsdp, activations=four.fsdp.activations
+    )
     assert four.ddp.activations < one.ddp.activations
 
 

@@ -100,7 +100,10 @@ def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
     shown = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
-    table = columns([["memory of each", "ddp", "fsdp"], *zip(PARTS.values(), shown(p.ddp), shown(p.fsdp))], "<>>", 2, 3)
+    ways = {"ddp": p.ddp, "fsdp": p.fsdp} | ({f"hybrid, {p.node} a node": p.hybrid} if p.node < p.gpus else {})
+    table = columns(
+        [["memory of each", *ways], *zip(PARTS.values(), *map(shown, ways.values()))], "<" + ">" * len(ways), 2, 3
+    )
     spent = p.hours * p.gpus
     price = "" if chosen.price is None else f"   cost {count(spent * chosen.price)}"
     lines = [
@@ -133,7 +136,7 @@ def _entries(chosen: Cluster, planned: "Budget") -> dict[str, Any]:
     spent = p.hours * p.gpus
     return {
         "parameters": p.cost.parameters, "flops": p.cost.flops, "tokens": p.cost.tokens, "precision": p.precision,
-        "rows": p.rows, "ddp": memory(p.ddp), "fsdp": memory(p.fsdp), "memory": p.device.memory,
+        "rows": p.rows, "ddp": memory(p.ddp), "fsdp": memory(p.fsdp), "hybrid": memory(p.hybrid), "memory": p.device.memory,
         "tokens_per_second": p.tokens_per_second, "hours": p.hours, "gpu_hours": spent,
         "cost": None if chosen.price is None else spent * chosen.price, "limit": p.limit, "source": p.device.source,
     }  # fmt: skip

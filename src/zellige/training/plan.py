@@ -25,6 +25,8 @@ TOKENS = (
     2048  # of the rows whose step is counted; of more, the bytes are those of so many and of twice as many, extended
 )
 
+NODE = 8  # devices of a node, where `train.nodes` does not say
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -53,7 +55,7 @@ class Budget:
 
     Attributes:
         rows: of a step, on each device at one time.
-        ddp, fsdp: the memory of each device, with the weights copied or sharded.
+        ddp, fsdp, hybrid: the memory of each device, with the weights copied, sharded, or sharded over those of a node (`node`).
         hours: at `utilisation` of the peak of matrix products.
         traffic: seconds of a step to read and write once what AdamW and the average do, and the activations.
     """
@@ -67,6 +69,8 @@ class Budget:
     rows: int
     ddp: Memory
     fsdp: Memory
+    hybrid: Memory
+    node: int
 
     @property
     def seconds(self) -> float:
@@ -106,6 +110,8 @@ def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation
             "no plan of genmd4, whose step depends on what it learns; md4 with the same network takes less"
         )
     split_batch(config.train, Fleet(1, gpus))
+    if gpus % config.train.nodes:
+        raise InputError(f"{gpus} devices on {config.train.nodes} nodes are not as many on each; give a multiple")
     rows = config.train.batch // (gpus * config.train.accumulate)
     numbers = precision(config, able=True)
     cost = training_cost(config, vocabulary)
@@ -114,12 +120,14 @@ def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation
     average = P if config.train.ema else 0.0
     blocks = [4.0 * sum(p.numel() for p in block.parameters()) for block in sharded_blocks(network)]
     at_once = P - sum(blocks) + 2 * max(blocks, default=0.0)  # outside the blocks; the block at work, and the next one
-    gathered = P / gpus + min(at_once, P) if gpus > 1 else P
-    return Budget(
-        cost, gpus, device, numbers, utilisation, config.train.steps, rows,
-        Memory(P, P, 2 * P, average, activations),
-        Memory(gathered, gathered, 2 * P / gpus, average / gpus, activations),
-    )  # fmt: skip
+    node = gpus // config.train.nodes if config.train.nodes > 1 else min(gpus, NODE)
+
+    def memory(parts: int) -> Memory:
+        gathered = P / parts + min(at_once, P) if parts > 1 else P
+        return Memory(gathered, gathered, 2 * P / parts, average / parts, activations)
+
+    ddp, fsdp, hybrid = (memory(parts) for parts in (1, gpus, node))
+    return Budget(cost, gpus, device, numbers, utilisation, config.train.steps, rows, ddp, fsdp, hybrid, node)
 
 
 def step_bytes(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> tuple[nn.Module, float]:

@@ -95,7 +95,9 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     )
     _check(chosen)
     folder = _folder(chosen) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision) if chosen.run else None
+    model = (
+        load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision) if chosen.run else None
+    )
     from ...evaluation import sample_quality, sweep
     from ...evaluation.distances import LEAST
     from ...evaluation.judge import Judge
