@@ -73,7 +73,9 @@ class Method(nn.Module):
 
     process: Process | None
     _window: int | None = None  # where `of_length` made it: the length of its network
-    _products: torch.dtype | None = None  # `compute_in`: that of the network's matrix products, where not of its weights
+    _products: torch.dtype | None = (
+        None  # `compute_in`: that of the network's matrix products, where not of its weights
+    )
 
     def __init_subclass__(cls, **more: Any) -> None:
         """What is asked of a method from outside checks what it is given, also where a class has its own."""
