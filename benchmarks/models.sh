@@ -5,6 +5,7 @@
 #
 # TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; CHORALES: Jsb16thSeparated.json;
 # SUDOKU: a .csv of puzzles and solutions; QM9: a .csv with the column smiles. 30 to 90 minutes of one idle core each. A run that was stopped goes on where it was; ship.py then takes minutes a model. SHIP=0: train only.
+# `ar` does not ship: it is the autoregressive network that `text` is compared with (docs/tutorials/checkpoints.md).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-runs/models}
@@ -19,9 +20,10 @@ train() { # NAME METHOD [OPTION ...]
 for name in "${@:-molecules chorales sudoku digits text}"; do
   for model in $name; do
     case $model in
-      text) # 5.8M parameters on 1.6M subwords
+      text | ar) # 5.8M parameters on 1.6M subwords
         data=$TALES
-        train text mdlm --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
+        test "$model" = ar && method=(ar --train.precision bfloat16) || method=(mdlm)
+        train "$model" "${method[@]}" --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
           --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 --net.hidden 256 --net.heads 4 --net.length 128 \
           --net.conv 7 --train.steps 5600 --train.validate-every 700 --train.batch 16 --train.rate 2e-3 --train.warmup 200 --train.ema 0.9995 ;;
       digits) # 1.1M parameters; 2.3 epochs
@@ -46,6 +48,6 @@ for name in "${@:-molecules chorales sudoku digits text}"; do
           --train.validate-every 1000 --train.validate-rows 512 ;;
       *) echo "no model $model"; exit 2 ;;
     esac
-    test "${SHIP:-1}" = 0 || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
+    test "${SHIP:-1}" = 0 || test "$model" = ar || python "$here/ship.py" "$folder/$model" "$model" --data "$data"
   done
 done
