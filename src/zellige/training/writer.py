@@ -37,7 +37,7 @@ class Writer(CheckpointIO):
     name, the links, the removal of old checkpoints. One checkpoint at a time is written.
     """
 
-    # A copy and a thread that calls `dcp.save` is what PyTorch's `async_save` is, too (2.9 to 2.13), but its thread ends with
+    # A copy and a thread that calls `dcp.save` is what PyTorch's `async_save` is, too (2.13), but its thread ends with
     # the shards, and a folder is whole only after them. Lightning's AsyncCheckpointIO would gather sharded weights in its
     # thread, amid the training's own communication.
 
