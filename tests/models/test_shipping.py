@@ -79,7 +79,12 @@ def test_a_name_is_the_model(ours, empty, capsys):
     gaps = "once upon a ____"
     assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
     assert cli.main(["sample", "text", "--steps", "4"]) == 0
-    assert "note: 'text' comes with Zellige: folk and fairy tales in English" in capsys.readouterr().err
+    card = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in shipped.card("text")["options"].items())
+    assert (
+        f"note: 'text' comes with Zellige: folk and fairy tales in English; its card: {card}\n"
+        in capsys.readouterr().err
+    )
+    assert shipped.advice(zellige.load(ours)) == shipped.card("text")["options"]
     assert cli.main(["list", "models"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
     assert line.startswith("text  folk and fairy tales in English  mdlm")

@@ -18,6 +18,7 @@ from ..arguments import MOST_SEED
 from ..errors import InputError
 from ..evaluation.gaps import bound_gaps, bracket_gaps
 from ..evaluation.replay import path_of
+from ..models import shipped
 from ..models.classes import class_names, find_classes
 from ..models.identity import identity, unit
 from ..models.infill import approximate, gaps
@@ -85,7 +86,8 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
     return {
         "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": admitted,
-        "sampler": getattr(model.method, "sampler", "ancestral"), "classes": class_names(model), "labels": labels,
+        "sampler": getattr(model.method, "sampler", "ancestral"), "advice": shipped.advice(model),
+        "classes": class_names(model), "labels": labels,
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "T": steps_of(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
         "formats": [suffix[1:] for suffix in kind.suffixes if suffix in (".png", ".mid")],

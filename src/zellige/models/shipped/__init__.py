@@ -30,6 +30,12 @@ def card(name: str) -> dict[str, Any]:
     return read_json(FOLDER / name / CARD, dict, "install Zellige again")
 
 
+def advice(model: Any) -> dict[str, Any]:
+    """The options of `sample` that the card of a model from here draws with; {} for any other."""
+    name = name_of(model)
+    return card(name)["options"] if name else {}
+
+
 def name_of(model: Any) -> str | None:
     """The name under which a model was loaded from here; None for any other."""
     source = getattr(model, "source", None)

@@ -64,12 +64,13 @@
       this.choose();
     }
 
-    // another model: its samplers, and an empty board
+    // another model: its samplers, how its card draws, and an empty board
     choose() {
       this.model = models[Number(this.part("model").value)];
       const of = this.model.samplers.map(s => make("option", {value: s.name, textContent: s.name, title: `error: ${s.error}`}));
       this.part("sampler").replaceChildren(...of);
-      this.part("sampler").value = this.model.sampler;
+      this.part("sampler").value = this.model.advice.sampler ?? this.model.sampler;
+      if (this.letter === "A") for (const id of ["steps", "temperature", "top_p"]) $(id).value = this.model.advice[id] ?? $(id).value;
       this.choices();
       this.part("listen").hidden = this.model.kind !== "roll";
       for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;
