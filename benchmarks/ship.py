@@ -90,7 +90,7 @@ MODELS = {
         bracket="--limit 2 --numbers 1 4 --own 1",
     ),
     "sudoku": Shipped(
-        "solved Sudokus, 9 x 9, and solutions of yours",
+        "solved Sudokus of 9 x 9; solves yours",
         "6,137 puzzles with their solutions. Licence: facts. $DATA is a .csv with the columns puzzle and solution",
         "--data.name sudoku --data.path $DATA --data.size 9",
         "--sampler confidence --steps 81",
@@ -218,7 +218,7 @@ def write_card(name: str, data: str) -> None:
     )
     if per := re.search(r"^  ([≤=] .* bits/char) \(95%\)", shown[0][1], re.M):
         entry["test"] = per[1]
-    entry["test"] = entry["test"].removesuffix(" (95%)")
+    entry["test"] = entry["test"].replace(" (95%)", "")
     (folder / "README.md").write_text(page(name, model, size, shown), encoding="utf-8")
     save(folder, entry | {"runs": runs})
 

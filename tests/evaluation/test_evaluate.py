@@ -158,6 +158,8 @@ def test_the_number_does_not_depend_on_the_batch(name, draws):
 class Times(torch.nn.Module):
     """Not a method: its terms are the times that were drawn."""
 
+    precision = "float32"
+
     def terms(self, batch, generator=None):
         return {"time": stratified(len(batch), generator)}
 
