@@ -80,11 +80,8 @@ def steps(rounds: int, clock: str) -> Series:
 
 
 def levels(rounds: int, clock: str) -> Series:
-    batch, places, T = (
-        8,
-        784,
-        200,
-    )  # T: enough that from K = 256 on every third product is held, as at the paper's 1,000
+    T = 200  # enough that from K = 256 on every third product is held, as at the paper's 1,000
+    batch, places = 8, 784
     calls, held = {}, {}
     for K in LEVELS:
         method = chain_step.make("logistic", K, places, T)
