@@ -1,12 +1,15 @@
 """Beginning with another model: `--train.start` and a text are enough."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from zellige import Config, Data, InputError, Train, cli, train
+from zellige import Config, Data, InputError, Net, Train, cli, train
 from zellige.evaluation import workers
+from zellige.methods import METHODS
 from zellige.models import model
 from zellige.training import device
 
@@ -49,6 +52,23 @@ def test_a_model_brings_tokenizer_network_and_choices(begun):
     assert cli.main(f"train md4 --run runs/b --resume {NEW.replace('steps 2', 'steps 3')}".split()) == 0
     assert cli.main(["evaluate", "runs/b", "--quiet"]) == 0
     assert cli.main(f"train mdlm --run runs/c {NEW}".split()) == 2  # told no time: other weights
+
+
+def test_a_masked_model_begins_with_an_autoregressive_one(begun):
+    """Each weight of `ar` bit for bit, and a fresh row of the head for the mask; and back, without that row."""
+    tiny = Train(steps=1, batch=2, samples=0, validate_rows=4, device="cpu", rate=1e-30, weight_decay=0.0)
+    small = Net(layers=1, hidden=16, heads=2, length=32, conv=3)
+    train("ar", data=Data("text", path="old.txt"), net=small, train=replace(tiny, steps=2, rate=1e-2), run="runs/ar")
+    steps = (("bd3lm", "runs/ar", "runs/b", METHODS["bd3lm"].Config(block=4)), ("ar", "runs/b", "runs/c", None))
+    for method, start, run, options in steps:
+        train(method, data=Data("text", path="new.txt"), train=replace(tiny, start=start), run=run, options=options)
+        source, target = (model.load(name).method.state_dict() for name in (start, run))
+        assert source.keys() == target.keys()
+        assert source["network.head.bias"].any()
+        for name, tensor in source.items():
+            rows = min(len(tensor), len(target[name]))
+            assert torch.equal(tensor[:rows], target[name][:rows]), name
+            assert rows == len(tensor) == len(target[name]) or "head" in name
 
 
 def test_another_method_has_its_own_choices(begun):

@@ -26,6 +26,8 @@ from ..nn.block import Net
 from ..schema import shown
 from .recipes import RECIPES
 
+OF_STATES = ("network.embedding.weight", "network.head.weight", "network.head.bias")  # a row for each state
+
 # what `resume` may change: of the numbers, of when and where things are written, and what computes them
 NUMBERS = {"steps", "rate", "clip", "precision"}
 WRITING = {
@@ -223,6 +225,18 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
                 raise InputError(
                     f"`net.{entry.name}` is {typed(ours)}, and '{start.name}' has {typed(theirs)}; leave it out"
                 )
+    fresh = method.state_dict()
     weights = {name: tensor for name, tensor in start.tensors.items() if name.startswith("network.")}
-    rest = {name: tensor for name, tensor in method.state_dict().items() if not name.startswith("network.")}
+    if not config.network and method.vocabulary == start.tokenizer.size:
+        both = [name for name in OF_STATES if name in weights and name in fresh]
+        weights |= {name: rows_of_states(weights[name], fresh[name]) for name in both}
+    rest = {name: tensor for name, tensor in fresh.items() if not name.startswith("network.")}
     model.place_weights(method, weights | rest, config)
+
+
+def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
+    """A table with a row for each state, (S, ...): theirs, and fresh rows for states that only the new method has.
+
+    Tokens come first, a mask (or what begins a text) after them: so a model of masks may begin with an autoregressive one.
+    """
+    return torch.cat((theirs[: len(fresh)], fresh[len(theirs) :])) if theirs.shape[1:] == fresh.shape[1:] else theirs
