@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import measure
 import reference
@@ -92,6 +93,8 @@ def main() -> None:
     for size, (states, batch) in SIZES.items():
         steps = {f"{way} {p}": call for way, make in WAYS.items() for p, call in make(states, batch).items()}
         seconds = measure.alternate(steps, options.rounds if states > 1000 else 2 * options.rounds, 2, options.clock)
+        with FlopCounterMode(display=False) as counter:
+            steps["zellige float32"]()
         steps.clear()
         gc.collect()
         for precision in PRECISIONS:
@@ -102,6 +105,7 @@ def main() -> None:
                 "zellige seconds": statistics.median(seconds[ours]),
                 "faster": measure.compare(seconds, same, ours),
                 "faster than published float32": measure.compare(seconds, "published float32", ours),
+                "FLOP": counter.get_total_flops(),
                 "MiB": memory,
                 "memory": memory["zellige"]["all"] / memory["published"]["all"],
                 "memory of the step": memory["zellige"]["step"] / memory["published"]["step"],
