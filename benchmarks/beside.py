@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 
 
 class Line(NamedTuple):
-    """What is done, beside what, where its figures stand in the JSON of a run (`times` where there is no `faster`), and what limits it."""
+    """what is done, beside what, where its figures stand in the JSON of a run, and what limits it."""
 
     what: str
     beside: str

@@ -218,8 +218,8 @@ def main() -> None:
     parser.add_argument(
         "--entries", type=int, default=2048, help="of the tokenizer; 0: bytes, and no speed beside the library"
     )
-    parser.add_argument("--part-mb", type=float, default=8, help="MB of text of a round of the speed")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--part-mb", type=float, default=64, help="MB of text of a round of the speed")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")
     parser.add_argument("--folder", type=Path, default=Path("corpus"), help="made, and removed at the end")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
