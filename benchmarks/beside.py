@@ -111,7 +111,10 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[Line, ...]]] = {
                 "the head at every mask",
             ),
             Line(
-                "the same, V = 28, T = 128, batch 16", "the same", ("cases", "sedd, V = 28, T = 128, batch 16"), "the blocks"
+                "the same, V = 28, T = 128, batch 16",
+                "the same",
+                ("cases", "sedd, V = 28, T = 128, batch 16"),
+                "the blocks",
             ),
         ),
     ),
@@ -134,7 +137,8 @@ def limits(clock: str) -> dict[str, float]:
 def figures(result: dict[str, Any]) -> tuple[list[float], list[float], list[float]]:
     """Seconds of both ways, (times, low, high), and the MiB of both, in what a benchmark wrote of one case."""
     seconds = [
-        statistics.median(result["seconds"][way]) if "seconds" in result else result[f"{way} seconds"] for way in measure.WAYS
+        statistics.median(result["seconds"][way]) if "seconds" in result else result[f"{way} seconds"]
+        for way in measure.WAYS
     ]
     MiB = [result["MiB"][way] if "MiB" in result else result[f"{way} MiB"] for way in measure.WAYS]
     return seconds, list(result["faster"].values()), [m["all"] if isinstance(m, dict) else m for m in MiB]
@@ -155,7 +159,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     before, out = limits(options.clock), {"machine": measure.machine()}
-    print("| | beside | published | Zellige | times as fast (quartiles) | memory, of it | what limits it |\n" + "|---" * 7 + "|")
+    print(
+        "| | beside | published | Zellige | times as fast (quartiles) | memory, of it | what limits it |\n"
+        + "|---" * 7
+        + "|"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             out[name] = run(name, options, Path(folder))
@@ -167,7 +175,9 @@ def main() -> None:
                 share = result.get("FLOP", 0) / seconds[1] / before.get(line.place[-1], 1)
                 times = f"{times:.2f}" if times >= 1.2 else f"**{times:.2f}**"
                 cells = line.what, line.beside, *(f"{s:.3g} s" for s in seconds), f"{times} ({low:.2f}-{high:.2f})"
-                print("|", " | ".join((*cells, f"{MiB[1] / MiB[0]:.2f}", line.limit.format(share=share))), "|", flush=True)
+                print(
+                    "|", " | ".join((*cells, f"{MiB[1] / MiB[0]:.2f}", line.limit.format(share=share))), "|", flush=True
+                )
     out["limits"] = {"before": before, "after": limits(options.clock)}
     print(f"\nthreads: {options.threads}, {options.clock} clock, rounds: {options.rounds}")
     for when, found in out["limits"].items():
