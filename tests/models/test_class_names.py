@@ -1,5 +1,6 @@
 """A model that was told classes: sampled, filled and judged by name, from Python and on the command line, saved and loaded."""
 
+import html
 import json
 import shutil
 
@@ -171,6 +172,42 @@ def test_the_command_line(run, capsys, tmp_path):
     assert "without the class" in capsys.readouterr().out
     assert main(["sample", folder, "--class", "cow"]) == 2
     assert "unknown class 'cow'" in capsys.readouterr().err
+
+
+def test_data_that_lies_elsewhere_by_now(run, capsys, tmp_path):
+    """Named by what can be typed, in every command; labels, kind and name stay the run's own."""
+    folder, own = tmp_path / "run", run.folder.parent / "a.npz"
+    shutil.copytree(run.folder, folder, symlinks=True)
+    for config in folder.rglob("config.json"):
+        entries = json.loads(config.read_text().replace(str(own), str(tmp_path / "gone.npz")))
+        entries.pop("checksum", None)
+        config.write_text(json.dumps(entries))
+    for sums in folder.rglob("SHA256SUMS"):
+        sums.unlink()
+    draw = [
+        "infill",
+        str(folder),
+        "--example",
+        "1",
+        "--keep",
+        "top",
+        "--steps",
+        "2",
+        "--out",
+        str(tmp_path / "a.jsonl"),
+    ]
+    judge = ["evaluate", str(folder), "--draws", "2", "--limit", "4"]
+    for words in (draw, [*judge, "--steps", "2"], judge):
+        assert main(words) == 2
+        assert "gone.npz" in capsys.readouterr().err
+        assert main([*words, "--data.path", str(own)]) == 0
+    assert "given the class" in capsys.readouterr().out
+    assert main(["evaluate", "--from", str(next(folder.glob("evaluate-*.json")))]) == 0
+    assert "the same number, bit for bit" in capsys.readouterr().out
+    assert main(["report", str(folder)]) == 0
+    page = (folder / "report.html").read_text()
+    assert "needs the run's texts: no file at " in html.unescape(page)
+    assert "`data.path`" not in page
 
 
 def test_trained_from_the_command_line(tmp_path, capsys, no_page):

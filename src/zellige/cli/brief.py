@@ -33,7 +33,7 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Sample": ("RUN [options]", "prompt count steps sampler length temperature top-p top-k class seed watch out block-sampler "
                "grid order confidence remasking device"),
     "Infill": ('RUN "a text with ____" [options]', "count steps sampler temperature top-p class seed watch mark mask-token "
-               "example keep out order confidence device"),
+               "example keep data.path out order confidence device"),
     "Verify": ("[METHOD ...]", ""),
     "Report": ("RUN [--out FILE]", ""),
     "Play": ("RUN [RUN ...] [options]", ""),

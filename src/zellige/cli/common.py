@@ -7,19 +7,20 @@ import inspect
 import re
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import tyro
 
-from ..data import Data
+from ..data import DATASETS, Data
 from ..errors import InputError, nearest
 from ..launched import this_process
 from ..show.numbers import count, parameters, path
 from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
+from . import options
 
 T = TypeVar("T")
 Document = dict[str, Any]  # a result as JSON has it
@@ -51,6 +52,16 @@ class OfRun:
 
 
 @dataclass(frozen=True)
+class Where:
+    """Where the files of a data set lie, which the command knows by itself."""
+
+    path: str | None = None
+    """local copies of its files; downloaded if not given"""
+    cache: str | None = None
+    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
+
+
+@dataclass(frozen=True)
 class OfTexts(OfRun):
     """Those of every command that computes a likelihood of many texts."""
 
@@ -67,7 +78,7 @@ class OfData(OfTexts):
     """Those of every command that does so on a split of one data set."""
 
     data: Data = field(default_factory=Data)
-    """another data set than the run's own"""
+    """another data set than the run's own, or where that lies"""
     split: str = "test"
     """train, validation or test"""
     draws: int = 4
@@ -178,6 +189,19 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
         card = f"; its card: {how}" if what == "sample" else ""
         terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}{card}")
     return model
+
+
+def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
+    """The data that a command line asks for; None: the run's `own`, of which nothing is typed.
+
+    Where no other data set is named, what is typed changes the own one: a path says where its files lie. Only beside a text a
+    path is another text.
+    """
+    typed = {flag[7:].removeprefix("no-") for flag in options.given(words, type(chosen)) if flag.startswith("--data.")}
+    another = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
+    if not typed or typed & another:
+        return chosen.data if typed else None
+    return replace(own, **{name: getattr(chosen.data, name) for name in typed})
 
 
 def of_model(about: dict[str, Any]) -> str:

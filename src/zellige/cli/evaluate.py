@@ -22,6 +22,7 @@ from .common import (
     put_json,
     resumable,
     run_folder,
+    typed_data,
     unfinished_folder,
 )
 from .evaluate_again import again
@@ -100,9 +101,9 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     """The likelihood of a text."""
     about = f"The likelihood of a text, with its 95% intervals.\n{', '.join([*MODES, TRAIN])}: each has its own --help."
     chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
-    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     file = run_folder(chosen.run) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    data = typed_data(chosen, words, model.config.data)
     from ..evaluation import evaluate as judge
 
     here = this_process()

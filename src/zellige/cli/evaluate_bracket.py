@@ -23,6 +23,7 @@ from .common import (
     of_model,
     resumable,
     run_folder,
+    typed_data,
     unfinished_folder,
 )
 
@@ -36,7 +37,7 @@ class Bracket(OfTexts):
     bracket: bool = False
     """-log p from above (importance-weighted) and from below (TUBE); exact of an order, and of the surest-first samplers"""
     data: Data = field(default_factory=Data)
-    """another data set than the run's own"""
+    """another data set than the run's own, or where that lies"""
     split: str = "test"
     """train, validation or test"""
     limit: int | None = 16
@@ -57,8 +58,8 @@ def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool 
     """`zellige evaluate RUN --bracket`"""
     about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
     chosen = options.parse(Bracket, words, "evaluate --bracket", about=about, most=1)
-    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    data = typed_data(chosen, words, model.config.data)
     from ..evaluation.bracket import bracket as judge
     from ..evaluation.corpus import corpus_of
 

@@ -14,25 +14,23 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import Document, OfRun, command_options, file_suffix, load, of_model, run_folder, write_result
+from .common import Document, OfRun, Where, command_options, file_suffix, load, of_model, run_folder, write_result
 
 if TYPE_CHECKING:
     from ..evaluation.probe import Probe as Result
 
 
 @dataclass(frozen=True)
-class Where:
+class Labelled(Where):
     path: str | None = None
     """the folder of test.csv; downloaded if not given"""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
 @command_options
 class Probe(OfRun):
     probe: str = "ag_news"
     """labelled texts: ag_news"""
-    data: Where = field(default_factory=Where)
+    data: Labelled = field(default_factory=Labelled)
     """where they are"""
     layer: int | None = None
     """the block of the network that the linear probe reads; what the head reads if not given"""

@@ -20,6 +20,7 @@ from .common import (
     note_change,
     resumable,
     run_folder,
+    typed_data,
     unfinished_folder,
     write_result,
 )  # fmt: skip
@@ -39,8 +40,8 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
     if not wanted:
         raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
-    data = chosen.data if any(flag.startswith("--data.") for flag in options.given(words)) else None
     model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    data = typed_data(chosen, words, model.config.data)
     from ..evaluation import evaluate as judge
     from ..evaluation.result import difference
     from .evaluate_print import heading

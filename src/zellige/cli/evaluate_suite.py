@@ -14,6 +14,7 @@ from .common import (
     Document,
     Estimator,
     OfTexts,
+    Where,
     command_options,
     file_suffix,
     load,
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Where):
     path: str | None = None
     """a folder of local copies, with a subfolder for each set: wikitext-2, lambada, ag_news, ..."""
-    cache: str | None = None
-    """folder for downloads; ZELLIGE_CACHE or ~/.cache/zellige if not given"""
 
 
 @command_options

@@ -1,6 +1,7 @@
 """`zellige infill`: fill the gaps of a text, or of a row of the data, and keep the rest."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -10,7 +11,7 @@ from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import command_options, note_change
+from .common import Where, command_options, note_change
 from .drawing import Drawing, draw
 from .panels import PartialRow
 
@@ -27,6 +28,8 @@ class Infill(Drawing):
     """images, music, grids: the row of the test split of which a part is given"""
     keep: str | None = None
     """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
+    data: Where = field(default_factory=Where)
+    """where the data set of the run lies"""
     mask_token: str | None = None
     """what marks one missing token, where tokens are not characters"""
     mark: Literal["color", "brackets", "none"] = "color"
@@ -37,7 +40,7 @@ def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige infill RUN [TEXT]`"""
     about = 'Fill the gaps of a text: zellige infill runs/demo "the ____ of the ________"'
     chosen = options.parse(Infill, words, "infill", about=about, most=2)
-    flags = options.given(words) & {"--example", "--keep"}
+    flags = options.given(words, Infill) & {"--example", "--keep", "--data.path", "--data.cache"}
     if chosen.text and flags:
         raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")
     return draw(chosen, "infill", terminal, began, lambda model, kind: _start(chosen, flags, model, kind, terminal))
@@ -62,8 +65,10 @@ def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) 
     """A part of --example, by --keep or as the data's own puzzle."""
     from ..evaluation.corpus import beside_training, corpus_of
 
+    moved = {name: value for name, value in asdict(chosen.data).items() if value is not None}
+    data = replace(model.config.data, **moved) if moved else None
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
-        corpus = corpus_of(model, progress=lambda done, total: bar.update(done, total=total))
+        corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
     rows = corpus.test
     if chosen.example >= len(rows):

@@ -39,8 +39,9 @@ def _spellings(known: dict[str, Flag]) -> dict[str, str]:
     return _EVERYWHERE | {name: flag.name for name, flag in names.items()} | off
 
 
-def given(argv: Sequence[str]) -> set[str]:
-    """The flags that stand in a command line, as they are written there."""
+def given(argv: Sequence[str], cls: type | None = None) -> set[str]:
+    """The flags that stand in a command line: as they are written there, or as the options `cls` spells them."""
+    argv = argv if cls is None else canonical(flags(cls), argv)
     return {word.partition("=")[0] for word in argv if word.startswith("--")}
 
 

@@ -67,7 +67,7 @@ def locate_files(
     published = DATASETS[data.name].files if published is None else published
     if not data.path:
         if not published:
-            raise InputError(f"`data.name` {data.name} needs a file; give it by `data.path`")
+            raise InputError(f"the data set {data.name} needs a file; give it by `data.path`")
         files = {split: fetch(where) for split, where in published.items()}
         return files, {"addresses": {split: where[0] for split, where in published.items()}} | sums(files)
     path = Path(data.path).expanduser()

@@ -47,7 +47,7 @@ def read_arrays(data: Data, fetch: Fetch) -> Raw:
         splits |= {split: np.asarray(part) for split, part in data.values.items()}
         labels |= {} if data.classes is None else {"all": np.asarray(data.classes)}
     if not files and not splits:
-        raise InputError(f"`data.name` {data.name} needs a .npy or .npz file; give it by `data.path`")
+        raise InputError(f"the data set {data.name} needs a .npy or .npz file; give it by `data.path`")
     for split, path in files.items():
         rows, classes, names = load_arrays(path)
         splits |= {split if name == "all" else name: array for name, array in rows.items()}

@@ -193,7 +193,8 @@ def _corpus(model: Any) -> tuple[Any, str]:
         corpus = corpus_of(model)
         return (corpus, "") if len(corpus.validation) > 1 else (None, "the validation split is empty")
     except (InputError, OSError) as error:
-        return None, f"the loss against t needs the run's texts: {error}"
+        problem = str(error).partition("; ")[0]  # what would be right is no option of `zellige report`
+        return None, f"the loss against t needs the run's texts: {problem}"
 
 
 def _affordable(method: Any, rows: int, calls: int) -> int:

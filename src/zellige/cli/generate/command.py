@@ -15,7 +15,7 @@ from ...show.numbers import byte_size
 from ...show.progress import Bar
 from ...show.terminal import Terminal
 from .. import options
-from ..common import Document, OfRun, command_options, load, note_change
+from ..common import Document, OfRun, command_options, load, note_change, typed_data
 from . import files
 from .beside import FEATURES, Beside, cheats, measured
 from .classes import classes_of
@@ -70,7 +70,7 @@ class Generate(OfRun):
     reference: str = "test"
     """real text to stand beside: a split of the data, a file of texts, or none; of images the split to compare with"""
     data: Data = field(default_factory=Data)
-    """another data set than the run's own"""
+    """another data set than the run's own, or where that lies"""
     features: str | None = None
     """whose features are compared; of images (FID) inception, the file of its weights, or a folder of --train-features; of texts
     (energy distance, MMD) judge, ngrams, or a model: a run, a folder or a hub id"""
@@ -89,7 +89,7 @@ class Generate(OfRun):
 def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
     """`zellige evaluate MODEL --generate`"""
     words = [word for word in words if word != "--generate"]
-    flags = options.given(words)
+    flags = options.given(words, Generate)
     chosen = options.parse(
         Generate, words, "evaluate --generate", about="Samples, judged: perplexity beside entropy.", most=1
     )
@@ -98,6 +98,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     model = (
         load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision) if chosen.run else None
     )
+    data = None if model is None else typed_data(chosen, words, model.config.data)
     from ...evaluation import sample_quality, sweep
     from ...evaluation.distances import LEAST
     from ...evaluation.judge import Judge
@@ -109,7 +110,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     if model is not None and not (kind := kinds.of(model.tokenizer)).running:
         if kind.name != "image":
             raise InputError(f"--generate judges texts and images, and this model makes {kind.many}; leave it out")
-        return generate_images(chosen, flags, model, folder, terminal, began)
+        return generate_images(chosen, data, flags, model, folder, terminal, began)
     ways = ways_of(chosen, model)
     classes_of(chosen, model)  # an unknown one is the first thing said
     sets: list[Set] = sweep.read_samples(chosen.samples, model) if chosen.samples else []
@@ -121,7 +122,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     if chosen.tokens == "own" and model is not None and not judge.inner.same(model.tokenizer):
         raise InputError(f"judge '{judge.inner.name}' has other tokens than the model; leave out --tokens own")
     number = len(sets[0].texts) if sets else chosen.count
-    beside = _real(chosen, model, flags, number, terminal)
+    beside = _real(chosen, model, data, flags, number, terminal)
     for flag in ("mauve", "features"):
         if getattr(chosen, flag) and beside.real is None:
             raise InputError(
@@ -138,7 +139,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     sets = sets or draw(chosen, model, ways, folder, terminal)
     more = cheats(chosen, model, judge, beside, sets[0].way, number, terminal) if chosen.cheats else []
     result = measured(chosen, judge, sets, more, beside, embed, terminal)
-    document = files.as_document(chosen, files.arguments(chosen, flags), model, judge, result, time.monotonic() - began)
+    document = files.as_document(chosen, files.arguments(chosen, data), model, judge, result, time.monotonic() - began)
     files.publish(terminal, folder, document, chosen, bool(ways))
     return document
 
@@ -186,7 +187,7 @@ def _device(chosen: Generate, model: Any) -> Any:
     return "cuda" if chosen.device == "cuda" or (chosen.device == "auto" and torch.cuda.is_available()) else "cpu"
 
 
-def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: Terminal) -> Beside:
+def _real(chosen: Generate, model: Any, data: Data | None, flags: set[str], number: int, terminal: Terminal) -> Beside:
     """Real texts, as many as there are samples of a set and twice as many for distances, and the training set."""
     from ...evaluation import sweep
 
@@ -203,7 +204,6 @@ def _real(chosen: Generate, model: Any, flags: set[str], number: int, terminal: 
         return Beside()
     from ...evaluation.corpus import beside_training, corpus_of
 
-    data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
     try:
         with Bar(terminal, "read", 1, as_text=byte_size) as bar:
             corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))

@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...data import Data
 from ...show.numbers import path
 from ...show.record import as_file, json_record
 from ..common import file_suffix
@@ -27,10 +28,10 @@ def samples_file(folder: Path, chosen: Any) -> Path:
     return folder / f"{NAME}{_suffix(chosen, DRAWN)}.jsonl"
 
 
-def arguments(chosen: Any, flags: set[str]) -> dict[str, Any]:
+def arguments(chosen: Any, data: Data | None) -> dict[str, Any]:
     """The options as the JSON has them; "data" is None where it is the run's own."""
-    of_data = {} if any(flag.startswith("--data.") for flag in flags) else {"data": None}
-    return {"mode": NAME} | dataclasses.asdict(chosen) | of_data
+    of_data = None if data is None else dataclasses.asdict(data)
+    return {"mode": NAME} | dataclasses.asdict(chosen) | {"data": of_data}
 
 
 def as_document(

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...data import Data
 from ...errors import InputError
 from ...show.numbers import byte_size
 from ...show.progress import Bar
@@ -23,9 +24,9 @@ FEATURES = "inception"
 
 
 def generate_images(
-    chosen: Any, flags: set[str], model: Any, folder: Path | None, terminal: Terminal, began: float
+    chosen: Any, data: Data | None, flags: set[str], model: Any, folder: Path | None, terminal: Terminal, began: float
 ) -> Document:
-    """The command, of a model that makes images; `chosen` are its options, `flags` those that were given."""
+    """The command, of a model that makes images; `chosen` are its options, `flags` those given, `data` None for the run's own."""
     wrong = next((name for name in OF_TEXT if f"--{name}" in flags), None)
     if wrong is not None:
         raise InputError(f"--{wrong} is about texts, and this model makes images; leave it out")
@@ -38,12 +39,11 @@ def generate_images(
     with terminal.waiting("loading the features"):
         features = features_of(chosen.features or FEATURES, device)
     number = min((len(one.texts) for one in sets), default=chosen.count)
-    data = chosen.data if any(flag.startswith("--data.") for flag in flags) else None
     reference, floor = real_images(chosen.reference, model, data, number, classes, terminal)
     image_quality.check_enough(number, len(reference[1]), features.width)
     sets = sets or draw(chosen, model, ways, folder, terminal)
     points, real = _scored(model, features, sets, reference[1], floor, chosen.seed, terminal)
-    arguments = {name: value for name, value in files.arguments(chosen, flags).items() if name not in OF_TEXT}
+    arguments = {name: value for name, value in files.arguments(chosen, data).items() if name not in OF_TEXT}
     document = _document(chosen, arguments, model, features, points, real, reference, time.monotonic() - began)
     files.publish(terminal, folder, document, chosen, bool(ways))
     return document
