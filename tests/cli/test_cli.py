@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 import zellige
 from small import RECORD
 from zellige import cli
-from zellige.cli import brief, help, meanings, options
+from zellige.cli import brief, common, help, meanings, options
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub, model
@@ -296,6 +296,12 @@ def forms() -> dict[str, type]:
     swept = {name: each for name, each in made.items() if name not in ("Sweep", "Cluster")}  # parts of forms
     swept["plan"] = plan.form(zellige.METHODS["mdlm"])
     return swept | {"compare": compare.form(), "sweep": sweep.form(zellige.METHODS["mdlm"]), "generate": Generate}
+
+
+def test_how_a_model_is_loaded_is_declared_once():
+    loading = [each for each in forms().values() if "precision" in {field.name for field in dataclasses.fields(each)}]
+    assert len(loading) > 10
+    assert all(issubclass(each, common.Loading) for each in loading)
 
 
 @pytest.fixture(scope="module")

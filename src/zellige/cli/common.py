@@ -38,17 +38,23 @@ def command_options(cls: type[T]) -> type[T]:
 
 
 @dataclass(frozen=True)
-class OfRun:
-    """The options of every command that loads a model."""
+class Loading:
+    """How a command loads a model, or several."""
 
-    run: Run = ""
-    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
-    seed: int = 0
     method: str | None = None
     """file.py:Class of a run with an own method"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["float32", "bfloat16"] = "float32"
     """of the network's matrix products"""
+
+
+@command_options
+class OfRun(Loading):
+    """The options of every command that computes with one model."""
+
+    run: Run = ""
+    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
+    seed: int = 0
 
 
 @dataclass(frozen=True)

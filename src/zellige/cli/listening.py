@@ -3,23 +3,18 @@
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..show.terminal import Terminal
+from .common import Loading, command_options
 
 if TYPE_CHECKING:
     from ..web.limits import Limits
 
 
-@dataclass(frozen=True)
-class Listening:
-    method: str | None = None
-    """file.py:Class of a run with an own method"""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """of the network's matrix products"""
+@command_options
+class Listening(Loading):
     host: str = "127.0.0.1"
     """who reaches it: this machine alone; 0.0.0.0 every machine that reaches this one"""
     port: int = 8000
