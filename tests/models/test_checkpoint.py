@@ -64,6 +64,11 @@ def test_round_trip(method, tmp_path):
     torch.testing.assert_close(one.method.network.features(x, *_time(one)), two.method.network.features(x, *_time(two)))
 
 
+def test_equal_models_are_equal_files(tmp_path):
+    folders = [model().save(tmp_path / str(n)) for n in range(12)]
+    assert len({tuple(file.read_bytes() for file in sorted(folder.iterdir())) for folder in folders}) == 1
+
+
 def _time(model: Model) -> tuple:
     return (torch.tensor([0.3, 0.6]),) if type(model.method).timed(model.config.options) else ()
 

@@ -53,7 +53,7 @@ def same_checkpoints(folder: Path, other: Path) -> None:
 
 
 def content(file: Path) -> tuple[dict, bytes]:
-    """A file's header and its tensors: safetensors writes the entries of its metadata in an order that changes."""
+    """A file's header and its tensors: of a shard, safetensors writes the entries of its metadata in an order that changes."""
     data = file.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:end]), data[end:]

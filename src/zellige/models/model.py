@@ -16,7 +16,6 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from .. import __version__
 from ..arguments import checked, of_kind
 from ..core.batch import whole_numbers
 from ..data import load as load_tokenizer
@@ -128,7 +127,7 @@ def write_model(
     folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
 ) -> None:
     """Fill `folder` with a model: its tensors, its config, its tokenizer."""
-    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT), "zellige": __version__})
+    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT)})  # who wrote it stands in config.json
     text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     tokenizer.save(folder)

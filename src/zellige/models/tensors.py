@@ -20,7 +20,10 @@ from ..schema import shown
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors as safetensors; memory that is shared or strided is written out."""
+    """Write named tensors as safetensors; memory that is shared or strided is written out.
+
+    The same tensors give the same bytes, unless `metadata` has several entries, which safetensors writes in any order.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
