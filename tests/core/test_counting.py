@@ -9,6 +9,7 @@ from zellige.core import random
 from zellige.core.philox import philox
 from zellige.core.positions import positions
 from zellige.core.random import Counter
+from zellige.training.order import StepSeeds
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,19 @@ def test_a_fixed_number_of_places_holds_the_same_positions(most):
     x, new = torch.randint(9, (5, 8)), torch.randint(9, (5, 8))
     for chosen in (plain, padded):
         assert torch.equal(chosen.put(x, chosen.of(new)), torch.where(at, new, x))
+
+
+def test_which_are_drawn_of_too_many_depends_on_the_part_of_the_step_alone():
+    at, seeds = torch.ones(4, 50, dtype=torch.bool), StepSeeds(3, 2, torch.device("cpu"))
+
+    def drawn(step: int, part: int) -> list[int]:
+        seeds.seed_part(step, part)
+        return fixed(at, 7).index.tolist()
+
+    first = [drawn(step, part) for step in range(3) for part in range(2)]
+    torch.rand(5)
+    assert [drawn(step, part) for step in range(3) for part in range(2)] == first
+    assert len({*map(tuple, first)}) > 3
 
 
 def test_where_nothing_is_asked():

@@ -2,7 +2,8 @@
 
 A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the law of the noise
 lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9, see
-`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased.
+`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. That draw is of
+torch's global generator, as dropout's are; `StepSeeds` seeds it for each part of a step, and so it, too, comes again.
 """
 
 from dataclasses import dataclass
