@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Labelled(Where):
+class ProbeData(Where):
     path: str | None = None
     """the folder of test.csv; downloaded if not given"""
 
@@ -30,7 +30,7 @@ class Labelled(Where):
 class Probe(OfRun):
     probe: str = "ag_news"
     """labelled texts: ag_news"""
-    data: Labelled = field(default_factory=Labelled)
+    data: ProbeData = field(default_factory=ProbeData)
     """where they are"""
     layer: int | None = None
     """the block of the network that the linear probe reads; what the head reads if not given"""
