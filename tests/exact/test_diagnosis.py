@@ -103,8 +103,8 @@ class NotCarriedOver(MDLM):
 class SeesItsTokens(MDLM):
     variants = ({},)
 
-    def hidden(self, x, t, batch=None, context=None):
-        return super().hidden(x if batch is None else batch.tokens, t, batch, context)
+    def hidden(self, x, t, batch=None, context=None, at=None):
+        return super().hidden(x if batch is None else batch.tokens, t, batch, context, at)
 
 
 SAID = {

@@ -42,6 +42,14 @@ def test_folded_is_unfolded(block, bias):
 
 
 @torch.no_grad()
+def test_folded_in_bfloat16():
+    """The norms stay in float32, and what they are told is bfloat16."""
+    folded = pair()[0].float()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = folded.features(X)
+    torch.testing.assert_close(low.float(), folded.features(X), rtol=0.1, atol=0.1)
+
+
 def test_cache_of_a_constant_network():
     folded, told = pair(block=4)
     (ha, a), (hb, b) = folded.advance(None, X[:, :8]), told.advance(None, X[:, :8], torch.zeros(()))

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from zellige.core.positions import positions
 from zellige.errors import InputError
 from zellige.models.published.names import ours
 from zellige.nn import DiT, Net
@@ -121,6 +122,30 @@ def test_times_per_position_are_the_times_of_the_positions():
     for b in range(2):
         for i in range(8):
             torch.testing.assert_close(mixed[b, i], net(x, t[b, i])[b, i])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"block": 4}, {"time": True}, {"time": True, "block": 4}, {"constant": True}, {"time": True, "classes": 3}],
+)
+def test_the_end_of_a_network_at_some_positions(more):
+    """What is asked at some positions alone is what stands there; one time for all rows goes into the norms."""
+    torch.manual_seed(0)
+    size = Net(2, 32, 2, 8, conv=3, constant="constant" in more, classes=more.get("classes", 0))
+    block, time = more.get("block", 0), "time" in more
+    net = busy(DiT(size, states=5, time=time, block=block))
+    x, at = torch.randint(5, (3, 8)), positions(torch.rand(3, 8) < 0.4)
+    beside = {"condition": torch.tensor([0, -1, 2])} if more.get("classes") else {}
+    streams = [beside, beside | {"clean": torch.randint(5, (3, 8))}] if block else [beside]
+    rows = torch.tensor([0.3, 0.9, 0.3], dtype=torch.float64)
+    times = [rows, rows[:1].expand(3), torch.rand(3, 8, dtype=torch.float64).round(decimals=1)] if time else [None]
+    for t, with_it in itertools.product(times, streams):
+        whole = net.features(x, t, **with_it)
+        assert whole.std() > 0.1
+        with torch.no_grad():
+            torch.testing.assert_close(net.features(x, t, **with_it), whole, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(net.features(x, t, **with_it, at=at), at.of(whole), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(net.features(x, t, **with_it, at=at), at.of(whole), rtol=1e-12, atol=1e-12)
 
 
 def test_a_network_starts_uniform_and_time_free_ones_have_no_adaln():

@@ -31,8 +31,10 @@ class Positions:
     asked: Tensor | None = None
 
     def of(self, values: Tensor) -> Tensor:
-        """Values (B, L, *) of all positions, or (B,) of rows -> (N, *) of these."""
-        return values[self.row] if values.ndim == 1 else values.flatten(0, 1)[self.index]
+        """Values (B, L, *) of all positions, or (B,) or (B, 1, *) of rows -> (N, *) of these."""
+        if values.ndim == 1:
+            return values[self.row]
+        return values.flatten(0, 1)[self.row if values.shape[1] == 1 else self.index]
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
         """x (B, L) with values (N,) at these positions; those of a position, which may be there twice, are equal."""

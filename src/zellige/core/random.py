@@ -4,7 +4,7 @@ No other module turns random bits into tokens."""
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -78,12 +78,17 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     return _invert(p, u[..., None])[..., 0]
 
 
-def from_tables(p: Tensor, x: Tensor, generator: Randomness = None) -> Tensor:
-    """`categorical` of row x (B, L) of the table of each row, p (B, K, K), never held for each position: (B, L) long."""
-    u = uniform(x.shape, generator, p.device)
-    return torch.stack(
-        [_pick(table.cumsum(-1, dtype=torch.float64)[i], v[:, None])[:, 0] for table, i, v in zip(p, x, u)]
-    )
+def from_tables(laws: Callable[[int, Tensor], Tensor], x: Tensor, generator: Randomness = None) -> Tensor:
+    """`categorical` of states x (B, L) whose laws the positions of a row share, never held for each position: (B, L) long.
+
+    `laws` says those (n, K) of some states (n,) in a row; it is asked once for each row, about each state that stands there.
+    """
+    drawn = torch.empty_like(x)
+    for b, u in enumerate(uniform(x.shape, generator, x.device)):
+        states, place = x[b].unique(return_inverse=True)
+        cumulative = laws(b, states).cumsum(-1, dtype=torch.float64)
+        drawn[b] = _pick(cumulative[place], u[:, None])[:, 0]
+    return drawn
 
 
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:

@@ -84,17 +84,18 @@ class Diffusion(Method):
 
         Args:
             at: (B, L) bool; the prediction then has the leading shape (N,) of the positions where it is True, and the
-                head is computed there only.
+                head, and of a transformer the end of its last block, is computed there only.
             context: for a network of blocks, the clean tokens (B, L) of earlier blocks, or a cache of what stands
                 before x_t.
         """
         beside = Batch(x_t, None, segments, condition)
         checks.refuse_times(self, x_t, t, at)
         checks.refuse_tokens(x_t, self.process.K)
-        h = self.hidden(x_t, t, beside, context)
+        chosen = None if at is None else positions(at)
+        h = self.hidden(x_t, t, beside, context, chosen)
         t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
-        if at is not None:
-            h, x_t, t = (positions(at).of(value) for value in (h, x_t, t))
+        if chosen is not None:
+            x_t, t = chosen.of(x_t), chosen.of(t)
         return self.read(self.logits(h), x_t, t)
 
     def clean(self, batch: Batch) -> Tensor | None:

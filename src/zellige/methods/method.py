@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..arguments import checked
 from ..core.batch import Batch, Estimator
+from ..core.positions import Positions
 from ..core.process import Process
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
@@ -224,11 +225,18 @@ class Method(nn.Module):
         dtype = self._products or next((p.dtype for p in self.parameters()), torch.float32)
         return str(dtype).removeprefix("torch.")
 
-    def hidden(self, x: Tensor, t: Tensor | float | None, batch: Batch | None = None, context: Any = None) -> Tensor:
-        """The hidden states (B, L, D). Given positions are CLEAN; the network is told the time of the others.
+    def hidden(
+        self,
+        x: Tensor,
+        t: Tensor | float | None,
+        batch: Batch | None = None,
+        context: Any = None,
+        at: Positions | None = None,
+    ) -> Tensor:
+        """The hidden states (B, L, D), or (N, D) of the positions `at`.
 
-        One time for each row; for a network of blocks one for each block, if t is (B, L). `context`: what a network of blocks
-        reads beside x, clean tokens (B, L) or a cache.
+        Given positions are CLEAN; the network is told the time of the others: one time for each row; for a network of blocks one
+        for each block, if t is (B, L). `context`: what a network of blocks reads beside x, clean tokens (B, L) or a cache.
         """
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
@@ -239,8 +247,11 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
+        if at is not None and getattr(self.network, "chooses", False):
+            more["at"] = at
         with products(x.device, self._products):
             h = self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
+        h = h if at is None or "at" in more else at.of(h)
         return h if self._products is None else h.to(self._products)
 
     def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None, condition: Tensor | None = None) -> Any:

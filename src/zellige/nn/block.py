@@ -13,7 +13,7 @@ from ..arguments import checked
 from ..errors import InputError
 from .attention import Sight, attend
 from .convolution import ShortConv
-from .embedding import Modulation, add, modulate, rotate
+from .embedding import Modulation, Places, add, chosen, modulate, rotate
 
 
 @partial(checked, prefix="net.")
@@ -153,8 +153,11 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
-    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None):
-        """x (B, L, D) -> (B, L, D), and all keys and values (B, H, P + L, W), those of the P remembered places first."""
+    def attention(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None, at=None
+    ):
+        """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of the P
+        remembered places first."""
         B, L, D = x.shape
         qkv = self.qkv(x).view(B, L, 3, self.heads, D // self.heads)
         cos, sin = (r[..., None, None, :].to(qkv.dtype) for r in rotary)
@@ -162,18 +165,23 @@ class Block(nn.Module):
         q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
         if past is not None:
             k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
-        return self.out(attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)), k, v
+        mixed = attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)
+        return self.out(mixed if at is None else at.of(mixed)), k, v
 
-    def remember(self, x, rotary, time, seen, past=None) -> tuple[Tensor, Tensor, Tensor]:
+    def remember(self, x, rotary, time, seen, past=None, at: Places | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """As `forward`, with all keys and values."""
         shift1, scale1, gate1, shift2, scale2, gate2 = self.modulation(*time) if self.modulation else [None] * 6
         if self.conv is not None:
             x = x + self.conv(x, seen, None if past is None else past[2])
-        y, k, v = self.attention(modulate(self.norm1, x, shift1, scale1), rotary, seen, past)
+        y, k, v = self.attention(modulate(self.norm1, x, shift1, scale1), rotary, seen, past, at)
+        x, gate1, shift2, scale2, gate2 = chosen(at, x, gate1, shift2, scale2, gate2)
         x = add(x, gate1, F.dropout(y, self.dropout, self.training))
         h = modulate(self.norm2, x, shift2, scale2)
         return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
 
-    def forward(self, x, rotary, time, seen, past=None) -> Tensor:
-        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache."""
-        return self.remember(x, rotary, time, seen, past)[0]
+    def forward(self, x, rotary, time, seen, past=None, at: Places | None = None) -> Tensor:
+        """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache.
+
+        at: the positions that are read; what follows attention is computed there alone, (N, D).
+        """
+        return self.remember(x, rotary, time, seen, past, at)[0]

@@ -1,6 +1,7 @@
 """Where a position is and when: rotary angles, the embedding of the time and what it does to a layer."""
 
 import math
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +116,18 @@ def modulate(norm: nn.LayerNorm, x: Tensor, shift: Tensor | None, scale: Tensor 
     if shift.ndim > 1:
         return norm(x) * (1 + scale) + shift
     weight, bias = norm.weight * (1 + scale), shift if norm.bias is None else norm.bias * (1 + scale) + shift
-    return F.layer_norm(x, norm.normalized_shape, weight, bias, norm.eps)
+    return F.layer_norm(x, norm.normalized_shape, weight, bias.to(weight), norm.eps)  # under autocast shift is bfloat16
+
+
+class Places(Protocol):
+    """N positions of (B, L), such as `core.positions`."""
+
+    def of(self, values: Tensor) -> Tensor: ...
+
+
+def chosen(at: Places | None, *vectors: Tensor | None) -> list[Any]:
+    """Vectors (B, L, D) or (B, 1, D) at the positions `at`, (N, D); those that hold for all, (D,) or None, as they are."""
+    return [v if at is None or v is None or v.ndim == 1 else at.of(v) for v in vectors]
 
 
 def add(x: Tensor, gate: Tensor | None, branch: Tensor) -> Tensor:

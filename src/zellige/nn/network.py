@@ -10,7 +10,8 @@ class Network(Protocol):
 
     A network of blocks (its attribute `block` > 0) takes more keywords in `features`: `clean` (B, L), the tokens that earlier
     blocks are read from, and `clean_time`, what it is told of them; or `cache`, what it remembers of the tokens before x; and
-    it has `extend(cache, x, time) -> cache` (see `nn.DiT`).
+    it has `extend(cache, x, time) -> cache` (see `nn.DiT`). A network whose attribute `chooses` is True takes `at`, positions
+    (`core.positions`), and gives the hidden states (N, D) of these alone.
     """
 
     def features(

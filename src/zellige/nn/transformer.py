@@ -25,10 +25,12 @@ from .block import Block, Net
 from .cache import Cache
 from .embedding import (
     Modulation,
+    Places,
     TimeEmbedding,
     axial_table,
     both,
     check_told,
+    chosen,
     embed_classes,
     modulate,
     rotary_at,
@@ -46,6 +48,8 @@ class DiT(nn.Module):
     `block` is the length of a block (the last may be shorter); 0: every position sees every other; 1: a causal network.
     Without its `ends`, the last layer norm and the head, the features are what the last block leaves.
     """
+
+    chooses = True
 
     def __init__(
         self,
@@ -108,12 +112,14 @@ class DiT(nn.Module):
         clean: Tensor | None = None,
         clean_time: Tensor | None = None,
         cache: Cache | None = None,
+        at: Places | None = None,
     ) -> Tensor:
         """The hidden states (B, L, D) that `head` reads.
 
         x (B, L) states; time: a scalar, (B,) or (B, L), finite, for a network with time and only for one; segments
         (B, L): positions see only those of the same number (packed documents). L may not exceed `net.length`. condition
-        (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none.
+        (B,), for a network with classes: the class of each row, or -1 or the last (as None): it has none. at: the
+        positions that are read, whose hidden states (N, D) it then gives; the last block looks at all, and ends at these.
 
         For a network of blocks, one of these: clean (B, L), the tokens that stand in the blocks before (`clean_time`, like
         `time`, is what their stream is told; None: the same); or cache, what was read before x, which begins a block.
@@ -130,11 +136,12 @@ class DiT(nn.Module):
         h, rotary = self._embed(x), self._rotary(x, cache)
         for i, block in enumerate(self.blocks):
             past = None if cache is None else cache.layer(i)
+            here = at if i + 1 == len(self.blocks) else None
             if self.net.checkpoint and torch.is_grad_enabled():
-                h = checkpoint(block, h, rotary, c, seen, past, use_reentrant=False)
+                h = checkpoint(block, h, rotary, c, seen, past, here, use_reentrant=False)
             else:
-                h = block(h, rotary, c, seen, past)
-        return self._end(h[:B], c)
+                h = block(h, rotary, c, seen, past, here)
+        return self._end(h[:B] if at is None else h, c, at)
 
     def advance(
         self,
@@ -195,13 +202,14 @@ class DiT(nn.Module):
         cos, sin = rotary_at(position.clamp_min(0), self.net.hidden // self.net.heads)
         return cos, sin
 
-    def _end(self, h: Tensor, c: tuple) -> Tensor:
+    def _end(self, h: Tensor, c: tuple, at: Places | None = None) -> Tensor:
         if self.norm is None:
             return h
         if self.modulation is None:
             return self.norm(h)
         embedded, where = c
-        return modulate(self.norm, h, *self.modulation(embedded, None if where is None else where[: len(h)]))
+        shift, scale = self.modulation(embedded, where if where is None or at is not None else where[: len(h)])
+        return modulate(self.norm, h, *chosen(at, shift, scale))
 
     def _check(self, x, time, segments, condition, clean, cache) -> None:
         """InputError for what does not fit this network."""
@@ -250,7 +258,7 @@ class DiT(nn.Module):
         if time is None:
             return (c if self.time is None else c + self.time(self._never(x))), rows
         embedded, where = self.embed_time(time)
-        if where.shape[-1] == 1:
+        if where is None or where.shape[-1] == 1:
             return c + embedded, rows
         return (c[:, None] + embedded[where]).flatten(0, 1), torch.arange(x.numel(), device=x.device).view(x.shape)
 
@@ -258,14 +266,20 @@ class DiT(nn.Module):
         """The time that a network is told which is not told any: sigma = 0."""
         return torch.zeros((), device=x.device)
 
-    def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor]:
-        """The embeddings (U, condition) of the distinct times, and which of them each row or position has."""
+    def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The embeddings (U, condition) of the distinct times, and which of them each row or position has.
+
+        Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None.
+        """
+        looks = time.ndim == 1 and len(time) > 0 and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        assert self.time is not None
+        if looks and bool((time == time[0]).all()):
+            return self.time(time[0]), None
         if time.ndim == 2:
             distinct, where = time.unique(return_inverse=True)
         else:  # one per row: few enough, and `unique` would wait for the device
             distinct = time.reshape(-1)
             where = torch.arange(len(distinct), device=time.device)[:, None]
-        assert self.time is not None
         return self.time(distinct), where
 
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs) -> Tensor:
