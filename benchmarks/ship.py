@@ -57,12 +57,23 @@ class Shipped:
 
 SHEET = "zellige sample {name} {options} --count 16 --seed 0 --out samples.png"
 TEXTS = "zellige sample {name} {options} --seed {seed}"
+TALES = (
+    "tales: folk and fairy tales in English prose, 15 books of Project Gutenberg of 1697 to 1922 (Grimm, Lang, Jacobs, "
+    "Aesop, Perrault, Russian, Philippine, Australian and Hawaiian tales, Lane's Thousand and One Nights). Licence: "
+    "public domain. $DATA is a folder with train.txt, validation.txt and test.txt; the text does not come with the model"
+)
 MODELS = {
-    "text": Shipped(
+    "tales": Shipped(
         "folk and fairy tales in English",
-        "tales: folk and fairy tales in English prose, 15 books of Project Gutenberg of 1697 to 1922 (Grimm, Lang, Jacobs, "
-        "Aesop, Perrault, Russian, Philippine, Australian and Hawaiian tales, Lane's Thousand and One Nights). Licence: "
-        "public domain. $DATA is a folder with train.txt, validation.txt and test.txt; the text does not come with the model",
+        TALES,
+        "--data.name text --data.path $DATA",
+        "--block-sampler confidence --confidence entropy --temperature 0.7 --top-p 0.9",
+        seeded=TEXTS,
+        bracket="--limit 4 --numbers 1 4 --own 1",
+    ),
+    "text": Shipped(
+        "the words that are missing in a tale in English",
+        TALES,
         "--data.name text --data.path $DATA",
         "--steps 256 --temperature 0.7 --top-p 0.9",
         seeded=TEXTS,

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import ship  # noqa: E402
 
-MOST = 20_000_000  # bytes of all of them, in the wheel
+MOST = 32_000_000  # bytes of all of them, in the wheel
 PLACES = {  # beside the checkout: what $DATA is in the card of each
-    "text": "tales", "digits": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
+    "tales": "tales", "text": "tales", "digits": "mnist", "chorales": "jsb-chorales/Jsb16thSeparated.json.xz",
     "sudoku": "sudoku/sudoku9_pairs.csv.xz", "molecules": "molecules/qm9_smiles.csv.xz",
 }  # fmt: skip
 

@@ -81,13 +81,13 @@ def test_a_name_is_the_model(ours, empty, capsys):
     assert cli.main(["sample", "text", "--steps", "4"]) == 0
     card = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in shipped.card("text")["options"].items())
     assert (
-        f"note: 'text' comes with Zellige: folk and fairy tales in English; its card: {card}\n"
+        f"note: 'text' comes with Zellige: {ship.MODELS['text'].text}; its card: {card}\n"
         in capsys.readouterr().err
     )
     assert shipped.advice(zellige.load(ours)) == shipped.card("text")["options"]
     assert cli.main(["list", "models"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
-    assert line.startswith("text  folk and fairy tales in English  mdlm")
+    assert line.startswith(f"text  {ship.MODELS['text'].text}  mdlm")
     assert "bits/char" in line
 
 
@@ -154,9 +154,9 @@ def test_a_weight_too_large_for_float16_is_refused():
 
 def test_the_demo_begins_with_it(ours, empty):
     err = io.StringIO()
-    assert show_shipped(Terminal(io.StringIO(), err), seconds=1e-9) == 1
+    assert show_shipped(Terminal(io.StringIO(), err), name="text", seconds=1e-9) == 1
     lines = err.getvalue().splitlines()
-    assert lines[0] == "First 'text', a model that comes with Zellige: folk and fairy tales in English"
+    assert lines[0] == f"First 'text', a model that comes with Zellige: {ship.MODELS['text'].text}"
     assert sum("step 4/4" in line for line in lines) == 1
 
 

@@ -4,7 +4,7 @@ import time
 
 from ..show.terminal import Terminal
 
-NAME, SECONDS = "text", 10.0
+NAME, SECONDS = "tales", 10.0
 
 
 def show_shipped(terminal: Terminal, seed: int = 0, name: str = NAME, seconds: float = SECONDS) -> int:

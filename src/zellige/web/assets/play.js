@@ -71,7 +71,7 @@
       this.part("sampler").replaceChildren(...of);
       this.part("sampler").value = this.model.advice.sampler ?? this.model.sampler;
       if (this.letter === "A") for (const id of ["steps", "temperature", "top_p"]) $(id).value = this.model.advice[id] ?? $(id).value;
-      this.choices();
+      this.choices({...this.options(), ...this.model.advice});
       this.part("listen").hidden = this.model.kind !== "roll";
       for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;
       this.part("files").replaceChildren(...["html", "gif", "mp4", ...this.model.formats].map(format =>
@@ -80,9 +80,9 @@
     }
 
     // the fields of the sampler's options; of blocks also those of the one that writes each of them
-    choices() {
+    choices(before = this.options()) {
       const of = name => this.model.samplers.find(s => s.name === name)?.options ?? [];
-      const before = this.options(), own = of(this.part("sampler").value), names = own.map(o => o.name);
+      const own = of(this.part("sampler").value), names = own.map(o => o.name);
       const inner = names.includes("block_sampler") ? of(before.block_sampler ?? "ancestral").filter(o => !names.includes(o.name)) : [];
       this.part("options").replaceChildren(...[...own, ...inner].map(option => {
         const label = make("label"), type = {switch: "checkbox", text: "text"}[option.kind] ?? "number";
