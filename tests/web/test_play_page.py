@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import zellige
+from zellige.models import shipped
+
 from .small_models import small
 
 pytest.importorskip("fastapi", reason="the extra `web` is missing")
@@ -28,6 +31,7 @@ def address():
     models = {
         "text": small(), "text uniform": small(name="udlm"), LONG: small(name="ar"), "sudoku": small("sudoku"),
         "images": small("image", classes=3), "music": small("music"), "molecules": small("molecules"),
+        "tales": zellige.load("tales"),
     }  # fmt: skip
     listening = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(application(models), log_level="warning", ws="none"))
@@ -199,6 +203,18 @@ def test_the_sampler_has_its_options_on_the_page(opened):
     part(page, "options").locator("[name=block_sampler]").fill("remasking")
     part(page, "options").locator("[name=block_sampler]").dispatch_event("change")
     assert {"block_sampler", "stride", "eta"} <= set(options())  # its own, and those of the one inside
+
+
+def test_a_model_that_comes_along_begins_as_its_card_draws(opened):
+    page, card = opened(), shipped.card("tales")["options"]
+    choose(page, "tales")
+    assert part(page, "sampler").input_value() == "blockwise"
+    inputs = part(page, "options").locator("input:not([type=checkbox])").evaluate_all("all => all.map(i => [i.name, i.value])")
+    shown = {name: value for name, value in inputs if value} | {"temperature": page.locator("#temperature").input_value()}
+    assert shown | {"top_p": page.locator("#top_p").input_value()} == {name: str(value) for name, value in card.items()}
+    page.click(".options summary")
+    write(page, steps="32")
+    shot(page, "tales")
 
 
 def test_a_theme_is_chosen(opened):

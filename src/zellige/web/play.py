@@ -27,7 +27,7 @@ from ..models.sampler_options import SamplerOptions
 from ..models.watch import watch
 from ..report.page import asset, fill_template
 from ..report.trace import page_text, piece_layout
-from ..samplers.pairing import steps_of
+from ..samplers.pairing import of_length, steps_of
 from ..show.kinds import of
 from ..show.numbers import parameters
 from .drawn import Seen, witnessed
@@ -74,18 +74,24 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
     return {"error": message, "code": code, "field": field}
 
 
+def admitted(method: Any) -> list[dict[str, Any]]:
+    """The samplers that can draw from a method, with the fields of their options."""
+    return [
+        {"name": name, "error": cls.error, "options": sampler_fields(cls)}
+        for name, cls in samplers.SAMPLERS.items()
+        if cls.refuse(method) is None
+    ]
+
+
 def about(number: int, name: str, model: Any) -> dict[str, Any]:
     """What the page has to know of a model."""
     kind, one = of(model.tokenizer), identity(model)
-    admitted = [
-        {"name": name, "error": cls.error, "options": sampler_fields(cls)}
-        for name, cls in samplers.SAMPLERS.items()
-        if cls.refuse(model.method) is None
-    ]
+    whole, block = admitted(model.method), admitted(of_length(model.method, 1))  # a text of one token is in one block
     labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
     return {
         "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
-        "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": admitted,
+        "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
+        "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": shipped.advice(model),
         "classes": class_names(model), "labels": labels,
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "T": steps_of(model.method),

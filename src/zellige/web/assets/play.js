@@ -81,9 +81,9 @@
 
     // the fields of the sampler's options; of blocks also those of the one that writes each of them
     choices(before = this.options()) {
-      const of = name => this.model.samplers.find(s => s.name === name)?.options ?? [];
+      const of = (name, all = this.model.samplers) => all.find(s => s.name === name)?.options ?? [];
       const own = of(this.part("sampler").value), names = own.map(o => o.name);
-      const inner = names.includes("block_sampler") ? of(before.block_sampler ?? "ancestral").filter(o => !names.includes(o.name)) : [];
+      const inner = names.includes("block_sampler") ? of(before.block_sampler ?? "ancestral", this.model.inside).filter(o => !names.includes(o.name)) : [];
       this.part("options").replaceChildren(...[...own, ...inner].map(option => {
         const label = make("label"), type = {switch: "checkbox", text: "text"}[option.kind] ?? "number";
         const input = make("input", {type, name: option.name, step: option.kind === "number" ? "any" : 1, placeholder: option.default ?? ""});
