@@ -6,10 +6,14 @@ import re
 import sys
 
 import pytest
+import torch
 
 import zellige
 from zellige import samplers
+from zellige.core.batch import Batch
+from zellige.evaluation.replay import Replayed, weigh
 from zellige.models.sampler_options import SamplerOptions
+from zellige.samplers import Confidence, FixedOrder
 
 from .small_models import LENGTH, at_once, small
 
@@ -26,6 +30,7 @@ MODELS = {
     "images": small("image", classes=3),
     "music": small("music"),
     "csm": small(name="csm"),
+    "bd3lm": small(name="bd3lm", block=4),
     "udlm": small(name="udlm"),
 }
 NUMBER = {name: i for i, name in enumerate(MODELS)}
@@ -109,6 +114,25 @@ def test_the_law_of_a_token_is_the_one_it_was_drawn_from(client):
         for _, _, piece, chosen, bits, rivals in step["changes"]:
             assert dict(map(tuple, rivals)).get(piece, chosen) == chosen
             assert 0 <= bits <= 5
+
+
+@pytest.mark.parametrize(
+    ("model", "how"),
+    [
+        ("text", {"sampler": "fixed_order"}),
+        ("bd3lm", {"options": {"block_sampler": "fixed_order"}}),
+        ("bd3lm", {"options": {"block_sampler": "confidence", "confidence": "entropy"}}),
+    ],
+)
+def test_nats_are_the_likelihood_of_the_order(client, model, how):
+    """Of one token a step, block after block too, the sum over the laws on the page is -log p(x) of that sampler."""
+    last = draw(client, model, seed=2, steps=4 if how.get("options") else LENGTH, **how)[-1]
+    options = how.get("options") or {}
+    sampler = Confidence("entropy") if "confidence" in options else FixedOrder()
+    path = Replayed(sampler, "", 4 if options else LENGTH)
+    exact = -float(weigh(MODELS[model].method, Batch(torch.tensor([last["tokens"]])), path).log_w.sum())
+    assert last["drawn"] == LENGTH
+    assert last["nats"] == pytest.approx(exact, abs=1e-3)
 
 
 def test_gaps_are_filled_and_the_rest_stays(client):
@@ -195,7 +219,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        ("draw", {"model": 99}, 400, "there is no model 99; there are 7"),
+        ("draw", {"model": 99}, 400, "there is no model 99; there are 8"),
         ("draw", {"colour": 0}, 400, "`colour`: no such field"),
         ("draw", {"steps": 0}, 400, "`steps`: it should be greater than or equal to 1"),
         ("draw", {"steps": 51}, 400, "51 steps; at most 50 are allowed here"),

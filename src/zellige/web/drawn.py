@@ -54,8 +54,16 @@ def witnessed(sampler: Any, laws: list[Any]) -> Any:
     """The sampler, whose method notes its laws in `laws`."""
     made, guided = copy.copy(sampler), sampler.guided
     made.guided = lambda method: Witness(guided(method), laws)
-    if made.inner is not None:  # blockwise: the one inside asks
-        made.inner = copy.copy(made.inner)
+    if made.inner is not None:  # blockwise: the one inside asks, in places of the block
+        made.inner, step = copy.copy(made.inner), made.step
+
+        def stepped(method: Any, state: Any, *times: Any, **more: Any) -> Any:
+            after, memory = step(method, state, *times, **more), state.memory
+            first = memory.end - memory.inner.x.shape[1] if laws else 0
+            laws[:] = [([first + i for i in places or range(len(law))], law) for places, law in laws]
+            return after
+
+        made.step = stepped
     return made
 
 
