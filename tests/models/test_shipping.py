@@ -80,10 +80,7 @@ def test_a_name_is_the_model(ours, empty, capsys):
     assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
     assert cli.main(["sample", "text", "--steps", "4"]) == 0
     card = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in shipped.card("text")["options"].items())
-    assert (
-        f"note: 'text' comes with Zellige: {ship.MODELS['text'].text}; its card: {card}\n"
-        in capsys.readouterr().err
-    )
+    assert f"note: 'text' comes with Zellige: {ship.MODELS['text'].text}; its card: {card}\n" in capsys.readouterr().err
     assert shipped.advice(zellige.load(ours)) == shipped.card("text")["options"]
     assert cli.main(["list", "models"]) == 0
     line = capsys.readouterr().out.splitlines()[1]

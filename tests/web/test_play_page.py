@@ -209,8 +209,14 @@ def test_a_model_that_comes_along_begins_as_its_card_draws(opened):
     page, card = opened(), shipped.card("tales")["options"]
     choose(page, "tales")
     assert part(page, "sampler").input_value() == "blockwise"
-    inputs = part(page, "options").locator("input:not([type=checkbox])").evaluate_all("all => all.map(i => [i.name, i.value])")
-    shown = {name: value for name, value in inputs if value} | {"temperature": page.locator("#temperature").input_value()}
+    inputs = (
+        part(page, "options")
+        .locator("input:not([type=checkbox])")
+        .evaluate_all("all => all.map(i => [i.name, i.value])")
+    )
+    shown = {name: value for name, value in inputs if value} | {
+        "temperature": page.locator("#temperature").input_value()
+    }
     assert shown | {"top_p": page.locator("#top_p").input_value()} == {name: str(value) for name, value in card.items()}
     page.click(".options summary")
     write(page, steps="32")
