@@ -269,11 +269,12 @@ class DiT(nn.Module):
     def embed_time(self, time: Tensor) -> tuple[Tensor, Tensor | None]:
         """The embeddings (U, condition) of the distinct times, and which of them each row or position has.
 
-        Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None.
+        Where nothing is learnt and all rows have one, as in sampling: the embedding (condition,), and None. Only on a CPU:
+        a GPU would be waited for.
         """
-        looks = time.ndim == 1 and len(time) > 0 and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        alike = time.ndim == 1 and len(time) > 0 and time.device.type == "cpu" and not torch.is_grad_enabled()
         assert self.time is not None
-        if looks and bool((time == time[0]).all()):
+        if alike and not torch.compiler.is_compiling() and bool((time == time[0]).all()):
             return self.time(time[0]), None
         if time.ndim == 2:
             distinct, where = time.unique(return_inverse=True)
