@@ -41,7 +41,6 @@ def test_folded_is_unfolded(block, bias):
     assert all(g.abs().sum() > 0 for g in grads[0])
 
 
-@torch.no_grad()
 def test_folded_in_bfloat16():
     """The norms stay in float32, and what they are told is bfloat16."""
     folded = pair()[0].float()
@@ -50,6 +49,7 @@ def test_folded_in_bfloat16():
     torch.testing.assert_close(low.float(), folded.features(X), rtol=0.1, atol=0.1)
 
 
+@torch.no_grad()
 def test_cache_of_a_constant_network():
     folded, told = pair(block=4)
     (ha, a), (hb, b) = folded.advance(None, X[:, :8]), told.advance(None, X[:, :8], torch.zeros(()))

@@ -78,14 +78,17 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     return _invert(p, u[..., None])[..., 0]
 
 
-def from_tables(laws: Callable[[int, Tensor], Tensor], x: Tensor, generator: Randomness = None) -> Tensor:
+def from_tables(laws: Callable[[int, Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
     """`categorical` of states x (B, L) whose laws the positions of a row share, never held for each position: (B, L) long.
 
-    `laws` says those (n, K) of some states (n,) in a row; it is asked once for each row, about each state that stands there.
+    `laws` says those (n, K) of some states (n,) in a row; it is asked once for each row, about each state that stands there; on
+    a GPU, which would be waited for, about all of them.
     """
-    drawn = torch.empty_like(x)
+    drawn, states = torch.empty_like(x), torch.arange(K, device=x.device)
     for b, u in enumerate(uniform(x.shape, generator, x.device)):
-        states, place = x[b].unique(return_inverse=True)
+        place = x[b]
+        if x.device.type == "cpu":
+            states, place = place.unique(return_inverse=True)
         cumulative = laws(b, states).cumsum(-1, dtype=torch.float64)
         drawn[b] = _pick(cumulative[place], u[:, None])[:, 0]
     return drawn

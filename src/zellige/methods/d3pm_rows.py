@@ -43,7 +43,7 @@ class RowTables:
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
         laws = lambda b, states: self.before[b, states] @ self.jump[b]  # noqa: E731
-        return torch.where(counted, random.from_tables(laws, x_0, generator), x_0)
+        return torch.where(counted, random.from_tables(laws, self.jump.shape[-1], x_0, generator), x_0)
 
     def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
         """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,) float64.
