@@ -50,7 +50,9 @@ class RowTables:
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
-        return torch.where(counted, random.from_tables(lambda b, states: self.Q[b, states], self.Q.shape[-1], x_0, generator), x_0)
+        return torch.where(
+            counted, random.from_tables(lambda b, states: self.Q[b, states], self.Q.shape[-1], x_0, generator), x_0
+        )
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
         """`tauldr_jumps.after`: (B,)."""
