@@ -75,6 +75,12 @@ def test_a_data_set_of_another_host(asked):
     )
 
 
+def test_a_tokenizer_of_another_host(asked):
+    """It is not the data that is missing."""
+    said = sentence(prepare, Data("pydocs", tokenizer="gpt2"), 32)
+    assert said.endswith("(Name or service not known); give a folder of encoder.json and vocab.bpe by `data.tokenizer`")
+
+
 def test_a_model_and_a_judge(asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = sentence(zellige.load, "somebody/model")

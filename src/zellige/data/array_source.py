@@ -74,6 +74,8 @@ def locate_files(
     if not path.is_dir():
         files = {"all": file_names.find_files(data.path)[0]}
         return files, sums(files)
+    if not published:
+        raise InputError(f"'{data.path}' is a folder; the data set {data.name} needs a file of it")
     files = {}
     for split, (address, _) in published.items():
         name = address.rpartition("/")[2]

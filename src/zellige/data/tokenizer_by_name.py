@@ -32,7 +32,11 @@ def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:
         return Bytes()
     path = Path(spec).expanduser()
     if spec == "gpt2" and not path.is_dir():
-        encoder, merges = (fetch(*GPT2_FILES[name]) for name in GPT2_FILES)
+        try:
+            encoder, merges = (fetch(*GPT2_FILES[name]) for name in GPT2_FILES)
+        except InputError as problem:
+            what = str(problem).partition(";")[0]
+            raise InputError(f"{what}; give a folder of {' and '.join(GPT2_FILES)} by `data.tokenizer`") from None
         return Tokens(_special(ByteLevelBPETokenizer(str(encoder), str(merges)), END), "gpt2")
     if path.exists():
         folder = path if path.is_dir() else path.parent
