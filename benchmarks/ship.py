@@ -72,7 +72,7 @@ MODELS = {
         bracket="--limit 4 --numbers 1 4 --own 1",
     ),
     "text": Shipped(
-        "the words that are missing in a tale in English",
+        "missing words of a tale in English",
         TALES,
         "--data.name text --data.path $DATA",
         "--steps 256 --temperature 0.7 --top-p 0.9",
