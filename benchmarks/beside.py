@@ -52,7 +52,7 @@ def sizes(what: str, beside: str, limit: str, places: dict[str, str], group: str
 
 
 LARGE, SMALL = "V = 50,258", "V = 27"
-PIXELS = {"K = 256, 784 places": "K = 256, L = 784, B = 8", "3,072 places": "K = 256, L = 3,072, B = 8"}
+MNIST, CIFAR = {"K = 256, 784 places": "K = 256, L = 784, B = 8"}, {"3,072 places": "K = 256, L = 3,072, B = 8"}
 STATES = "exponentials at every state and position, memory bandwidth"
 SUMS = "matrix products of K x K at each place"
 
@@ -69,21 +69,21 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[Line, ...]]] = {
     ),
     "tauldr": (
         ("ctmc_step.py",),
-        sizes("training, Gaussian rates", "tauLDR's one-pass objective", SUMS, dict(list(PIXELS.items())[:1])),
+        sizes("training, Gaussian rates", "tauLDR's one-pass objective", SUMS, MNIST),
     ),
     "tauldr-cifar": (
         ("ctmc_step.py", "--length", "3072"),
-        sizes("training, Gaussian rates", "the same", SUMS, dict(list(PIXELS.items())[1:])),
+        sizes("training, Gaussian rates", "the same", SUMS, CIFAR),
     ),
     "tauldr-two-pass": (
         ("ctmc_step.py", "--objective", "two-pass"),
-        sizes("the same in two passes", "the same", "two network calls", dict(list(PIXELS.items())[:1])),
+        sizes("the same in two passes", "the same", "two network calls", MNIST),
     ),
     "tauldr-birth-death": (
         ("ctmc_step.py", "--process", "birth-death"),
-        sizes("birth-death rates", "the same", "float64, a series and squarings", dict(list(PIXELS.items())[:1])),
+        sizes("birth-death rates", "the same", "float64, a series and squarings", MNIST),
     ),
-    "d3pm": (("chain_step.py",), sizes("training, Gaussian chain", "D3PM's objective", SUMS, PIXELS)),
+    "d3pm": (("chain_step.py",), sizes("training, Gaussian chain", "D3PM's objective", SUMS, MNIST | CIFAR)),
     "blocks": (
         ("block_step.py",),
         sizes(
