@@ -158,7 +158,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these benchmarks")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    before, out = limits(options.clock), {"machine": measure.machine()}
+    before = limits(options.clock)
+    out: dict[str, Any] = {"machine": measure.machine()}
     print(
         "| | beside | published | Zellige | times as fast (quartiles) | memory, of it | what limits it |\n"
         + "|---" * 7
