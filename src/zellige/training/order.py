@@ -7,6 +7,7 @@ device computes in as many parts, or at once; and as times and numbers of masks 
 parts have the same work.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, count
 
@@ -15,13 +16,31 @@ from torch.utils.data import Sampler
 
 from ..core.random import Counter, Randomness, mix
 
+LARGE = 1 << 20  # rows of a source whose order is not kept (8 bytes each) but computed, row by row
+ROUNDS = 6  # of the Feistel network: four already look random to who may ask both ways (Luby and Rackoff 1988)
+
+
+def shuffled(n: int, rows: int, key: int) -> int:
+    """The n-th of `rows` in an order that `key` names: all rows once, in any number of rows without memory.
+
+    A Feistel network over the least square that holds them, each round a hash, gone through again until it ends within the
+    rows (the generalized Feistel cipher of Black and Rogaway 2002, Ciphers with arbitrary finite domains).
+    """
+    side = math.isqrt(rows - 1) + 1
+    while True:
+        high, low = divmod(n, side)
+        for part in range(ROUNDS):
+            high, low = low, (high + mix(key, part, low)) % side
+        if (n := high * side + low) < rows:
+            return n
+
 
 class Order:
     """The endless order of the rows: which row is the n-th, a function of the seed and of n alone.
 
-    The rows of a source are shuffled anew each epoch. Of several sources (`data.mix`) each block of rows, as long as all shares
-    together, holds each source as often as its share says, shuffled too: so the draws of a source before a block are counted
-    without going through them, and each source has epochs of its own.
+    The rows of a source are shuffled anew each epoch; of more than `LARGE` in an order that takes no memory. Of several sources
+    (`data.mix`) each block of rows, as long as all shares together, holds each source as often as its share says, shuffled too:
+    so the draws of a source before a block are counted without going through them, and each source has epochs of its own.
 
     Args:
         sources: (rows, share) of each; their rows stand one after another. One source has the share 1.
@@ -40,9 +59,11 @@ class Order:
         source, draw = self.places[1][place]
         rows, share = self.sources[source]
         epoch, at = divmod(block * share + draw, rows)
+        stream = (3, epoch, *((source,) if len(self.sources) > 1 else ()))
+        if rows > LARGE:
+            return self.first[source] + shuffled(at, rows, mix(self.seed, *stream))
         if self.shuffled.get(source, (-1,))[0] != epoch:
-            stream = (source,) if len(self.sources) > 1 else ()
-            self.shuffled[source] = epoch, self._shuffle(rows, 3, epoch, *stream)
+            self.shuffled[source] = epoch, self._shuffle(rows, *stream)
         return self.first[source] + int(self.shuffled[source][1][at])
 
     def _places(self, block: int) -> list[tuple[int, int]]:
