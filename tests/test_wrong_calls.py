@@ -72,7 +72,7 @@ CALLS = {
     # filling ---------------------------------------------------------------------------------------------------------
     "z.infill(m)": "infill needs a text with gaps, or fixed tokens; give one of the two",
     "z.infill(m, [1, 2])": "`text` is a list; it must be a text, a list of texts or None",
-    "z.infill(m, 'the')": "nothing to fill: no '_' in the text; mark each missing character with '_', or set `mask_token`",
+    "z.infill(m, 'the')": "nothing to fill: no '_' in the text; mark each missing token with it, or set `mask_token`",
     "z.infill(images, 'a_')": "this model makes images, and no text is one; give `fixed`: tokens, -1 where one is to be drawn",
     "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "fixed has 3 places, the model takes 16; give a token or -1",
     # judging ---------------------------------------------------------------------------------------------------------

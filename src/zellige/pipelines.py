@@ -43,7 +43,7 @@ class SampleChoices(SamplerChoices, total=False):
 class InfillChoices(SampleChoices, total=False):
     """What `pipeline("infill", ...)` takes: the arguments of `zellige.infill`."""
 
-    mask_token: str | None
+    mask_token: str
 
 
 class ScoreChoices(TypedDict, total=False):

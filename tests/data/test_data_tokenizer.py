@@ -1,6 +1,7 @@
 """Tokenizers: what is encoded is decoded, what is saved is loaded, what is not in the vocabulary is said."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,36 @@ def test_another_tokenizer_is_refused():
 def test_a_bpe_without_a_size(spec):
     with pytest.raises(InputError, match="a BPE needs a size"):
         prepare(Data(tokenizer=spec), 32)
+
+
+@pytest.mark.parametrize(
+    ("characters", "spaces", "entries"),
+    [
+        (199_999, 40_000, None), (200_000, 40_000, 1024), (1_000_000, 180_000, 2048), (5_400_000, 10**6, 4096),
+        (4 * 10**10, 10**10, 32768), (1_000_000, 99_999, None), (1_000_000, 100_000, 2048),
+    ],
+)  # fmt: skip
+def test_of_words_as_many_subwords_as_the_text_is_long(characters, spaces, entries):
+    assert tokenizer_by_name.entries("auto", characters, spaces) == entries
+    assert tokenizer_by_name.entries("characters", characters, spaces) is None
+    assert tokenizer_by_name.entries("bpe:4096", characters, spaces) == 4096
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_own_text_is_cut_into_subwords_where_it_is_long_and_has_words(tmp_path, name):
+    lines = [f"{i} the cat, the dog and the end" for i in range(8_000)]
+    whole = "\n".join(json.dumps({"text": line}) if name == "a.jsonl" else line for line in lines)
+    for text, expected in (whole, "bpe:1024"), (re.sub(" ([a-z])", r"\1", whole), "characters"):
+        (tmp_path / name).write_text(text)
+        own, same = (prepare(Data("text", path=str(tmp_path / name), tokenizer=by), 32) for by in ("", expected))
+        assert own.tokenizer.name == own.about["tokenizer"]["name"] == expected
+        assert own.tokenizer.fingerprint == same.tokenizer.fingerprint
+        assert own.about["tokens_sha256"] == same.about["tokens_sha256"]
+        again = prepare(Data("text", path=str(tmp_path / name), tokenizer="auto"), 32)  # of the cache
+        assert again.about == own.about
+    short = Data("text", path=str(tmp_path / name), tokenizer="")
+    (tmp_path / name).write_text(whole[:100_000].rpartition("\n")[0])
+    assert prepare(short, 32).tokenizer.name == "characters"
 
 
 def test_a_wrong_tokenizer_file(tmp_path):

@@ -450,9 +450,13 @@ def test_what_was_filled_is_told_from_what_was_given():
         (
             "no gaps",
             {},
-            "nothing to fill: no '_' in the text; mark each missing character with '_', or set `mask_token`",
+            "nothing to fill: no '_' in the text; mark each missing token with it, or set `mask_token`",
         ),
-        ("a _ b", {"mask_token": "[M]"}, "nothing to fill: no '[M]' in the text; mark what is missing"),
+        (
+            "a _ b",
+            {"mask_token": "[M]"},
+            "nothing to fill: no '[M]' in the text; mark each missing token with it, or set `mask_token`",
+        ),
         ("a _ É", {}, "'É' at position 4 of the text is not in the model's vocabulary (a-z and space)"),
         ("a" * 24 + "_", {}, "the text has 25 tokens, the model takes 24; shorten it"),
     ],
@@ -471,8 +475,7 @@ def test_a_mask_token_of_ones_own():
 
 def test_gaps_of_other_tokenizers_are_tokens(bpe):
     m = model(bpe)
-    with pytest.raises(zellige.InputError, match="is not by characters; set `mask_token` '_'"):
-        zellige.infill(m, "the ____ is")
+    assert gaps_of(bpe, "the ____ is", L).parts == ["the ", 4, " is"]
     text = "the value [M][M] is returned"
     gaps = gaps_of(bpe, text, L, "[M]")
     assert gaps.parts == ["the value ", 2, " is returned"]

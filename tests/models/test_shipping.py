@@ -75,7 +75,7 @@ def test_half_of_the_bytes_and_all_of_the_model(ours, place):
 def test_a_name_is_the_model(ours, empty, capsys):
     assert zellige.load("text").source == ours
     assert zellige.sample("text", steps=4, seed=3) == zellige.sample(str(ours), steps=4, seed=3)
-    how = {"steps": 4, "mask_token": "_"}
+    how = {"steps": 4}
     gaps = "once upon a ____"
     assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
     assert cli.main(["sample", "text", "--steps", "4"]) == 0

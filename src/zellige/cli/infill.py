@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @command_options
 class Infill(Drawing):
     text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
-    """the text with its gaps: each _ is one missing character; of a grid the puzzle: 53..7...."""
+    """the text with its gaps: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
     example: int = 0
     """images, music, grids: the row of the test split of which a part is given"""
     keep: str | None = None
     """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
     data: Where = field(default_factory=Where)
     """where the data set of the run lies"""
-    mask_token: str | None = None
-    """what marks one missing token, where tokens are not characters"""
+    mask_token: str = "_"
+    """what marks one missing token"""
     mark: Literal["color", "brackets", "none"] = "color"
     """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
 
@@ -54,6 +54,8 @@ def _start(chosen: Infill, flags: set[str], model: Any, kind: "Modality", termin
     if kind.running:
         from ..models.infill import gaps
 
+        if model.tokenizer.unit == "token" and chosen.mask_token == "_":
+            terminal.note(f"each _ is one token of {model.tokenizer.name}: a word, or a piece of one")
         return gaps(model.tokenizer, chosen.text, int(model.method.shape[0]), chosen.mask_token)
     row = _of_a_row(chosen, model, kind, terminal) if not chosen.text else PartialRow(kind.read(chosen.text))
     if (row.fixed >= 0).all():

@@ -90,7 +90,8 @@ DATASETS: Registry[Source] = Registry("data set", "zellige list data")
 DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
                      reads=("tokenizer", "pack", "fill")),
-    "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", label="label", reads=(*_TEXT, "mix", "labels")),
+    "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", "auto", label="label",
+                   reads=(*_TEXT, "mix", "labels")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
                      reads=("path", "vocabulary", "tokenizer", "pack", "fill")),
     "text8": Source(

@@ -120,7 +120,7 @@ def prepare_mix(
     weights = parse_mix(data.mix or "")
     shares = block_shares(weights)
     if tokenizer is None:
-        if data.tokenizer in ("", "characters") or tokenizer_by_name.bpe_size(data.tokenizer) is not None:
+        if not data.tokenizer or tokenizer_by_name.is_learnt(data.tokenizer):
             raise InputError(
                 "`data.mix` needs one tokenizer for all sources, learnt on none; give `data.tokenizer`, e.g. gpt2 or bytes"
             )

@@ -14,7 +14,7 @@ from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer
 from .remote import installed
 from .remote_files import is_remote
 from .sums import Sums
-from .text_source import Progress, TextSource, boundaries, open_source
+from .text_source import Contents, Progress, TextSource, boundaries, open_source
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def prepare(
 
     cache = catalogue.cache_folder(data.cache)
     spec = data.tokenizer or DATASETS[data.name].tokenizer
-    learnt = tokenizer is None and (spec == "characters" or tokenizer_by_name.bpe_size(spec) is not None)
+    learnt = tokenizer is None and tokenizer_by_name.is_learnt(spec)
     if tokenizer is None and not learnt:
         spec = {"bert-base-uncased": "google-bert/bert-base-uncased"}.get(spec, spec)
         tokenizer = tokenizer_by_name.named_tokenizer(
@@ -94,14 +94,13 @@ def prepare(
         return _rows(meta, folder, data, length, tokenizer or tk.load(folder), source)
 
     if meta is None:
-        counts, symbols = source.scan(spec == "characters") if source.cut is not None or learnt else ({}, "")
-        ends = boundaries(source, counts) if source.cut is not None else {}
-        if tokenizer is None and symbols:
-            tokenizer = tk.Characters(symbols)
-        elif tokenizer is None:
-            tokenizer = tokenizer_by_name.train_bpe(
-                tokenizer_by_name.bpe_size(spec) or 0, (text for text, _ in source.splits(ends)[0][1])
-            )
+        alphabet = learnt and tokenizer_by_name.bpe_size(spec) is None
+        contents = source.scan(alphabet) if source.cut is not None or learnt else Contents({})
+        ends = boundaries(source, contents.parts) if source.cut is not None else {}
+        if tokenizer is None:
+            size = tokenizer_by_name.entries(spec, contents.characters, contents.spaces)
+            train = (text for text, _ in source.splits(ends)[0][1])
+            tokenizer = tokenizer_by_name.train_bpe(size, train) if size else tk.Characters(contents.symbols)
         meta = store.write_tokens(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )

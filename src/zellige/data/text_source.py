@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError, not_installed
 from ..schema import sha256
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 Report = Callable[[int], None]
 Progress = Callable[[int, int], None]
+
+
+class Contents(NamedTuple):
+    """What a source holds: the characters (or documents) of each part; of all of it the characters, the spaces (a line end is
+    one, too) and, where they were asked for, the different characters in order."""
+
+    parts: dict[str, int]
+    characters: int = 0
+    spaces: int = 0
+    symbols: str = ""
 
 
 class TextSource:
@@ -65,19 +75,21 @@ class TextSource:
         if self.progress and self._done // step > before // step:
             self.progress(min(self._done // self._passes, self.total), self.total)
 
-    def scan(self, alphabet: bool) -> tuple[dict[str, int], str]:
-        """Characters (or documents) of each part, and all the symbols in them if `alphabet`."""
-        counts, symbols = dict.fromkeys(self.parts, 0), set()
+    def scan(self, alphabet: bool) -> Contents:
+        """Go through all of it; `alphabet` asks for its symbols."""
+        parts, symbols, characters, spaces = dict.fromkeys(self.parts, 0), set(), 0, 0
         for part, pieces in self.parts.items():
             for text, ends in pieces(self.report):
-                counts[part] += ends if self.documents else len(text)
+                parts[part] += ends if self.documents else len(text)
+                characters += len(text)
+                spaces += text.count(" ") + text.count("\n")
                 if alphabet:
                     symbols.update(text)
-        if not any(counts.values()):
+        if not any(parts.values()):
             raise InputError(f"{self.tell} holds no characters; give a file with text, or `data.name` pydocs")
         if alphabet and (self.documents or self.several):
             symbols.add("\n")  # documents of characters need something between them
-        return counts, "".join(sorted(symbols))
+        return Contents(parts, characters, spaces, "".join(sorted(symbols)))
 
     def splits(self, ends: dict[str, int]) -> list[tuple[str, Iterator[Piece]]]:
         """(split, its pieces) in order; to be read in order, since a cut source is read once."""

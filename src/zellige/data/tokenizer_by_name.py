@@ -1,5 +1,6 @@
 """Tokenizers by name: GPT-2's and BERT's from their vocabulary files, any of the hub, BPE trained here."""
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,32 @@ from . import remote
 from .tokenizer import END, TEXT8, Bytes, Characters, Tokens, load
 from .tokenizer_base import Tokenizer
 
-NAMES = ("characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096")
+NAMES = ("auto", "characters", "bytes", "text8", "gpt2", "bert-base-uncased", "bpe:4096")
 _GPT2 = "https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/"
 GPT2_FILES = {  # file -> (address, sha256)
     "encoder.json": (_GPT2 + "encoder.json", "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783"),
     "vocab.bpe": (_GPT2 + "vocab.bpe", "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5"),
 }
+LEAST = 200_000  # characters of a text that is cut into subwords unless said otherwise
+
+
+def is_learnt(spec: str) -> bool:
+    """Whether the tokenizer of this name is learnt on the corpus."""
+    return spec in ("auto", "characters") or bpe_size(spec) is not None
+
+
+def entries(spec: str, characters: int, spaces: int) -> int | None:
+    """How many entries the BPE has that is learnt on a text of so many characters and spaces; None: it is cut into characters.
+
+    `auto` takes characters where the text is short or has no words, and of words, with a space at least every tenth
+    character, subwords: the power of two nearest to twice the square root of the characters, 2^15 at most; 2,048 of a
+    megabyte. Small models write words in them sooner than letter by letter (docs/performance.md, "Letters or subwords").
+    """
+    if spec != "auto":
+        return bpe_size(spec)
+    if characters < LEAST or 10 * spaces < characters:
+        return None
+    return 2 ** min(15, round(1 + math.log2(characters) / 2))
 
 
 def named_tokenizer(spec: str, fetch: Callable[[str, str], Path]) -> Tokenizer:

@@ -60,35 +60,23 @@ class Gaps:
         return "".join(text for text, _ in self.pieces(tokens, tokenizer))
 
 
-def gaps(tokenizer: Any, text: str, length: int, mask_token: str | None = None) -> Gaps:
-    """Read a text with gaps: each `_` (or `mask_token`) is one missing token.
-
-    Characters and bytes count as one token each; for other tokenizers a gap has no length in characters, so that
-    `mask_token` must be given, once for each missing token.
+def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
+    """Read a text with gaps: each `mask_token` is one missing token, a character, a byte or a subword.
 
     Raises:
         InputError: nothing to fill, too long, or a character that is not in the vocabulary.
     """
-    unit = getattr(tokenizer, "unit", "token")
-    if mask_token is None and unit == "token" and "_" in text:
+    if not mask_token or mask_token not in text:
         raise InputError(
-            f"'_' stands for a missing character, and '{tokenizer.name}' is not by characters; "
-            "set `mask_token` '_' to read each as one missing token"
+            f"nothing to fill: no '{mask_token}' in the text; mark each missing token with it, or set `mask_token`"
         )
-    sign = mask_token or "_"
-    if sign not in text:
-        what = (
-            "mark each missing character with '_', or set `mask_token`"
-            if mask_token is None
-            else "mark what is missing"
-        )
-        raise InputError(f"nothing to fill: no '{sign}' in the text; {what}")
     parts: list[str | int] = []
     fixed: list[int] = []
-    if unit == "char":  # read as a whole, so that an error names the position in what was typed
+    if getattr(tokenizer, "unit", "token") == "char":
+        # read as a whole, so that an error names the position in what was typed
         stand_in = tokenizer.decode([0])
-        tokenizer.encode(text.replace(sign, stand_in * len(sign)), "the text")
-    for i, part in enumerate(text.split(sign)):
+        tokenizer.encode(text.replace(mask_token, stand_in * len(mask_token)), "the text")
+    for i, part in enumerate(text.split(mask_token)):
         if i:
             if parts and isinstance(parts[-1], int):
                 parts[-1] += 1
@@ -112,7 +100,7 @@ def infill(
     count: int = 1,
     steps: int | None = None,
     seed: int = 0,
-    mask_token: str | None = None,
+    mask_token: str = "_",
     sampler: Any = None,
     temperature: float = 1.0,
     top_p: float = 1.0,
@@ -123,9 +111,8 @@ def infill(
 ) -> Any:
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
 
-    `infill(model, "the quick _____ fox")`: a run of `_` is as many characters; for tokenizers that are not by characters
-    each `mask_token` is one missing token. For a grid the
-    text is a puzzle, "53..7....": a dot is a blank. The other arguments are those of `watch`.
+    `infill(model, "the quick _____ fox")`: each `_`, or what `mask_token` says, is one missing token, a character or a subword.
+    For a grid the text is a puzzle, "53..7....": a dot is a blank. The other arguments are those of `watch`.
 
     **The law.** The text is the beginning of one of the model's own length. Where the noise is a mask, the places behind it stay
     masked and nothing is asked about them: a mask says nothing, so that the gaps have the conditional law given the text, the
@@ -168,7 +155,7 @@ def infill(
 
 
 def fill_texts(
-    model: Any, texts: Sequence[str], count: int, seed: int, mask_token: str | None = None, **how: Any
+    model: Any, texts: Sequence[str], count: int, seed: int, mask_token: str = "_", **how: Any
 ) -> list[list[str]]:
     """Each text filled `count` times (of each class). Text number k of one has the random numbers of (seed, k), whatever stands
     beside it; where the same text stands in the list again, it goes on counting."""

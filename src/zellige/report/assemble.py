@@ -225,12 +225,13 @@ def _loss(model: Any, corpus: Any, seed: int, points: int = 16) -> tuple[np.ndar
 
 
 def _ngrams(model: Any, corpus: Any) -> dict[str, float]:
-    """1- to 4-grams on the validation split, bits per character, where the texts are characters and few."""
-    if corpus is None or model.unit != "bits/char" or corpus.train.tokens_total > SMALL:
+    """1- to 4-grams of tokens on the validation split, in the model's unit, where they are of text and few."""
+    if corpus is None or not model.method.bounded or corpus.tokenizer.shape or corpus.train.tokens_total > SMALL:
         return {}
     from ..evaluation.ngram import NGrams
 
-    validation = corpus.validation.array()
-    grams = NGrams(corpus.train.array(), validation, corpus.tokenizer.size, order=4)
-    bits = math.log(2) * corpus.validation.characters
-    return {f"{m}-gram": float(grams.nats(validation, order=m).sum() / bits) for m in range(1, 5)}
+    rows, size = corpus.validation, corpus.tokenizer.size
+    order = min(4, math.ceil(63 / math.log2(size)) - 1)  # their keys fit 64 bits
+    grams = NGrams(corpus.train.array(), rows.array(), size, order=order)
+    units = math.log(2) * rows.characters if model.unit == "bits/char" else rows.tokens_total
+    return {f"{m}-gram": float(grams.nats(rows.array(), order=m).sum() / units) for m in range(1, order + 1)}

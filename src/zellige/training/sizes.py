@@ -42,7 +42,7 @@ class Size:
 SIZES: Registry[Size] = Registry("size")
 SIZES |= {
     "tiny": Size(
-        # 20M characters of training, see docs/performance.md; 48,000 images
+        # 20M tokens of training, see docs/performance.md; 48,000 images
         "a megabyte of text or small grey images, half an hour on 2 cores",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
         Train(steps=10_000, batch=16, rate=3e-3, warmup=200, ema=0.999),

@@ -138,8 +138,7 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
     elif not kind.running and asked.text:
         how["fixed"] = kind.read(asked.text).tolist()
     elif "_" in asked.text:
-        sign = "_" if getattr(model.tokenizer, "unit", "token") == "token" else None
-        how |= {"fixed": gaps(model.tokenizer, asked.text, length, sign).fixed, "alone": True}
+        how |= {"fixed": gaps(model.tokenizer, asked.text, length).fixed, "alone": True}
     elif asked.text:
         how["prompt"] = asked.text
     frames = watch(model, count=1, **how)
