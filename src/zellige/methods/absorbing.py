@@ -51,7 +51,7 @@ class Absorbing(Diffusion):
         computed at the masks only, or at other positions `at` (B, L) bool.
         """
         chosen = positions(x_t == self.process.mask, self.most(batch)) if at is None else positions(at)
-        h = chosen.of(self.hidden(x_t, t, batch, self.clean(batch)))
+        h = self.hidden(x_t, t, batch, self.clean(batch), chosen)
         each = chosen.weights(weight)
         each = None if each is None else each.to(h.dtype if h.dtype == torch.float64 else torch.float32)
         target, mask = chosen.of(batch.tokens), self.process.mask
