@@ -34,7 +34,10 @@ class Positions:
         """Values (B, L, *) of all positions, or (B,) or (B, 1, *) of rows -> (N, *) of these."""
         if values.ndim == 1:
             return values[self.row]
-        return values.flatten(0, 1)[self.row if values.shape[1] == 1 else self.index]
+        if values.shape[1] == 1:
+            return values.flatten(0, 1)[self.row]
+        every = values.flatten(0, 1)
+        return every if len(self.index) == len(every) else every[self.index]  # all of them stand in their order
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:
         """x (B, L) with values (N,) at these positions; those of a position, which may be there twice, are equal."""

@@ -247,7 +247,7 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        if at is not None and getattr(self.network, "chooses", False):
+        if at is not None and len(at.index) < x.numel() and getattr(self.network, "chooses", False):
             more["at"] = at
         with products(x.device, self._products):
             h = self.network.features(x, self.input_times(x, t, more.get("segments")), **more)

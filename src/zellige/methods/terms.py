@@ -173,7 +173,7 @@ def summed(
         value = f(logits, *(value[i] for value in values)).double()
         return value if share is None else share[i] * value
 
-    h = chosen.of(method.hidden(x_t, per_position(t), batch, method.clean(batch)))
+    h = method.hidden(x_t, per_position(t), batch, method.clean(batch), chosen)
     return chosen.sum(each_position(method.network.head, h, method.process.K, here, method.parameters()))  # pyright: ignore
 
 
