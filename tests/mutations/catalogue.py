@@ -566,8 +566,8 @@ MASKED = [
     M(
         "the network sees the tokens that it predicts",
         A,
-        "h = chosen.of(self.hidden(x_t, t, batch, self.clean(batch)))",
-        "h = chosen.of(self.hidden(batch.tokens, t, batch, self.clean(batch)))",
+        "h = self.hidden(x_t, t, batch, self.clean(batch), chosen)",
+        "h = self.hidden(batch.tokens, t, batch, self.clean(batch), chosen)",
         "bound.closed-form mdlm",
     ),
     M(
