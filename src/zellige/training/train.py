@@ -103,8 +103,9 @@ def train(
     with contextlib.ExitStack() as stack:
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
-            if (folder / "checkpoints").is_dir():
-                files.sweep(folder / "checkpoints")
+            for place in (folder / "checkpoints", folder / "samples"):  # where nobody else writes
+                if place.is_dir():
+                    files.sweep(place)
         prepared = _prepare(
             method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
         )
