@@ -285,7 +285,7 @@ def test_what_an_extra_brings_is_said_in_one_line(line, empty, place):
     done = typed(line, empty, place)
     assert done.returncode == 2
     assert done.stdout == ""
-    message = rf"error: [^\n]* needs [^\n]*; pip install 'zellige\[{WITH_EXTRA[line]}\]'(, or give [^\n]*)?\n"
+    message = rf"error: [^\n]* needs [^\n]*; pip install 'zellige\[{WITH_EXTRA[line]}\]'(, or (give|take) [^\n]*)?\n"
     assert re.fullmatch(message, done.stderr), done.stderr
 
 
