@@ -14,7 +14,7 @@ from zellige import Data, InputError, Net, Train
 from zellige.data.mix import BLOCK, block_shares, parse_mix
 from zellige.data.prepare import prepare
 from zellige.training import notes
-from zellige.training.order import LARGE, BatchSampler, Order, epochs, shuffled
+from zellige.training.order import LARGE, BatchSampler, Order, epochs, permuted
 
 MIX = "a.txt=6,b.jsonl=3,c.bin=1"
 WRITE = "write NAME=WEIGHT,NAME=WEIGHT of data sets or paths, e.g. web/=0.7,books.jsonl=0.3"
@@ -91,7 +91,7 @@ def test_each_block_has_its_shares_and_each_source_its_epochs(sources, large, mo
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 9, 10, 1000])
 def test_an_order_without_memory_holds_each_row_once(rows):
-    orders = [[shuffled(n, rows, key) for n in range(rows)] for key in range(3)]
+    orders = [[permuted(n, rows, key) for n in range(rows)] for key in range(3)]
     assert all(sorted(order) == list(range(rows)) for order in orders)
     assert rows < 9 or orders[0] != orders[1] != orders[2] != orders[0]
 
@@ -99,7 +99,7 @@ def test_an_order_without_memory_holds_each_row_once(rows):
 def test_an_order_without_memory_looks_random():
     """Where a tenth of the places goes among tenths of the rows, and where a row's neighbour goes: chi-squared, error 1e-6."""
     rows = 10_000
-    order = np.array([shuffled(n, rows, 0) for n in range(rows)])
+    order = np.array([permuted(n, rows, 0) for n in range(rows)])
     for place in (np.arange(rows), order[np.r_[1:rows, 0]]):
         counts = np.histogram2d(place, order, 10)[0]
         assert ((counts - rows / 100) ** 2 / (rows / 100)).sum() < 160  # of 81 degrees of freedom: 5e-7

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 
+import small
 from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, numbers, orders, table
 from zellige import exact, methods
 from zellige.core import random
@@ -256,6 +257,29 @@ def test_asking_at_some_positions_is_asking_at_all(method):
     close(p.sum(-1), torch.ones(x_t.shape, dtype=D))
     assert (p[masked][:, V] == 0).all()
     assert torch.equal(p[~masked].argmax(-1), x_t[~masked])  # carried over
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("mdlm", {}), ("mdlm", {"time": True}), ("md4", {}), ("genmd4", {}), ("radd", {}), ("sedd", {}),
+        ("sedd", {"process": "uniform"}), ("d3pm", {"process": "absorbing", "diffusion_steps": 4}), ("bd3lm", {"block": 4}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("mask", [None, torch.arange(8) < torch.tensor([[8], [5], [8], [3]])])
+def test_training_at_the_masks_is_training_at_all_positions(name, choices, mask):
+    """The end of the last block at the positions that a loss reads, and everywhere: loss and gradient."""
+    method, draw = small.make(name, choices), torch.Generator().manual_seed(1)
+    batch, grads, losses = Batch(torch.randint(3, (4, 8), generator=draw), mask), [], []
+    for method.network.chooses in (True, False):
+        loss = method.loss(batch, torch.Generator().manual_seed(2))
+        grads.append(torch.autograd.grad(loss.sum(), [*method.network.parameters()], allow_unused=True))
+        losses.append(loss)
+    torch.testing.assert_close(*losses, rtol=1e-12, atol=1e-12)
+    for one, other in zip(*grads):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
 
 
 def test_what_networks_are_told():

@@ -39,7 +39,9 @@ def model(tokenizer=None, name="mdlm", length=L):
     method = build(name, tokenizer.size, Net(layers=1, hidden=16, heads=2, length=length), config)
     with torch.no_grad():  # fresh weights give the uniform law: make it sharper, so that contexts matter
         for p in method.parameters():
-            p.add_((0.1 if name in ("sedd", "genmd4") else 0.3) * torch.randn_like(p))  # they have exponentials of them
+            p.add_(
+                (0.1 if name in ("sedd", "genmd4") else 0.3) * torch.randn_like(p)
+            )  # scores and alpha are exponentials
     return SimpleNamespace(method=method, tokenizer=tokenizer)
 
 

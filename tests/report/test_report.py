@@ -26,6 +26,7 @@ from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.errors import InputError
 from zellige.evaluation import sweep
+from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
 from zellige.methods import D3PM, MDLM
 from zellige.models.frames import Frame
@@ -645,3 +646,15 @@ def test_a_damaged_metrics_csv_is_named(tmp_path, text):
     (tmp_path / "metrics.csv").write_text(text)
     with pytest.raises(InputError, match=r"metrics\.csv' is damaged; copy the run again, or remove the file"):
         report.metrics(tmp_path)
+
+
+def test_ngrams_are_of_the_tokens_of_the_model(model):
+    """In nats per token where these are no characters, of as many tokens as 64 bits hold."""
+    g = np.random.default_rng(0)
+    for size, orders in ((300, 4), (70_000, 3)):
+        train, rows = (Rows(g.integers(0, 3, 640), 32, characters=1280) for _ in range(2))
+        corpus = SimpleNamespace(train=train, validation=rows, tokenizer=SimpleNamespace(shape=(), size=size))
+        own = SimpleNamespace(method=model.method, unit="nats/token")
+        grams = NGrams(train.array(), rows.array(), size, order=orders)
+        expected = {f"{m}-gram": -grams.log_prob(rows.array(), m).mean() for m in range(1, orders + 1)}
+        assert assemble._ngrams(own, corpus) == pytest.approx(expected)

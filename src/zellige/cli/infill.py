@@ -55,10 +55,10 @@ def _start(chosen: Infill, flags: set[str], model: Any, kind: "Modality", termin
         from ..models.infill import gaps
 
         tokenizer = model.tokenizer
-        if tokenizer.unit == "token" and chosen.mask_token == "_":
-            spaced = tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
-            before = ", with the space before it: had_ sons" if spaced else ""
-            terminal.note(f"each _ is one token of {tokenizer.name}, a word or a piece of one{before}")
+        if tokenizer.unit == "token":
+            sign, spaced = chosen.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
+            before = f", with the space before it: had{sign} sons" if spaced else ""
+            terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
         return gaps(tokenizer, chosen.text, int(model.method.shape[0]), chosen.mask_token)
     row = _of_a_row(chosen, model, kind, terminal) if not chosen.text else PartialRow(kind.read(chosen.text))
     if (row.fixed >= 0).all():

@@ -34,9 +34,9 @@ class Positions:
         """Values (B, L, *) of all positions, or (B,) or (B, 1, *) of rows -> (N, *) of these."""
         if values.ndim == 1:
             return values[self.row]
-        if values.shape[1] == 1:
-            return values.flatten(0, 1)[self.row]
         every = values.flatten(0, 1)
+        if values.shape[1] == 1:
+            return every[self.row]
         return every if len(self.index) == len(every) else every[self.index]  # all of them stand in their order
 
     def put(self, x: Tensor, values: Tensor) -> Tensor:

@@ -247,7 +247,8 @@ class Method(nn.Module):
                 more["clean_time"] = self.input_times(x, CLEAN, None)
         elif context is not None:
             more["cache"] = context
-        if at is not None and len(at.index) < x.numel() and getattr(self.network, "chooses", False):
+        some = at is not None and len(at.index) < x.numel()  # where all are read, the network has nothing to leave out
+        if some and getattr(self.network, "chooses", False):
             more["at"] = at
         with products(x.device, self._products):
             h = self.network.features(x, self.input_times(x, t, more.get("segments")), **more)

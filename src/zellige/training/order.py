@@ -20,7 +20,7 @@ LARGE = 1 << 20  # rows of a source whose order is not kept (8 bytes each) but c
 ROUNDS = 6  # of the Feistel network: four already look random to who may ask both ways (Luby and Rackoff 1988)
 
 
-def shuffled(n: int, rows: int, key: int) -> int:
+def permuted(n: int, rows: int, key: int) -> int:
     """The n-th of `rows` in an order that `key` names: all rows once, in any number of rows without memory.
 
     A Feistel network over the least square that holds them, each round a hash, gone through again until it ends within the
@@ -61,7 +61,7 @@ class Order:
         epoch, at = divmod(block * share + draw, rows)
         stream = (3, epoch, *((source,) if len(self.sources) > 1 else ()))
         if rows > LARGE:
-            return self.first[source] + shuffled(at, rows, mix(self.seed, *stream))
+            return self.first[source] + permuted(at, rows, mix(self.seed, *stream))
         if self.shuffled.get(source, (-1,))[0] != epoch:
             self.shuffled[source] = epoch, self._shuffle(rows, *stream)
         return self.first[source] + int(self.shuffled[source][1][at])
