@@ -96,10 +96,11 @@ $(BIN)/python:
 	$(INSTALL) -e .
 	touch $@
 
-# All at once, so that pip resolves once; of the bytecode only what is imported is made, when it is.
+# All at once, so that pip resolves once; of the bytecode only what is imported is made, when it is. One of the packages that
+# lm-evaluation-harness needs comes as sources alone, which a new setuptools builds and that of Python 3.11 does not.
 .venv/test.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	echo "installing Zellige and the tools for tests into .venv (once; two minutes)"
-	$(INSTALL) hatchling editables
+	$(INSTALL) hatchling editables setuptools
 	$(INSTALL) --no-compile -e '.[test,dev]'
 	touch .venv/run.stamp $@
 
