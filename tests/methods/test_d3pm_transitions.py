@@ -16,8 +16,10 @@ from zellige.core.process import uniform as uniform_noise
 from zellige.core.schedule import CLEAN, PRIOR
 from zellige.core.tabulated import Tabulated
 from zellige.errors import InputError
+from zellige.methods import D3PM
 from zellige.methods import d3pm_transitions as tr
 from zellige.methods.d3pm_transitions import table
+from zellige.models.config import Config, from_json, to_json
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -223,7 +225,33 @@ def test_left_is_nearly_the_second_eigenvalue(K):
             assert second - near <= float(tr.left(jumps)[0]) <= second + 1e-12
 
 
-def test_many_levels_have_the_betas_of_the_paper():
+@pytest.mark.parametrize(("K", "T", "same"), [(256, 1000, True), (256, 100, True), (32, 1000, False), (8, 100, False)])
+def test_a_gaussian_kernel_has_the_betas_of_the_paper_where_they_forget(K, T, same):
+    """DDPM's betas, 1e-4 to 0.02 in 1,000 steps, to the last digit; on few levels e^-6 of the slowest mode is never reached."""
+    beta = torch.linspace(0.1 / T, 20 / T, T, dtype=D)
+    P = tr.levels("gaussian", K, T, "linear")
+    assert bool((torch.tensor(P.steps.strengths, dtype=D) / beta - 1).abs().max() < 1e-12) is same
+    whole = P.matrix(CLEAN, 1.0)
+    assert float(torch.linalg.eigvalsh((whole + whole.mT) / 2)[-2]) < math.exp(-5.9)
+    assert (math.prod(tr.left(tr.gaussian_jumps(K, beta)).tolist()) < math.exp(-6)) is same
+
+
+def test_a_model_of_before_there_was_a_choice_keeps_its_strengths():
+    """0.8% more than the paper's at 256 levels: its config does not say `strength`."""
+    options = to_json(Config("d3pm", D3PM.Config("gaussian", diffusion_steps=1000)))
+    del options["options"]["strength"]
+    config = from_json(options).options
+    steps = D3PM(None, 64, (1,), config).process.steps
+    close(
+        torch.tensor(steps.strengths, dtype=D),
+        tr.strengths(lambda b: tr.gaussian_jumps(64, b), tr.betas("linear", 1000)),
+    )
+    now = D3PM(None, 64, (1,), D3PM.Config("gaussian", diffusion_steps=1000)).process.steps
+    close(torch.tensor(now.strengths, dtype=D), tr.betas("linear", 1000))
+    assert min(b / a for a, b in zip(now.strengths, steps.strengths)) > 1.03
+
+
+def test_many_levels_matched_have_nearly_the_betas_of_the_paper():
     beta = tr.betas("linear", 1000)
     for K, more in ((256, 0.01), (1024, 0.004)):
         each = tr.strengths(lambda b, K=K: tr.gaussian_jumps(K, b), beta)

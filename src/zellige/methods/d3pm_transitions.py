@@ -190,6 +190,11 @@ def left(jumps: Tensor) -> Tensor:
     return 1 - jumps @ change
 
 
+def forgets(jumps: Tensor) -> bool:
+    """Whether T steps with these jumps (T, K) leave e^-6 or less of the slowest mode."""
+    return float(left(jumps).log().sum()) <= -FORGOTTEN
+
+
 def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STRONGEST) -> Tensor:
     """How strong each step is: it takes from the slowest mode what Gaussian noise of these betas (T,) takes on many levels. (T,)
 
@@ -246,10 +251,11 @@ class Steps(Sequence[Tensor]):
         return self.kernel(self.strengths[i])
 
 
-def levels(kind: str, K: int, T: int, schedule: str, width: int = 0) -> Chain:
+def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: str = "paper") -> Chain:
     """The chain of a kernel for K ordered states, "gaussian" or "band"; its width is a quarter of the levels if it is 0.
 
-    `schedule`, "linear" or "cosine", says how much noise a step adds (`strengths`).
+    `schedule`, "linear" or "cosine", gives the betas. With `strength` "paper" a Gaussian kernel has them as they are, if it
+    forgets x_0 (`forgets`); otherwise, and with "matched", each step is as strong as on many levels (`strengths`).
     """
     afford(K, -(-T // THIN))
     if not 0 <= width < K:
@@ -259,7 +265,9 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0) -> Chain:
         jumps, kernel, most = band_jumps, band, K / (2 * width + 1)
     else:
         jumps, kernel, most = gaussian_jumps, gaussian, STRONGEST
-    each = strengths(lambda b: jumps(K, b, width), betas(schedule, T), most)
+    each = betas(schedule, T)
+    if kind == "band" or strength == "matched" or not forgets(jumps(K, each, width)):
+        each = strengths(lambda b: jumps(K, b, width), each, most)
     steps = Steps(lambda b: kernel(K, b, width), each)
     return Chain(steps, torch.full((K,), 1 / K, dtype=D))
 
@@ -301,6 +309,7 @@ def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) 
 
 
 SCALINGS = ("exponential", "sinkhorn", "expm")  # of the neighbours' graph
+STRENGTHS = ("paper", "matched")  # of a Gaussian kernel
 ORDERED = ("middle", "gaussian", "band")  # of levels
 
 
@@ -311,8 +320,8 @@ class Noise:
     "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
     are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
     K x K matrices, "nearest" is a matrix exponential: one matrix for each time, not for each position. The mutual-information
-    schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the paper's on many levels, and
-    larger on few (`strengths`).
+    schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the paper's where T steps of
+    them forget x_0, and larger on few levels (`levels`).
 
     Raises:
         InputError: a number out of its range, or a schedule that this noise does not have.
@@ -326,6 +335,7 @@ class Noise:
     embedding: str
     mask_proportion: float = 0.5
     scaling: str = "exponential"
+    strength: str = "paper"
 
     def __post_init__(self) -> None:
         at_least("diffusion_steps", self.steps, 1)
@@ -344,7 +354,7 @@ class Noise:
         if ordinal:
             if schedule == "mutual-information":
                 raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")
-            return levels(kind, V, T, schedule, self.width)
+            return levels(kind, V, T, schedule, self.width, self.strength)
         if kind == "nearest":
             afford(V)
             places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]

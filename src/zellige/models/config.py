@@ -183,6 +183,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.row_by_row": False,
     "options.sigma_max": None,
     "options.sigma_min": None,
+    "options.strength": "matched",
     "recipe": "",
     "train.async_save": False,
     "train.label_dropout": 0.1,
