@@ -40,8 +40,7 @@ FORMS = {
                           "even width has one level more below; ours is eq. 10, equal far from the ends at an odd width"),
     GAUSSIAN: "its levels are K/(K-1) apart, and the product of all T is missing; ours is eq. 8, the same at betas times "
               "((K-1)/K)^2",
-    RATE: "it also weights neighbours by rank and moves to a mask beside (A.2.6), and its exponential is (1 + A/512)^512; "
-          "ours is eq. 9, which one of its rates is",
+    RATE: "its exponential is (1 + A/512)^512, ours exp(A); the rates are ours, its columns the sources",
 }  # fmt: skip
 
 
@@ -197,14 +196,8 @@ def test_rates(golden):
     golden.near(RATE, R, c["rate_k2"])
     A = 0.3 * R  # exp(A), as 512 steps of Euler
     golden.near(RATE, torch.linalg.matrix_power(torch.eye(K, dtype=D) + A / 512, 512), c["expm_0p3_rate_k2"])
-    # differences: neighbours weighted by rank, and a rate 4 from every token to a mask
-    rank = 3 * (-2 * torch.arange(3, dtype=D) ** 2 / 3).softmax(0)
-    G = torch.zeros(K, K, dtype=D).scatter_(1, d3pm_transitions.neighbours(direction, 3), rank.expand(K, 3))
-    A = (G + G.mT) / 6
-    golden.near(RATE, A - torch.diag(A.sum(-1)), c["rate_gaussian_k3"])
-    masked = torch.zeros(K + 1, K + 1, dtype=D)
-    masked[:K, :K], masked[K, :K] = d3pm_transitions.nearest(embedding, 2) - 4 * torch.eye(K, dtype=D), 4.0
-    golden.near(RATE, masked, c["mask_rate_k2"])
+    golden.near(RATE, d3pm_transitions.nearest(direction, 3, "rank"), c["rate_gaussian_k3"])
+    golden.near(RATE, d3pm_transitions.masked(d3pm_transitions.nearest(embedding, 2), 4.0).mT, c["mask_rate_k2"])
 
 
 # ---------------------------------------------------------------------------------- losses

@@ -68,7 +68,8 @@ def md4(logits: Tensor, name: str = "linear") -> MD4:
     """MD4 on recorded logits (B, *, V); the column of the mask, which upstream's network lacks, is added."""
     logits = logits.flatten(1, -2)
     padded = torch.cat((logits, torch.zeros_like(logits[..., :1])), -1)
-    config = MD4.Config("polynomial" if name.startswith("poly") else name, exponent=2.0)
+    powers = {"exponent": float(name.removeprefix("poly"))} if name.startswith("poly") else {}
+    config = MD4.Config("polynomial" if powers else name, **powers)
     return MD4(RecordedLogits(padded), V, logits.shape[1:2], config)
 
 

@@ -63,7 +63,9 @@ def networks(golden):
 
 def sedd(network, kind: str) -> SEDD:
     process, schedule = kind.split("_")
-    return SEDD(network, V, (L,), SEDD.Config({"absorb": "absorbing"}.get(process, process), schedule))
+    made = TORCH.scalars("sedd__noise")
+    ends = made["geometric"] if schedule == "geometric" else {"alpha_1": made["loglinear_eps"]}
+    return SEDD(network, V, (L,), SEDD.Config({"absorb": "absorbing"}.get(process, process), schedule, **ends))
 
 
 def of(networks, kind: str) -> SEDD:

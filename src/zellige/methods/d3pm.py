@@ -39,7 +39,7 @@ from ..nn.logistic import near
 from . import d3pm_images, terms, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of
-from .d3pm_transitions import ORDERED, SCALINGS, STRENGTHS, TABLES, Noise
+from .d3pm_transitions import ORDERED, SCALINGS, STRENGTHS, TABLES, WEIGHTS, Noise
 
 
 class D3PM(Absorbing):
@@ -47,7 +47,7 @@ class D3PM(Absorbing):
 
     name = "d3pm"
     choices: ClassVar = {
-        "process": ("absorbing", "uniform", "absorbing-uniform", "middle", "gaussian", "band", "nearest"),
+        "process": ("absorbing", "uniform", "absorbing-uniform", "middle", "gaussian", "band", "nearest", "absorbing-nearest"),
         "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
         "last": ("text", "image"),
@@ -55,6 +55,7 @@ class D3PM(Absorbing):
         "auxiliary_at": ("masks", "all"),
         "scaling": SCALINGS,
         "strength": STRENGTHS,
+        "neighbour_weights": WEIGHTS,
     }
     of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",), "levels": (True,)}
     variants = (
@@ -71,6 +72,7 @@ class D3PM(Absorbing):
         {"process": "band"},
         {"process": "nearest", "neighbours": 1},
         {"process": "nearest", "neighbours": 2, "scaling": "sinkhorn"},
+        {"process": "absorbing-nearest", "neighbours": 2, "neighbour_weights": "rank"},
     )
     parameterization = "leave_one_out"
 
@@ -79,8 +81,8 @@ class D3PM(Absorbing):
         """D3PM's own choices."""
 
         process: str = "absorbing"
-        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding); of ordered tokens gaussian, band,
-        middle (absorbing into it)"""
+        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (a mask and that); of
+        ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
         """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for uniform, linear for
         gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
@@ -99,6 +101,10 @@ class D3PM(Absorbing):
         """the farthest jump of band and gaussian, in levels; 0 is a quarter of them for band, no limit for gaussian"""
         neighbours: int = 5
         """of nearest: how many tokens are near to each"""
+        neighbour_weights: str = "equal"
+        """of nearest: the edges to the neighbours are all 1 (equal), or fall with their rank r as exp(-2 r^2/k) (rank)"""
+        mask_rate: float = 4.0
+        """of absorbing-nearest: the rate into the mask, where a token moves to its neighbours at a rate of about 1 in all"""
         embedding: str = ""
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
         scaling: str = "exponential"
@@ -120,15 +126,9 @@ class D3PM(Absorbing):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        kernel = (
-            config.width,
-            config.neighbours,
-            config.embedding,
-            config.mask_proportion,
-            config.scaling,
-            config.strength,
-        )
-        noise = Noise(config.process, config.diffusion_steps, config.schedule, *kernel)
+        kernel = "width", "neighbours", "embedding", "mask_proportion", "scaling", "strength", "neighbour_weights", "mask_rate"
+        each = {name: getattr(config, name) for name in kernel}
+        noise = Noise(config.process, config.diffusion_steps, config.schedule, **each)
         at_least("auxiliary", config.auxiliary, 0)
         at_least("log_eps", config.log_eps, 0)
         if config.log_eps and (config.last, config.prediction) != ("image", "leave-one-out"):
@@ -147,8 +147,8 @@ class D3PM(Absorbing):
 
     @classmethod
     def needs_order(cls, config):
-        places = config.process != "nearest" or config.embedding
-        return super().needs_order(config) if places else "`process` nearest without `embedding`"
+        places = not config.process.endswith("nearest") or config.embedding
+        return super().needs_order(config) if places else f"`process` {config.process} without `embedding`"
 
     # ---------------------------------------------------------------------------------- what the network says
     def read(self, logits, x_t, t):

@@ -8,6 +8,7 @@ changes nothing. All without a mask are doubly stochastic, so that their station
     both         (1 - beta) I + beta w 1 e_m' + beta (1 - w) 1 1'/K                  (A.2.6)
     gaussian     ~ exp(-4 (i - j)^2 / ((K - 1)^2 beta)) off the diagonal             (A.2.3, eq. 8)
     nearest      exp(beta R), R the rates of a k-nearest-neighbour graph             (A.2.4, eq. 9)
+                 with a mask beside it, to which every token has the same rate       (A.2.6)
     band         beta/K where 0 < |i - j| <= width                                   (A.2.5, eq. 10)
 
 The first three are mixtures, which need no matrix (`process.Mixture`): with the same w in each step, the third has the prior
@@ -95,12 +96,29 @@ def neighbours(embedding: Tensor, k: int) -> Tensor:
     return apart.fill_diagonal_(math.inf).sort(dim=-1, stable=True).indices[:, :k]
 
 
-def nearest(embedding: Tensor, k: int) -> Tensor:
-    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N, N)."""
+WEIGHTS = ("equal", "rank")
+
+
+def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
+    """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N, N).
+
+    Args:
+        weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published text code
+            can have it ("rank").
+    """
     near = neighbours(embedding, k)
-    G = torch.zeros(len(near), len(near), dtype=D).scatter_(1, near, 1.0)
+    rank = torch.arange(k, dtype=D)
+    edge = k * (-2 * rank**2 / k).softmax(0) if weights == "rank" else torch.ones_like(rank)
+    G = torch.zeros(len(near), len(near), dtype=D).scatter_(1, near, edge.expand_as(near))
     A = (G + G.mT) / (2 * k)
     return A - torch.diag(A.sum(-1))  # D3PM eq. 9
+
+
+def masked(R: Tensor, rate: float) -> Tensor:
+    """Rates (N, N) with a mask as the last of N + 1 states, which every token enters at `rate` and none leaves (A.2.6)."""
+    more = F.pad(R - rate * torch.eye(len(R), dtype=R.dtype), (0, 1, 0, 1))
+    more[:-1, -1] = rate
+    return more
 
 
 def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0) -> Tensor:
@@ -272,31 +290,55 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: s
     return Chain(steps, torch.full((K,), 1 / K, dtype=D))
 
 
-def graph(embedding: Tensor, k: int, T: int, schedule: str, law: Tensor | None = None) -> CTMC:
+def graph(
+    embedding: Tensor,
+    k: int,
+    T: int,
+    schedule: str,
+    law: Tensor | None = None,
+    weights: str = "equal",
+    mask_rate: float = 0.0,
+) -> CTMC:
     """Noise that moves a token to one of its k nearest in an embedding (N, d), in T steps: Q_{s,t} = exp((a_t - a_s) R).
 
     Args:
         schedule: "linear" and "cosine" say what is left of the slowest mode, as alpha does of a mixture's token;
             "mutual-information" loses i/T of the information about x_0 by step i.
         law: (N,) of x_0 for the latter, the frequencies of the tokens; uniform unless said.
+        weights: of the edges, see `nearest`.
+        mask_rate: the rate into a mask, state N, beside a rate of about 1 to all neighbours; 0 is no mask. With a mask the
+            slowest mode is that of not being masked, exp(-mask_rate a).
     """
     N = len(embedding)
-    afford(N)
-    R = nearest(embedding, k)
+    afford(N + bool(mask_rate))
+    R = nearest(embedding, k, weights)
     values, vectors = torch.linalg.eigh(R)
-    slowest = -float(values[-2])
+    slowest = mask_rate or -float(values[-2])
     if slowest < 1e-9:
         parts = int((values > -1e-9).sum())
         raise InputError(f"the graph of the {k} nearest tokens falls into {parts} parts; give more `neighbours`")
     prior = torch.full((N,), 1 / N, dtype=D)
     if schedule == "mutual-information":
-        kernel = lambda a: ((vectors * (a * values).exp()) @ vectors.mT).clamp_min(0.0)  # noqa: E731
+
+        def moved(a: float) -> Tensor:
+            """q(x | x_0) at the exponent a, (N, N) or with a mask (N, N + 1)."""
+            Q = ((vectors * (a * values).exp()) @ vectors.mT).clamp_min(0.0)
+            if not mask_rate:
+                return Q
+            left = math.exp(-mask_rate * a)
+            return torch.cat((left * Q, torch.full((N, 1), 1 - left, dtype=D)), 1)
+
         removed = torch.arange(1, T, dtype=D) / T
-        exponents = informed(kernel, prior if law is None else law, removed)
+        exponents = informed(moved, prior if law is None else law, removed)
         alpha = torch.cat((torch.ones(1, dtype=D), torch.exp(-slowest * exponents), torch.zeros(1, dtype=D)))
     else:
-        alpha = table(schedule, T, N, absorbing=False)
-    return CTMC(R / slowest, prior, Tabulated(alpha))  # D3PM eq. 16
+        alpha = table(schedule, T, N, absorbing=bool(mask_rate))
+    if not mask_rate:
+        return CTMC(R / slowest, prior, Tabulated(alpha))  # D3PM eq. 16
+    mask = torch.arange(N + 1) == N
+    noise = CTMC(masked(R, mask_rate) / slowest, mask.to(D), Tabulated(alpha), clean=~mask)
+    noise.blank = N
+    return noise
 
 
 def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) -> Chain:
@@ -319,9 +361,9 @@ class Noise:
 
     "absorbing" (into a mask), "uniform", "absorbing-uniform" (one or the other) and "middle" (absorbing into the middle level)
     are mixtures, never K x K: keep with probability 1 - beta_i, else draw from the prior. "gaussian" and "band" are chains of
-    K x K matrices, "nearest" is a matrix exponential: one matrix for each time, not for each position. The mutual-information
-    schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the paper's where T steps of
-    them forget x_0, and larger on few levels (`levels`).
+    K x K matrices, "nearest" and "absorbing-nearest" are matrix exponentials: one matrix for each time, not for each position.
+    The mutual-information schedules take x_0 to be uniform; the published ones ask the data. The betas of "gaussian" are the
+    paper's where T steps of them forget x_0, and larger on few levels (`levels`).
 
     Raises:
         InputError: a number out of its range, or a schedule that this noise does not have.
@@ -336,6 +378,8 @@ class Noise:
     mask_proportion: float = 0.5
     scaling: str = "exponential"
     strength: str = "paper"
+    neighbour_weights: str = "equal"
+    mask_rate: float = 4.0
 
     def __post_init__(self) -> None:
         at_least("diffusion_steps", self.steps, 1)
@@ -344,6 +388,10 @@ class Noise:
             raise InputError(f"`mask_proportion` is {self.mask_proportion:g}; {most}")
         if self.scaling != "exponential" and self.kind != "nearest":
             raise InputError(f"`scaling` {self.scaling} needs `process` nearest; drop it")
+        if self.neighbour_weights != "equal" and (not self.kind.endswith("nearest") or self.scaling != "exponential"):
+            raise InputError("`neighbour_weights` rank needs `process` nearest or absorbing-nearest, and `scaling` exponential")
+        if not 0 < self.mask_rate < math.inf:
+            raise InputError(f"`mask_rate` is {self.mask_rate:g}; it must be above 0 and finite")
 
     def on(self, V: int) -> process.Process:
         """The process of V tokens, on one state more where there is a mask."""
@@ -355,11 +403,12 @@ class Noise:
             if schedule == "mutual-information":
                 raise InputError(f"`schedule` mutual-information is not for `process` {kind}; use linear or cosine")
             return levels(kind, V, T, schedule, self.width, self.strength)
-        if kind == "nearest":
+        if kind.endswith("nearest"):
             afford(V)
             places = read_embedding(self.embedding, V) if self.embedding else torch.arange(V)[:, None]
             if self.scaling == "exponential":
-                return graph(places, self.neighbours, T, schedule)
+                mask_rate = self.mask_rate if kind == "absorbing-nearest" else 0.0
+                return graph(places, self.neighbours, T, schedule, None, self.neighbour_weights, mask_rate)
             if schedule == "mutual-information":
                 raise InputError(
                     f"`schedule` mutual-information is not for `scaling` {self.scaling}; use linear or cosine"

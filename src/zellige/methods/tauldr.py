@@ -16,7 +16,8 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
     w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`jumps`)
 
-`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network call.
+`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network evaluation or
+(`auxiliary_pass` second, as the published code of infilling) of the second one.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -67,6 +68,7 @@ class TauLDR(Diffusion):
         "prediction": ("mean", "leave-one-out"),
         "head": ("logits", "logistic"),
         "auxiliary_at": ("masks", "all"),
+        "auxiliary_pass": ("first", "second"),
     }
     of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",)}
     loss_is_bound = False
@@ -105,6 +107,8 @@ class TauLDR(Diffusion):
         """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
         auxiliary_at: str = "masks"
         """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code does"""
+        auxiliary_pass: str = "first"
+        """of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or x~ (second)"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
@@ -113,6 +117,8 @@ class TauLDR(Diffusion):
         at_least("auxiliary", config.auxiliary, 0)
         if config.head == "logistic" and config.process == "absorbing":
             raise InputError("`head` logistic has no place for a mask; use `process` gaussian, or `head` logits")
+        if config.auxiliary_pass == "second" and config.objective != "two-pass":
+            raise InputError(f"`auxiliary_pass` second needs `objective` two-pass; {config.objective} evaluates the network once")
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
         self.parameterization = config.prediction.replace("-", "_")
@@ -203,5 +209,6 @@ class TauLDR(Diffusion):
         first, second = tauldr_jumps.leaving, tauldr_jumps.signal  # tauLDR proposition 2, term by term
         if self.config.objective == "one-pass-biased":  # as if x~ had the law of x_t
             return self.weighted(second, batch, jumped, t, w, auxiliary, rows, unweighted=first)
-        value = self.weighted(first, batch, x_t, t, one, auxiliary, rows)
-        return value + self.weighted(second, batch, jumped, t, w, 0.0, rows)
+        at_first = self.config.auxiliary_pass == "first"
+        value = self.weighted(first, batch, x_t, t, one, auxiliary * at_first, rows)
+        return value + self.weighted(second, batch, jumped, t, w, auxiliary * (not at_first), rows)

@@ -13,7 +13,8 @@ sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact
 mask is revealed: it is asked at all of them, and drawn from at those that are.
 
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
-(`last`, as D3PM's published code), or every step (`every`). Temperature 0 is something else: there the clean posterior keeps its
+(`last`, as D3PM's published code), or every step (`every`). Under uniform noise the published code of UDLM and Duo ends with the
+likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is something else: there the clean posterior keeps its
 likeliest token, and which state of the kernel that makes is still drawn (at a mask: whether it is revealed).
 
 **Grids.** All over the `span` of the method, [0, 1] and the ends of its schedule beyond: `uniform` in t; `cosine`, the share
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ..core.positions import positions
-from ..core.prediction import kernel, posterior, revealed_mass
+from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mass
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
@@ -40,7 +41,7 @@ from .law import Law, steps_law
 from .pairing import choosable, one_alpha, reverses, scores_masks, steps_of
 from .sampler import Sampler
 
-ARGMAX = ("none", "last", "every")
+ARGMAX = ("none", "last", "every", "mu")
 
 
 class Ancestral(Sampler):
@@ -49,7 +50,8 @@ class Ancestral(Sampler):
     Args:
         grid: "uniform", "cosine", "log-snr", "published" or the size of a step, "0.05"; "auto" is cosine for MD4 with its linear
             schedule, else uniform.
-        argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens) or "every".
+        argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens), "every", or "mu" (in
+            the step to clean tokens the likeliest token of the network's own prediction, without what x_t says of it).
         choose: choose-then-ask where it is exact; False asks at every position that can move.
     """
 
@@ -68,7 +70,7 @@ class Ancestral(Sampler):
     ):
         super().__init__(**guidance)
         if argmax not in ARGMAX:
-            raise InputError(f"unknown argmax '{argmax}'; none, last or every")
+            raise InputError(f"unknown argmax '{argmax}'; none, last, every or mu")
         self.grid, self.argmax, self.choose = known(grid), argmax, choose
 
     @classmethod
@@ -98,7 +100,15 @@ class Ancestral(Sampler):
             return ask_then_choose(method, state, s, t, revealed_mass, kernel, generator)
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
-        law = lambda pred: likeliest(kernel(pred, later), greedy)  # noqa: E731
+
+
+        def law(pred: Prediction) -> Tensor:
+            if self.argmax != "mu" or not bool(greedy.any()):
+                return likeliest(kernel(pred, later), greedy)
+            if isinstance(pred, Score):
+                raise InputError("argmax mu needs a network that predicts clean tokens, and this one gives a score; use last")
+            return likeliest(torch.where(greedy[:, None], pred.mu, kernel(pred, later)), greedy)
+
         return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
 
     def expected_calls(self, method: Diffusion, times, free):
@@ -111,7 +121,7 @@ class Ancestral(Sampler):
 # ---------------------------------------------------------------------------------- argmax
 def is_greedy(argmax: str, s: Tensor) -> Tensor:
     """Whether a step to s (*) takes the likeliest state: (*) bool."""
-    return s.isneginf() if argmax == "last" else torch.full_like(s, argmax == "every", dtype=torch.bool)
+    return s.isneginf() if argmax in ("last", "mu") else torch.full_like(s, argmax == "every", dtype=torch.bool)
 
 
 def likeliest(law: Tensor, at: Tensor) -> Tensor:
