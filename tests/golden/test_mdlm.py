@@ -477,7 +477,13 @@ def test_d3pm_loss(golden, network, case):
     ours = T * bound.discrete(target, method.predict(x_t, t[:, None]), s.expand(time.shape)) * masked
     golden.near(case, T * method.step(Batch(x_0), x_t, t, s[:, 0]), ours.sum(-1))
     if not config["subs_masking"]:
-        rounded(ours + T * mass_on_the_mask(law[..., MASK], t[:, None], T) * masked, each, 4, torch.float32, T * each.detach().abs().max())
+        rounded(
+            ours + T * mass_on_the_mask(law[..., MASK], t[:, None], T) * masked,
+            each,
+            4,
+            torch.float32,
+            T * each.detach().abs().max(),
+        )
     # difference: upstream adds what the network says of clean tokens at sigma = 0, which no step of the chain asks
     golden.near(case, c["loss_per_token"] - c["d3pm_loss"], c["reconstruction_loss"])
     clean = d3pm(network, T, 0.0)

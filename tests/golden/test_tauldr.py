@@ -221,7 +221,9 @@ def test_loss(golden, case, monkeypatch):
         whole = r.w * r.reg(r.jumped) + r.sig() + entropy - r.w * r.constants(r.jumped, lambda u: u)
         expected = 2 / (1 + r.w) * whole + r.weight * cross_entropy[1]  # ours may stay at x_t: the balanced weight
         rounded(loss, expected, 1, torch.float32, r.weight * cross_entropy[1])  # ours has its weight in float32
-        assert not torch.equal(r.w, torch.ones_like(r.w))  # theirs has no w in its first term: biased, as ours where it is said
+        assert not torch.equal(
+            r.w, torch.ones_like(r.w)
+        )  # theirs has no w in its first term: biased, as ours where it is said
         biased = method(
             golden, case, r.method.network, r.batch.tokens.shape[1], objective="one-pass-biased", auxiliary=r.weight
         )

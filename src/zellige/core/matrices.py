@@ -187,7 +187,9 @@ class CTMC(Dense):
         left = (
             self.schedule.sigma(t)[..., 0] - self.schedule.sigma(s)[..., 0]
         )  # the integral of beta, tauLDR section 4.1
-        return torch.where((s == t) | left.isnan(), 0.0, left).to(self.prior)  # from one end of all noise to another: nothing
+        return torch.where((s == t) | left.isnan(), 0.0, left).to(
+            self.prior
+        )  # from one end of all noise to another: nothing
 
     def _of(self, keys):
         ends = keys.isinf()

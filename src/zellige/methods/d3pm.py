@@ -47,7 +47,16 @@ class D3PM(Absorbing):
 
     name = "d3pm"
     choices: ClassVar = {
-        "process": ("absorbing", "uniform", "absorbing-uniform", "middle", "gaussian", "band", "nearest", "absorbing-nearest"),
+        "process": (
+            "absorbing",
+            "uniform",
+            "absorbing-uniform",
+            "middle",
+            "gaussian",
+            "band",
+            "nearest",
+            "absorbing-nearest",
+        ),
         "schedule": ("paper", "auto", *TABLES),
         "prediction": ("leave-one-out", "mean"),
         "last": ("text", "image"),
@@ -81,8 +90,8 @@ class D3PM(Absorbing):
         """D3PM's own choices."""
 
         process: str = "absorbing"
-        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (a mask and that); of
-        ordered tokens gaussian, band, middle (absorbing into it)"""
+        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (both); of ordered
+        tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
         """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for uniform, linear for
         gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""

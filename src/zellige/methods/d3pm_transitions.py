@@ -389,7 +389,9 @@ class Noise:
         if self.scaling != "exponential" and self.kind != "nearest":
             raise InputError(f"`scaling` {self.scaling} needs `process` nearest; drop it")
         if self.neighbour_weights != "equal" and (not self.kind.endswith("nearest") or self.scaling != "exponential"):
-            raise InputError("`neighbour_weights` rank needs `process` nearest or absorbing-nearest, and `scaling` exponential")
+            raise InputError(
+                "`neighbour_weights` rank needs `process` nearest or absorbing-nearest, and `scaling` exponential"
+            )
         if not 0 < self.mask_rate < math.inf:
             raise InputError(f"`mask_rate` is {self.mask_rate:g}; it must be above 0 and finite")
 

@@ -16,8 +16,8 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
     w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`jumps`)
 
-`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network evaluation or
-(`auxiliary_pass` second, as the published code of infilling) of the second one.
+`loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network
+evaluation or (`auxiliary_pass` second, as the published code of infilling) of the second one.
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -118,7 +118,9 @@ class TauLDR(Diffusion):
         if config.head == "logistic" and config.process == "absorbing":
             raise InputError("`head` logistic has no place for a mask; use `process` gaussian, or `head` logits")
         if config.auxiliary_pass == "second" and config.objective != "two-pass":
-            raise InputError(f"`auxiliary_pass` second needs `objective` two-pass; {config.objective} evaluates the network once")
+            raise InputError(
+                f"`auxiliary_pass` second needs `objective` two-pass; {config.objective} evaluates the network once"
+            )
         process = noise.on(self.states(vocabulary, config))
         super().__init__(network, vocabulary, shape, config, process, timed=True)
         self.parameterization = config.prediction.replace("-", "_")

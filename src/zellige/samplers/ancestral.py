@@ -14,8 +14,9 @@ mask is revealed: it is asked at all of them, and drawn from at those that are.
 
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
 (`last`, as D3PM's published code), or every step (`every`). Under uniform noise the published code of UDLM and Duo ends with the
-likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is something else: there the clean posterior keeps its
-likeliest token, and which state of the kernel that makes is still drawn (at a mask: whether it is revealed).
+likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is
+something else: there the clean posterior keeps its likeliest token, and which state of the kernel that makes is still drawn (at a
+mask: whether it is revealed).
 
 **Grids.** All over the `span` of the method, [0, 1] and the ends of its schedule beyond: `uniform` in t; `cosine`, the share
 cos(pi/2 (1 - u)) of it, which spends its steps where t is near 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
@@ -101,12 +102,13 @@ class Ancestral(Sampler):
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
 
-
         def law(pred: Prediction) -> Tensor:
             if self.argmax != "mu" or not bool(greedy.any()):
                 return likeliest(kernel(pred, later), greedy)
             if isinstance(pred, Score):
-                raise InputError("argmax mu needs a network that predicts clean tokens, and this one gives a score; use last")
+                raise InputError(
+                    "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
+                )
             return likeliest(torch.where(greedy[:, None], pred.mu, kernel(pred, later)), greedy)
 
         return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
