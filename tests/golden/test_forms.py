@@ -313,8 +313,8 @@ def test_surrogate_of_genmd4(V, L, T):
 @pytest.mark.parametrize("K", [5, 17, 33])
 @pytest.mark.parametrize("beta", [0.3, 4.0])
 def test_gaussians_of_other_spacing(K, beta):
-    """Google's images spread K levels over 255, its text over K, where eq. 8 has K - 1. Each is ours at a beta times the square of
-    K - 1 over that."""
+    """Google's images spread K levels over 255, its text over K, where eq. 8 has K - 1: ours at a beta times the square of K - 1
+    over that."""
 
     def theirs(spacing: float) -> Tensor:
         n = torch.arange(-(K - 1), K, dtype=D) * spacing
@@ -482,7 +482,7 @@ def test_initial_gaussian(S, std):
 @pytest.mark.parametrize("kind", ["mask", "uniform"])
 def test_flow_matching(V, kind):
     """Its rates given x_1 are the net flow [Rhat - R]_+ of ours: towards x_1 at beta alpha/(1 - alpha), and nowhere
-    else. Its loss of tokens that are not masked has weight (1 - mu) each. A step jumps with 1 - exp(-h sum u), euler with h Rhat."""
+    else. Its loss of tokens that are not masked has weight (1 - mu) each. A step jumps with 1 - exp(-h sum u)."""
     masking = kind == "mask"
     K = V + masking
     process = (absorbing if masking else uniform)(K, Linear(0.0))

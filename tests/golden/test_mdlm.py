@@ -70,8 +70,8 @@ CONSTANT = "its constant is -log m_0, that of the density log(m_1/m_0), 1e-3 les
 FORMS = {
     "mdlm__forward_d3pm_subsmask_false": f"{ON_THE_MASK}ours is over 1 - m",
     **dict.fromkeys(D3PM_LOSS, RECONSTRUCTION),
-    **{case: f"{ON_THE_MASK}with alpha_t = 1 - i/T theirs is ours and, a mask and step, -r log(1 - m) + log(1 + alpha_t m/(1 - alpha_t)) "
-             f"- (1 - r) log(1 + alpha_s m/(1 - alpha_s)); {RECONSTRUCTION}"
+    **{case: f"{ON_THE_MASK}with alpha_t = 1 - i/T theirs is ours and, a mask and step, -r log(1 - m) + "
+             f"log(1 + alpha_t m/(1 - alpha_t)) - (1 - r) log(1 + alpha_s m/(1 - alpha_s)); {RECONSTRUCTION}"
        for case in D3PM_LOSS if not case.endswith("subsmask")},
     "mdlm__step_ddpm_d3pm": f"{ON_THE_MASK}its probability of a token is ours times 1 - m, and all is times the share of masks",
     **dict.fromkeys(DDPM, "its law is not divided by the share of masks: ours times move_chance_t"),

@@ -92,6 +92,32 @@ def graph_of(embedding):
     return R / R[0, 0]
 
 
+@pytest.mark.parametrize("schedule", ["mutual-information", "cosine", "linear"])
+@pytest.mark.parametrize("rate", [0.5, 4.0])
+def test_neighbours_beside_a_mask(tmp_path, schedule, rate):
+    """exp((a_t - a_s) R) of the graph times what is not masked, alpha_t; the rest is the mask, which nothing leaves (A.2.6)."""
+    T, N, embedding = 6, 7, numbers(7, 2, seed=8)
+    np.save(tmp_path / "e.npy", embedding.numpy())
+    config = {"embedding": str(tmp_path / "e.npy"), "neighbours": 3, "neighbour_weights": "rank", "mask_rate": rate}
+    method = D3PM(None, N, (1,), D3PM.Config("absorbing-nearest", schedule, T, **config))
+    P, R = method.process, d3pm_transitions.nearest(embedding, 3, "rank")
+    assert method.states(N, method.config) == P.K == N + 1
+    for i in range(1, T):
+        alpha = P.schedule.alpha(torch.tensor(i / T, dtype=D))[0]
+        Q = P.matrix(0.0, i / T)
+        close(Q[:N, :N], alpha * torch.linalg.matrix_exp(-alpha.log() / rate * R))
+        close(Q[:N, N], (1 - alpha).expand(N))
+    close(Q[N], torch.nn.functional.one_hot(torch.tensor(N), N + 1).to(D))
+    if schedule == "mutual-information":  # of a uniform token a share i/T of what is known is lost by step i
+        law = torch.full((N,), 1 / N, dtype=D)
+        lost = torch.stack([1 - d3pm_transitions.kept(P.matrix(0.0, i / T)[:N], law) for i in range(1, T)])
+        close(lost, torch.arange(1, T, dtype=D) / T, rtol=1e-3)  # interpolated, as in the paper
+    for wrong, says in (({"mask_rate": 0.0}, "`mask_rate` is 0; it must be above 0"),
+                        ({"process": "uniform", "mask_rate": 4.0}, "needs `process` nearest")):  # fmt: skip
+        with pytest.raises(InputError, match=says):
+            D3PM(None, N, (1,), D3PM.Config(**{"process": "absorbing-nearest", **config, **wrong}))
+
+
 def test_what_needs_order_says_so():
     for change, said in (
         ({"process": "gaussian"}, "`process` gaussian"),

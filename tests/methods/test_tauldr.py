@@ -288,6 +288,10 @@ def test_the_papers_numbers():
         ({"process": "gaussian", "target_sigma": -3.0}, "`target_sigma` is -3; it must be above 0"),
         ({"min_time": 1.0}, "`min_time` is 1; it must be 0 or more, and below 1"),
         ({"auxiliary": -0.1}, "`auxiliary` is -0.1; it must be 0 or more"),
+        (
+            {"auxiliary_pass": "second"},
+            "`auxiliary_pass` second needs `objective` two-pass; one-pass evaluates the network once",
+        ),
     ],
 )
 def test_wrong_choices(config, says):

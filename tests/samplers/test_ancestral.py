@@ -91,10 +91,30 @@ def test_argmax_in_every_step_leaves_nothing_to_chance():
     assert torch.equal(*draws)
     assert draws[0][0, 0] == 1
     for wrong in ({"argmax": "first"}, {"argmax": ""}):
-        with pytest.raises(InputError, match=r"unknown argmax '.*'; none, last or every"):
+        with pytest.raises(InputError, match=r"unknown argmax '.*'; none, last, every or mu"):
             Ancestral(**wrong)
     with pytest.raises(InputError, match="unknown argmax 'every'; none or last"):
         TauLeaping(argmax="every")
+
+
+@torch.no_grad()
+def test_argmax_of_mu_leaves_out_what_x_t_says():
+    """The last step to the most probable token of the network's softmax; a kernel multiplies in q(x_t | x_0) (uniform noise)."""
+    method, X = denoiser(uniform(V, Linear(0.01)), "leave_one_out"), exact.states(V, L)
+    state = Ancestral().init(method, X.shape)
+    state = type(state)(X, state.fixed, state.calls)
+    t, clean = (torch.tensor(time, dtype=D) for time in (0.6, CLEAN))
+    pred = method.predict(X, t)
+    of_mu, of_kernel = (
+        exact.transition(Ancestral(argmax=argmax), method, state, t, clean).argmax(-1) for argmax in ("mu", "last")
+    )
+    assert torch.equal(X[of_mu], pred.mu.argmax(-1))
+    assert torch.equal(X[of_kernel], kernel(pred, CLEAN).argmax(-1))
+    assert not torch.equal(of_mu, of_kernel)
+    earlier = (exact.transition(Ancestral(argmax=argmax), method, state, t, t / 2) for argmax in ("mu", "none"))
+    assert torch.equal(*earlier)
+    with pytest.raises(InputError, match="needs a network that predicts clean tokens, and this one gives a score"):
+        exact.transition(Ancestral(argmax="mu"), sedd(True), state, t, clean)
 
 
 # ---------------------------------------------------------------------------------- against the data's law

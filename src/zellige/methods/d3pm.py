@@ -135,7 +135,16 @@ class D3PM(Absorbing):
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
-        kernel = "width", "neighbours", "embedding", "mask_proportion", "scaling", "strength", "neighbour_weights", "mask_rate"
+        kernel = (
+            "width",
+            "neighbours",
+            "embedding",
+            "mask_proportion",
+            "scaling",
+            "strength",
+            "neighbour_weights",
+            "mask_rate",
+        )
         each = {name: getattr(config, name) for name in kernel}
         noise = Noise(config.process, config.diffusion_steps, config.schedule, **each)
         at_least("auxiliary", config.auxiliary, 0)
