@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from ..core.positions import positions
-from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mass
+from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_mass
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
@@ -105,7 +105,7 @@ class Ancestral(Sampler):
         def law(pred: Prediction) -> Tensor:
             if self.argmax != "mu" or not bool(greedy.any()):
                 return likeliest(kernel(pred, later), greedy)
-            if isinstance(pred, Score):
+            if not isinstance(pred, Mean | LeaveOneOut):
                 raise InputError(
                     "argmax mu needs a network that predicts clean tokens, and this one gives a score; use last"
                 )
