@@ -13,8 +13,8 @@ from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import D3PM, MD4, METHODS, build, terms
+from zellige.models.config import Config, from_json, to_json
 from zellige.nn import DiT, Net, UNet
-from zellige.nn.attention import ALL
 from zellige.nn.chunks import each_position
 from zellige.nn.cross_entropy import cross_entropy
 
@@ -62,11 +62,12 @@ def norm(x, weight, bias, groups):
     return out * weight[:, None, None] + bias[:, None, None]
 
 
-def convolve(x, weight, bias, stride=1):
-    """3 x 3 or 1 x 1, of (D, H, W), zeros beyond: pixel by pixel."""
+def convolve(x, weight, bias, stride=1, before=None):
+    """3 x 3 or 1 x 1, of (D, H, W), zeros beyond: pixel by pixel. `before`: lines of zeros above and left where not one."""
     reach, (_, height, width) = weight.shape[-1] // 2, x.shape
-    padded = torch.zeros(len(x), height + 2 * reach, width + 2 * reach, dtype=x.dtype)
-    padded[:, reach : reach + height, reach : reach + width] = x
+    top, left = (reach, reach) if before is None else before
+    padded = torch.zeros(len(x), height + 2 * reach + 1, width + 2 * reach + 1, dtype=x.dtype)
+    padded[:, top : top + height, left : left + width] = x
     out = [
         [(weight * padded[:, i : i + 2 * reach + 1, j : j + 2 * reach + 1]).sum((1, 2, 3)) + bias
          for j in range(0, width, stride)] for i in range(0, height, stride)
@@ -82,34 +83,43 @@ class Plain:
     """The network on one image, from the state_dict of a UNet of two resolutions with one block each, attention in the second."""
 
     def __init__(self, network, channels=8):
-        self.w, self.channels = network.state_dict(), channels
+        self.w, self.channels, self.net = network.state_dict(), channels, network.net
 
     def norm(self, name, x):
-        groups = {8: 2, 16: 4, 24: 2, 32: 8}[len(x)]  # four channels in each, or as many as divide 32
+        groups = len(x) // 4 if self.net.published else {8: 2, 16: 4, 24: 2, 32: 8}[len(x)]
         return norm(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], groups)
 
     def conv(self, name, x, stride=1):
-        return convolve(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], stride)
+        """Halved, an even side begins at its first pixel, as "SAME" has it in JAX; before there was a choice, at a line of zeros."""
+        before = tuple(side % 2 for side in x.shape[1:]) if stride == 2 and self.net.published else None
+        return convolve(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], stride, before)
+
+    def sum(self, x, branch):
+        return (x + branch) / (2**0.5 if self.net.rescale else 1)
 
     def attention(self, name, x):
         pixels = self.norm(f"{name}.norm", x).flatten(1).T
         linear = lambda layer, y: y @ self.w[f"{name}.{layer}.weight"].T + self.w[f"{name}.{layer}.bias"]  # noqa: E731
         q, k, v = linear("qkv", pixels).split(len(x), -1)
         law = (q @ k.T / len(x) ** 0.5).exp()
-        return x + linear("out", law / law.sum(-1, keepdim=True) @ v).T.reshape(x.shape)
+        return self.sum(x, linear("out", law / law.sum(-1, keepdim=True) @ v).T.reshape(x.shape))
 
     def block(self, name, x, c, attention=False):
         h = self.conv(f"{name}.conv1", silu(self.norm(f"{name}.norm1", x)))
         if c is not None:
-            h = h + (self.w[f"{name}.shift.weight"] @ c)[:, None, None]
+            bias = self.w[f"{name}.shift.bias"] if self.net.published else 0.0
+            h = h + (self.w[f"{name}.shift.weight"] @ c + bias)[:, None, None]
         h = self.conv(f"{name}.conv2", silu(self.norm(f"{name}.norm2", h)))
-        x = h + (self.conv(f"{name}.shortcut", x) if f"{name}.shortcut.weight" in self.w else x)
+        x = self.sum(h, self.conv(f"{name}.shortcut", x) if f"{name}.shortcut.weight" in self.w else x)
         return self.attention(f"{name}.attention", x) if attention else x
 
     def time(self, t):
         half = self.channels // 2
-        angle = [t * 1e4 ** (-i / half) for i in range(half)]
-        c = torch.tensor([*map(math.cos, angle), *map(math.sin, angle)], dtype=torch.float64).float().double()
+        angle = [
+            t * 1e4 ** (-i / (half - self.net.published)) for i in range(half)
+        ]  # the last of the published ones is t / 1e4
+        waves = (math.sin, math.cos) if self.net.published else (math.cos, math.sin)
+        c = torch.tensor([wave(a) for wave in waves for a in angle], dtype=torch.float64).float().double()
         for layer in (0, 2):
             c = silu(self.w[f"time.mlp.{layer}.weight"] @ c + self.w[f"time.mlp.{layer}.bias"])
         return c
@@ -143,9 +153,10 @@ class Plain:
 @pytest.mark.parametrize("grid", [(5, 7, 2), (6, 4)])
 @pytest.mark.parametrize("levels", [False, True])
 @pytest.mark.parametrize("time", [False, True])
-def test_the_network_is_plain_arithmetic_on_its_weights(grid, levels, time):
+@pytest.mark.parametrize("more", [{}, {"rescale": True}, {"published": False}], ids=str)
+def test_the_network_is_plain_arithmetic_on_its_weights(grid, levels, time, more):
     torch.manual_seed(0)
-    net = of(grid, attention=((max(grid[:2]) + 1) // 2,))
+    net = of(grid, attention=((max(grid[:2]) + 1) // 2,), **more)
     network, x = busy(UNet(net, 5, time=time, levels=levels)), rows(net, 5)
     t, tolerance = (torch.tensor([0.3, 7.0], dtype=torch.float64), 1e-6) if time else (None, 1e-10)  # sines in float32
     out = network(x, t)
@@ -154,33 +165,180 @@ def test_the_network_is_plain_arithmetic_on_its_weights(grid, levels, time):
         torch.testing.assert_close(out[i], expected, rtol=tolerance, atol=tolerance)
 
 
-def test_a_transformer_in_the_middle_reads_patches_and_norms_are_told():
-    """The blocks are the transformer's own; what is round them is: a patch a position, odd sides filled with zeros, and back."""
+def gelu(x):
+    return x * (1 + (math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)).tanh()) / 2
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_transformer_in_the_middle_is_plain_arithmetic_on_patches(told):
+    """MD4's: a patch a position, odd sides filled with zeros; norms with nothing learnt that are told, or else RMS norms."""
     torch.manual_seed(0)
-    network: Any = busy(UNet(UVIT, 5, time=True))
-    middle, x, c = network.middle[0], torch.randn(2, 8, 5, 7).double(), torch.randn(2, 6).double()
+    network: Any = busy(UNet(UVIT, 5, time=told))
+    middle, x, c = network.middle[0], torch.randn(2, 8, 5, 7).double(), torch.randn(2, 6).double() if told else None
+    w = middle.state_dict()
     image = torch.zeros(2, 8, 6, 8, dtype=torch.float64)
     image[:, :, :5, :7] = x
     each = [image[:, :, i : i + 2, j : j + 2].flatten(1) for i in range(0, 6, 2) for j in range(0, 8, 2)]
-    h = torch.stack([patch @ middle.patch.weight.flatten(1).T + middle.patch.bias for patch in each], 1) + middle.places
-    rows_ = torch.arange(2)[:, None]
-    for block in middle.blocks:
-        h = block(h, middle.rotary, (c, rows_), ALL)
-    vectors = c @ middle.modulation.weight.T + middle.modulation.bias
-    shift, scale = vectors[:, None, :16], vectors[:, None, 16:]
-    h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt() * middle.norm.weight
-    h = (h * (1 + scale) + shift) @ middle.pixels.weight.T + middle.pixels.bias
+    h = torch.stack([patch @ w["patch.weight"].flatten(1).T + w["patch.bias"] for patch in each], 1) + w["places"]
+
+    def normed(name, h, shift, scale):
+        if c is None:
+            return h / (h.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w[f"{name}.weight"]
+        h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, unbiased=False, keepdim=True) + 1e-6).sqrt()
+        return h * (1 + scale) + shift
+
+    def vectors(name, parts):
+        if c is None:
+            return [None, None, 1.0] * 2
+        made = silu(c) @ w[f"{name}modulation.weight"].T + w[f"{name}modulation.bias"]
+        return made[:, None].chunk(parts, -1)
+
+    for i in range(2):
+        shift1, scale1, gate1, shift2, scale2, gate2 = vectors(f"blocks.{i}.", 6)
+        layer = lambda name, y, i=i: y @ w[f"blocks.{i}.{name}.weight"].T + w[f"blocks.{i}.{name}.bias"]  # noqa: E731
+        q, k, v = layer("qkv", normed(f"blocks.{i}.norm1", h, shift1, scale1)).split(16, -1)
+        heads = []
+        for part in (slice(0, 8), slice(8, 16)):
+            law = (q[..., part] @ k[..., part].mT / 8**0.5).softmax(-1)
+            heads.append(law @ v[..., part])
+        h = h + gate1 * (torch.cat(heads, -1) @ w[f"blocks.{i}.out.weight"].T)
+        h = h + gate2 * layer("mlp.2", gelu(layer("mlp.0", normed(f"blocks.{i}.norm2", h, shift2, scale2))))
+    shift, scale = vectors("", 2)[:2]
+    h = normed("norm", h, shift, scale) @ w["pixels.weight"].T + w["pixels.bias"]
     out = middle(x, c)
     for i in range(5):
         for j in range(7):
             which = torch.arange(8) * 4 + i % 2 * 2 + j % 2  # channel by channel, the four pixels of the patch
             torch.testing.assert_close(out[:, :, i, j], h[:, i // 2 * 4 + j // 2, which], rtol=1e-10, atol=1e-10)
+    if c is None:
+        return
     adaptive: Any = network.down[0].norm1
     ones = torch.ones(8, dtype=torch.float64)
-    vectors = c @ adaptive.modulation.weight.T + adaptive.modulation.bias
+    vectors_ = c @ adaptive.modulation.weight.T + adaptive.modulation.bias  # told c itself: no SiLU before it
     for i in range(2):
-        expected = norm(x[i], 1 + vectors[i, 8:], 0 * ones, 2) + vectors[i, :8, None, None]
+        expected = norm(x[i], 1 + vectors_[i, 8:], 0 * ones, 2) + vectors_[i, :8, None, None]
         torch.testing.assert_close(adaptive(x, c)[i], expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["unet", "flat-unet", "u-vit"])
+def test_what_the_time_is_told_as(kind):
+    """Frequencies 1 to 1e-4, both among them; MD4's network is told what the MLP gives, those of DDPM its SiLU."""
+    torch.manual_seed(0)
+    network = UNet(dataclasses.replace(SMALL if kind == "unet" else UVIT, **FLAT.get(kind, {})), 5, time=True).double()
+    assert network.time is not None
+    waves = network.time.sinusoid(torch.tensor([2.0]))[0]
+    angles = 2 * torch.tensor([1, 1e-4 ** (1 / 3), 1e-4 ** (2 / 3), 1e-4])
+    torch.testing.assert_close(waves, torch.cat((angles.sin(), angles.cos())))
+    made = network.time.mlp(waves.double()[None])
+    torch.testing.assert_close(network.time(torch.tensor([2.0])), silu(made) if kind == "unet" else made)
+
+
+FLAT: dict[str, dict[str, Any]] = {
+    "flat-unet": {"kind": "flat-unet", "layers": Net.layers, "hidden": Net.hidden, "heads": Net.heads}
+}
+RECORDED = {  # of weights 0.3 sin(1.7 n^1.01), by the code of before there was a choice of conventions
+    "unet": [-0.533237722, 0.312937146, 0.124296541, -0.303894679, 0.111073664],
+    "flat-unet": [-0.11637871, 0.283765542, -0.126335911, -0.3439087, 0.631368299],
+    "u-vit": [0.757319383, -0.231314481, -0.62244898, 1.191624443, -1.081099805],
+}
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_a_model_of_before_there_was_a_choice_gives_the_numbers_it_gave(kind):
+    """Its config says nothing of `published`."""
+    sizes: dict[str, Any] = {
+        "unet": {"multipliers": [1, 2], "attention": [4]},
+        "flat-unet": {"attention": [7]},
+        "u-vit": {"layers": 2, "hidden": 16, "heads": 2, "attention": [0]},
+    }[kind]
+    saved = to_json(Config("md4", MD4.Config()))
+    fresh = {"length": 70, "grid": [5, 7, 2], "channels": 8, "blocks": 1, "condition": 6, "kind": kind, **sizes}
+    saved["net"] |= fresh
+    del saved["net"]["published"], saved["net"]["rescale"]
+    network, start = UNet(from_json(saved).net, 5, time=True).double().eval(), 0
+    with torch.no_grad():
+        for p in network.parameters():
+            number = torch.arange(start, start + p.numel(), dtype=torch.float64)
+            p.copy_((0.3 * torch.sin(1.7 * number**1.01)).view(p.shape))
+            start += p.numel()
+        out = network(torch.arange(140).view(2, 70) * 7 % 5, torch.tensor([120.0, 700.0]))
+    torch.testing.assert_close(out[1, 33], torch.tensor(RECORDED[kind], dtype=torch.float64), rtol=1e-7, atol=1e-7)
+
+
+# ---------------------------------------------------------------------------------- first weights and dropout
+def spread(p):
+    """The standard deviation of a tensor, in units of 1 / sqrt(inputs)."""
+    return float(p.detach().square().mean().sqrt() * p[0].numel() ** 0.5)
+
+
+def test_first_weights_are_those_of_the_authors():
+    """Variances to 10%: of 2,000 weights or more that is 3.5 standard errors of a normal one, so false in less than one of 20
+    seeds for all of them; this seed is fixed."""
+    torch.manual_seed(0)
+    sizes = {"channels": 32, "condition": 64, "blocks": 1}
+    made: dict[str, dict[str, torch.Tensor]] = {}
+    for name, net in {
+        "d3pm": of((16, 16), attention=(8,), **sizes),
+        "tauldr": of((16, 16), attention=(8,), rescale=True, **sizes),
+        "md4": of((16, 16), kind="flat-unet", multipliers=Net.multipliers, attention=(0,), **sizes),
+        "u-vit": dataclasses.replace(UVIT, grid=(16, 16), length=256, layers=1, hidden=64, **sizes),
+    }.items():
+        made[name] = dict(UNet(net, 5, time=True).named_parameters())
+    for name, w in made.items():
+        spreads = 3**-0.5 if name == "tauldr" else 1.0
+        for layer in ("input.weight", "output.weight", "down.0.conv1.weight", "time.mlp.0.weight", "time.mlp.2.weight"):
+            assert spread(w[layer]) == pytest.approx(spreads, rel=0.05)
+            most = float(w[layer].abs().max() * w[layer][0].numel() ** 0.5)
+            assert most == pytest.approx(1.0 if name == "tauldr" else 2 / 0.8796, rel=0.03)  # uniform, or cut at two
+        assert float(w["head.weight"].abs().max()) == 0
+        assert (float(w["down.0.conv2.weight"].abs().max()) > 0) is (name == "tauldr")
+        assert (float(w["input.bias"].abs().max()) > 0) is (name == "tauldr")
+    assert spread(made["d3pm"]["down.0.shift.weight"]) == pytest.approx(1.0, rel=0.05)
+    assert float(made["md4"]["down.0.shift.weight"].abs().max()) == 0
+    assert spread(made["md4"]["embedding.weight"]) == pytest.approx(1.0, rel=0.3)  # of 160 only
+    assert float(made["d3pm"]["middle.0.attention.out.weight"].abs().max()) == 0
+    assert spread(made["md4"]["middle.0.attention.out.weight"]) == pytest.approx(1.0, rel=0.1)
+    assert spread(made["tauldr"]["middle.0.attention.qkv.weight"]) == pytest.approx(0.1**0.5, rel=0.05)
+    vit = made["u-vit"]
+    assert spread(vit["middle.0.blocks.0.mlp.2.weight"]) == pytest.approx(1.0, rel=0.05)
+    for zero in ("middle.0.pixels.weight", "middle.0.blocks.0.modulation.weight", "down.0.norm1.modulation.weight"):
+        assert float(vit[zero].abs().max()) == 0
+    line, column, i = (
+        3,
+        5,
+        7,
+    )  # of 8 x 8 patches: sines and cosines of the column in the first half, of the line in the second
+    place = vit["middle.0.places"][line * 8 + column]
+    for half, at in ((0, column), (32, line)):
+        assert float(place[half + i]) == pytest.approx(math.sin(at * 1e4 ** (-i / 16)), abs=1e-6)
+        assert float(place[half + 16 + i]) == pytest.approx(math.cos(at * 1e4 ** (-i / 16)), abs=1e-6)
+
+
+def test_a_patch_has_dropout_of_whole_channels_after_attention_and_twice_in_the_mlp(monkeypatch):
+    torch.manual_seed(0)
+    block: Any = busy(UNet(dataclasses.replace(UVIT, dropout=0.5), 5)).middle[0].blocks[0]
+    block.train()
+    x, shares = torch.randn(3, 12, 16).double(), []
+    dropped = block.attention(x) == 0
+    assert dropped.all(1).equal(dropped.any(1))
+    assert 5 < int(dropped.all(1).sum()) < 43  # of 48 channels, a half each: 9 standard deviations
+    attend, drop = torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.dropout
+
+    def products(*parts, dropout_p):
+        shares.append(dropout_p)
+        return attend(*parts, dropout_p=dropout_p)
+
+    def dropout(y, share, training):
+        shares.append((tuple(y.shape), share if training else 0.0))
+        return drop(y, share, training)
+
+    monkeypatch.setattr("zellige.nn.patches.F.scaled_dot_product_attention", products)
+    monkeypatch.setattr("zellige.nn.patches.F.dropout", dropout)
+    for share in (0.5, 0.0):
+        shares.clear()
+        block(x, None)
+        assert shares == [share, ((3, 1, 16), share), ((3, 12, 64), share), ((3, 12, 16), share)]
+        block.eval()
 
 
 # ---------------------------------------------------------------------------------- published sizes
@@ -201,14 +359,12 @@ def body(network):
 
 
 def test_d3pm_and_taldr_on_cifar10_have_the_35_7_million_parameters_of_ddpm():
-    """DDPM, appendix B: 35.7 million. Their blocks give the time a bias beside the convolution's own, which adds nothing."""
+    """DDPM, appendix B: 35.7 million."""
     with torch.device("meta"):
         network = D3PM.build_network(CIFAR, 256, D3PM.Config("gaussian", head="logistic"))
-    biases = sum(p.shape[0] for name, p in network.named_parameters() if name.endswith("shift.weight"))
-    assert biases == 4_992
-    assert body(network) + biases + conv(128, 3) == 35_746_307  # DDPM's, whose end is three numbers a pixel
-    assert body(network) + biases + conv(128, 3 * 2) == 35_749_766  # D3PM's and tauLDR's: a mean and a scale for each
-    assert count(network) == 36_180_866
+    assert body(network) + conv(128, 3) == 35_746_307  # DDPM's, whose end is three numbers a pixel
+    assert body(network) + conv(128, 3 * 2) == 35_749_766  # D3PM's and tauLDR's: a mean and a scale for each
+    assert count(network) == 36_185_858
 
 
 def test_md4_on_cifar10_has_28_million_parameters():
@@ -227,10 +383,7 @@ def test_md4_on_imagenet64_has_198_million_parameters():
         network = MD4.build_network(
             Net(length=12288, grid=(64, 64, 3), kind="u-vit", **size), 256, MD4.Config(time=True)
         )
-    layers = (
-        12 * (3 * 768 - 2 * 768) - 768
-    )  # theirs have a bias at queries, keys, values; ours weights at the layer norms
-    assert body(network) + layers + conv(256, 3 * 256) == 198_279_680
+    assert body(network) + conv(256, 3 * 256) == 198_279_680
 
 
 def test_resolutions_and_their_attention():

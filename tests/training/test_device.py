@@ -40,6 +40,17 @@ def test_batches_are_pinned_for_a_gpu_alone(kind):
     assert learner(kind=kind).train_dataloader().pin_memory == (kind == "cuda")
 
 
+def test_weight_decay_is_of_matrices_or_of_everything():
+    """Biases, norms and what scales them included, as the published optimizers have it (MD4's, RADD's)."""
+    for all_, expected in ((False, lambda p: 0.03 * (p.ndim > 1)), (True, lambda p: 0.03)):
+        made = learner(weight_decay=0.03, decay_all=all_)
+        groups = made.configure_optimizers().param_groups
+        assert {(id(p), g["weight_decay"]) for g in groups for p in g["params"]} == {
+            (id(p), expected(p)) for p in made.method.parameters()
+        }
+        assert {p.ndim for p in made.method.parameters()} == {1, 2}
+
+
 def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
     pinned: list[torch.Tensor] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor.clone())

@@ -125,16 +125,17 @@ def test_rate():
 
 
 # ---------------------------------------------------------------------------------------------------- averaging
-def test_average_is_the_recursion():
+@pytest.mark.parametrize("warmup", [True, False])
+def test_average_is_the_recursion(warmup):
     torch.manual_seed(0)
     module = torch.nn.Linear(3, 2)
     module.bias.requires_grad_(False)
-    ema, expected = EMA(module, 0.9), module.weight.detach().clone()
+    ema, expected = EMA(module, 0.9, warmup), module.weight.detach().clone()
     for step in range(1, 200):
         with torch.no_grad():
             module.weight.normal_()
         ema.update(step)
-        decay = min(0.9, (1 + step) / (10 + step))
+        decay = min(0.9, (1 + step) / (10 + step)) if warmup else 0.9
         expected = decay * expected + (1 - decay) * module.weight
         torch.testing.assert_close(ema.average["weight"], expected)
     assert list(ema.average) == ["weight"]

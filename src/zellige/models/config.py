@@ -42,13 +42,17 @@ class Train:
     decay: Literal["cosine", "constant"] = "cosine"
     """what the rate does after that; cosine ends at 0"""
     weight_decay: float = 0.01
-    """of matrices; vectors and scalars are left alone"""
+    """of matrices; vectors and scalars are left alone, unless `decay_all`"""
+    decay_all: bool = False
+    """weight decay of biases and of norms too, as AdamW has it where nobody says otherwise"""
     betas: tuple[float, float] = (0.9, 0.99)
     """of AdamW"""
     clip: float = 1.0
     """largest gradient norm; 0 does not clip"""
     ema: float = 0.999
     """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
+    ema_warmup: bool = True
+    """the average forgets the first weights fast: its decay at step n is at most (1 + n) / (10 + n); else `ema` from the first"""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """of the network; auto is bfloat16 on a GPU from hidden 256 up; tf32 is float32 whose products on a GPU are in TF32"""
     compile: bool = False
@@ -114,7 +118,7 @@ class Train:
         for name in ("wandb", "start"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"`train.{name}` is {of_kind(value)}; it must be a text")
-        for name in ("compile", "async_save", "tensorboard"):
+        for name in ("compile", "async_save", "tensorboard", "decay_all", "ema_warmup"):
             if not isinstance(value := getattr(self, name), bool):
                 raise InputError(f"`train.{name}` is {of_kind(value)}; it must be True or False")
         for name in ("decay", "precision", "device", "strategy"):
@@ -173,6 +177,8 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "net.channels": 128,
     "net.kind": "dit",
     "net.multipliers": (1, 2, 2, 2),
+    "net.published": False,
+    "net.rescale": False,
     "options.alpha_1": None,
     "options.auxiliary_at": "masks",
     "options.forward_neighbours": 0,
@@ -186,6 +192,8 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "options.strength": "matched",
     "recipe": "",
     "train.async_save": False,
+    "train.decay_all": False,
+    "train.ema_warmup": True,
     "train.label_dropout": 0.1,
     "train.nodes": 1,
 }

@@ -60,6 +60,11 @@ class Net:
     """of a U-Net: residual blocks at each resolution on the way down; 0: as published, 2 of unet, 32 of flat-unet, 24 of u-vit"""
     attention: tuple[int, ...] = (16,)
     """of a U-Net: with attention after each block where the longer side is one of these; 0: in the middle alone"""
+    rescale: bool = False
+    """of unet: residual sums are divided by the root of 2, as tauLDR has it"""
+    published: bool = True
+    """of a U-Net: padding, frequencies of the time, biases, dropout and first weights as in the published code; else as models
+    have it that were saved before there was a choice"""
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "length", "condition"):
@@ -86,6 +91,8 @@ class Net:
 
     def _check_kind(self) -> None:
         """InputError for a choice that means nothing to this kind of network, or is none of a U-Net."""
+        if not self.convolutional:
+            object.__setattr__(self, "published", True)  # it has no other
         usual = {field.name: field.default for field in fields(Net)}
         for name in UNREAD[self.kind]:
             if getattr(self, name) != usual[name]:
@@ -125,10 +132,10 @@ class Net:
 
 
 UNREAD = {  # what each kind does not read
-    "dit": ("channels", "multipliers", "blocks", "attention"),
+    "dit": ("channels", "multipliers", "blocks", "attention", "rescale"),
     "unet": ("layers", "hidden", "heads", "conv", "constant"),
-    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "multipliers"),
-    "u-vit": ("conv", "constant", "multipliers"),
+    "flat-unet": ("layers", "hidden", "heads", "conv", "constant", "multipliers", "rescale"),
+    "u-vit": ("conv", "constant", "multipliers", "rescale"),
 }
 
 

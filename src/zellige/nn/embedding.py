@@ -50,21 +50,27 @@ def both(time: Tensor, clean_time: Tensor | None, x: Tensor) -> Tensor:
 
 
 class TimeEmbedding(nn.Module):
-    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP (`inner` wide, or width), then SiLU."""
+    """A time (*) -> its embedding (*, width): 256 cosines and sines, then a small MLP (`inner` wide, or width), then SiLU.
 
-    def __init__(self, width: int, waves: int = 256, inner: int | None = None):
+    Frequencies fall from 1 to 1e-4, which is not among them. Where `ends` it is, and sines come first: so DDPM and its
+    successors have it (transformers as GLIDE). `silu`: whether there is one at the end.
+    """
+
+    def __init__(self, width: int, waves: int = 256, inner: int | None = None, ends: bool = False, silu: bool = True):
         super().__init__()
-        self.waves, inner = waves, inner or width
+        self.waves, self.ends, self.silu, inner = waves, ends, silu, inner or width
         self.mlp = nn.Sequential(nn.Linear(waves, inner), nn.SiLU(), nn.Linear(inner, width))
 
     def sinusoid(self, time: Tensor) -> Tensor:
         half = self.waves // 2
-        frequency = torch.exp(-math.log(1e4) / half * torch.arange(half, device=time.device, dtype=torch.float32))
-        angle = time.float()[..., None] * frequency
-        return torch.cat((angle.cos(), angle.sin()), -1)
+        number = torch.arange(half, device=time.device, dtype=torch.float32)
+        angle = time.float()[..., None] * torch.exp(-math.log(1e4) / (half - self.ends) * number)
+        waves = (angle.sin(), angle.cos()) if self.ends else (angle.cos(), angle.sin())
+        return torch.cat(waves, -1)
 
     def forward(self, time: Tensor) -> Tensor:
-        return F.silu(self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype)))
+        embedded = self.mlp(self.sinusoid(time).to(next(self.parameters()).dtype))
+        return F.silu(embedded) if self.silu else embedded
 
 
 def check_told(timed: bool, time: Tensor | None, classes: nn.Embedding | None, condition: Tensor | None) -> None:

@@ -5,7 +5,8 @@ al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convoluti
 what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
 resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
 variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and adaptive group norms
-(`u-vit`) that of MD4 for larger images. A time-free network has no embedding of the time.
+(`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2 (`net.rescale`), as score_sde does,
+from which it comes. A time-free network has no embedding of the time.
 
     states (B, H W C)   ->  (B, 3D or 3, H, W)     embedded; where levels are ordered, scaled to -1..1 (a colour a channel)
                         ->  (B, D, H, W)           the U-Net
@@ -13,9 +14,10 @@ variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a tran
 
 The positions are those of `data/levels.py`: line by line, a pixel's colours together. Published networks end with one 3 x 3
 convolution to C K logits; here it goes through D features for each colour, which one head reads position by position, so that K
-logits are computed only where they are read.
+logits are computed only where they are read. All else is as published, each kind by its authors' code, where `net.published`.
 
-A side that is odd is halved upwards (7, 4, 2, 1), and cut when it is doubled again. Tensors are in the channels-last format.
+A side that is odd is halved upwards (7, 4, 2, 1), and cut when it is doubled again; what is missing for that is filled with
+zeros, at the end first. Tensors are in the channels-last format.
 """
 
 import math
@@ -28,9 +30,10 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import InputError
 from .block import Net
 from .embedding import Modulation, TimeEmbedding, check_told, embed_classes
+from .first_weights import first_weights
 from .patches import Patches
 
-ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.weight")  # the last of a residual branch
+ZERO = ("conv2.weight", "out.weight", "mlp.2.weight", "shift.weight", "pixels.weight")  # where not `net.published`
 
 
 class Norm(nn.GroupNorm):
@@ -39,8 +42,11 @@ class Norm(nn.GroupNorm):
     With `condition` it is adaptive: what it is told (B or 1, condition) scales and shifts each channel.
     """
 
-    def __init__(self, channels: int, condition: int = 0):
-        super().__init__(math.gcd(32, channels // 4), channels, eps=1e-6, affine=not condition)
+    def __init__(self, channels: int, published: bool, condition: int = 0):
+        groups = min(32, channels // 4)
+        if not published or channels % groups:
+            groups = math.gcd(32, channels // 4)
+        super().__init__(groups, channels, eps=1e-6, affine=not condition)
         self.modulation = Modulation(condition, channels, 2) if condition else None
 
     def forward(self, x: Tensor, c: Tensor | None = None) -> Tensor:
@@ -51,12 +57,18 @@ class Norm(nn.GroupNorm):
         return y * (1 + scale) + shift
 
 
+def add(x: Tensor, branch: Tensor, rescale: bool) -> Tensor:
+    """The sum of both, divided by the root of 2 if it is to keep its scale."""
+    return (x + branch) * 0.5**0.5 if rescale else x + branch
+
+
 class Attention(nn.Module):
     """Attention of one head among all pixels, a residual branch: (B, D, H, W) -> (B, D, H, W)."""
 
-    def __init__(self, channels: int):
+    def __init__(self, channels: int, net: Net):
         super().__init__()
-        self.norm = Norm(channels)
+        self.rescale = net.rescale
+        self.norm = Norm(channels, net.published)
         self.qkv = nn.Linear(channels, 3 * channels)
         self.out = nn.Linear(channels, channels)
 
@@ -64,7 +76,7 @@ class Attention(nn.Module):
         pixels = self.norm(x).flatten(2).mT  # (B, H W, D)
         q, k, v = self.qkv(pixels)[:, None].chunk(3, -1)
         y = self.out(F.scaled_dot_product_attention(q, k, v)[:, 0])
-        return x + y.mT.reshape(x.shape)
+        return add(x, y.mT.reshape(x.shape), self.rescale)
 
 
 class ResBlock(nn.Module):
@@ -75,20 +87,21 @@ class ResBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, net: Net, adaptive: bool, attention: bool):
         super().__init__()
-        self.dropout = net.dropout
+        self.dropout, self.rescale = net.dropout, net.rescale
         norms = net.condition if adaptive and net.kind == "u-vit" else 0
-        self.norm1, self.conv1 = Norm(inputs, norms), nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.shift = nn.Linear(net.condition, outputs, bias=False) if adaptive and not norms else None
-        self.norm2, self.conv2 = Norm(outputs, norms), nn.Conv2d(outputs, outputs, 3, padding=1)
+        bias = net.published and net.kind == "unet"
+        self.norm1, self.conv1 = Norm(inputs, net.published, norms), nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.shift = nn.Linear(net.condition, outputs, bias=bias) if adaptive and not norms else None
+        self.norm2, self.conv2 = Norm(outputs, net.published, norms), nn.Conv2d(outputs, outputs, 3, padding=1)
         self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else None
-        self.attention = Attention(outputs) if attention else None
+        self.attention = Attention(outputs, net) if attention else None
 
     def forward(self, x: Tensor, c: Tensor | None) -> Tensor:
         h = self.conv1(F.silu(self.norm1(x, c)))
         if self.shift is not None:
             h = h + self.shift(c)[:, :, None, None]
         h = self.conv2(F.dropout(F.silu(self.norm2(h, c)), self.dropout, self.training))
-        x = (x if self.shortcut is None else self.shortcut(x)) + h
+        x = add(x if self.shortcut is None else self.shortcut(x), h, self.rescale)
         return x if self.attention is None else self.attention(x)
 
 
@@ -115,13 +128,14 @@ class UNet(nn.Module):
         attention = self._attention(len(widths))
         adaptive = time or net.classes > 0
         self.embedding = None if levels else nn.Embedding(states, D)
-        self.time = TimeEmbedding(net.condition, D, 4 * D) if time else None
+        silu = net.kind == "unet" or not net.published
+        self.time = TimeEmbedding(net.condition, D, 4 * D, net.published, silu) if time else None
         self.classes = nn.Embedding(net.classes + 1, net.condition) if net.classes else None
         self.input = nn.Conv2d(colours if levels else colours * D, D, 3, padding=1)
         self.down, skips, width = nn.ModuleList(), [D], D
         for i, outputs_ in enumerate(widths):
             if i:
-                self.down.append(nn.Conv2d(width, width, 3, stride=2, padding=1))
+                self.down.append(nn.Conv2d(width, width, 3, stride=2, padding=0 if net.published else 1))
                 skips.append(width)
             for _ in range(blocks):
                 self.down.append(ResBlock(width, outputs_, net, adaptive, attention[i]))
@@ -137,7 +151,7 @@ class UNet(nn.Module):
                 width = outputs_
             if i:
                 self.up.append(nn.Conv2d(width, width, 3, padding=1))
-        self.norm = Norm(width, net.condition if adaptive and net.kind == "u-vit" else 0)
+        self.norm = Norm(width, net.published, net.condition if adaptive and net.kind == "u-vit" else 0)
         self.output = nn.Conv2d(width, colours * D, 3, padding=1)
         self.head = nn.Linear(D, outputs or states)
         self.initialise()
@@ -157,7 +171,9 @@ class UNet(nn.Module):
         return [side in asked for side in sides]
 
     def initialise(self) -> None:
-        """As DDPM: residual branches start at zero, else variance 1 goes through. So does the head: its first law is uniform."""
+        """First weights as each kind's authors have them; the head is zero, so that its first law is uniform (or about x_t)."""
+        if self.net.published:
+            return first_weights(self, self.net)
         for name, p in self.named_parameters():
             if p.ndim == 1:
                 nn.init.constant_(p, float("norm" in name and name.endswith("weight")))
@@ -217,7 +233,8 @@ class UNet(nn.Module):
 
     def _run(self, layer: nn.Module, h: Tensor, c: Tensor | None) -> Tensor:
         if isinstance(layer, nn.Conv2d):
-            return layer(h)
+            height, width = h.shape[2:]
+            return layer(F.pad(h, (width % 2, 1, height % 2, 1)) if self.net.published else h)
         if self.net.checkpoint and isinstance(layer, ResBlock) and torch.is_grad_enabled():
             return checkpoint(layer, h, c, use_reentrant=False)  # pyright: ignore[reportReturnType]
         return layer(h, c)

@@ -86,7 +86,7 @@ class TrainingCallback(Callback):
         checkpoint["metrics"] = "" if self.logger is None else self.logger.text
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        self.ema = EMA(self.model.method, self.train.ema)
+        self.ema = EMA(self.model.method, self.train.ema, self.train.ema_warmup)
         if self.average is not None:
             self.ema.load(self.average)
             self.average = None

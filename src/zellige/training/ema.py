@@ -10,12 +10,12 @@ from torch import Tensor, nn
 class EMA:
     """An exponential moving average of the trained parameters of a module.
 
-    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the first steps do not drag the initial weights along.
-    With decay 0 there is no average, and `swapped` changes nothing.
+    The decay of step n is min(decay, (1 + n) / (10 + n)), so that the first steps do not drag the initial weights along; without
+    `warmup` it is `decay` from the first. With decay 0 there is no average, and `swapped` changes nothing.
     """
 
-    def __init__(self, module: nn.Module, decay: float):
-        self.decay = decay
+    def __init__(self, module: nn.Module, decay: float, warmup: bool = True):
+        self.decay, self.warmup = decay, warmup
         self.live = {name: p for name, p in module.named_parameters() if p.requires_grad} if decay else {}
         self.average = {name: _local(p).detach().clone() for name, p in self.live.items()}
 
@@ -23,7 +23,7 @@ class EMA:
     def update(self, step: int) -> None:
         """Move the average towards the weights that step `step` (from 1) has left."""
         if self.live:
-            weight = 1 - min(self.decay, (1 + step) / (10 + step))
+            weight = 1 - (min(self.decay, (1 + step) / (10 + step)) if self.warmup else self.decay)
             now = [_local(p) for p in self.live.values()]
             torch._foreach_lerp_(list(self.average.values()), now, weight)
 

@@ -7,6 +7,7 @@ checkpoint (`writer`) is taken only between two optimizer steps, and holds what 
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,10 @@ class Learner(lightning.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         trained = [p for p in self.method.parameters() if p.requires_grad]
-        matrices, rest = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim < 2]
+        decayed = [p.ndim > 1 or self.train_config.decay_all for p in trained]
         groups = [
-            {"params": matrices, "weight_decay": self.train_config.weight_decay},
-            {"params": rest, "weight_decay": 0.0},
+            {"params": list(compress(trained, decayed)), "weight_decay": self.train_config.weight_decay},
+            {"params": [p for p, among in zip(trained, decayed) if not among], "weight_decay": 0.0},
         ]
         groups = [g for g in groups if g["params"]]
         return torch.optim.AdamW(groups, lr=self.train_config.rate, betas=self.train_config.betas, fused=True)

@@ -22,13 +22,16 @@ UNET = Net(length=3072, grid=(32, 32, 3), kind="unet", condition=512, dropout=0.
 _BASE = Train(decay="constant", weight_decay=0.0, betas=(0.9, 0.999), ema=0.9999, validate_every=10_000, log_every=100)
 TEXT = replace(_BASE, steps=1_000_000, batch=512, rate=3e-4, warmup=2500)
 IMAGES = replace(_BASE, steps=1_500_000, batch=128, rate=2e-4, warmup=0)
-MD4 = replace(TEXT, warmup=2000, decay="cosine", weight_decay=0.03, clip=0.0)
+MD4 = replace(TEXT, warmup=2000, decay="cosine", weight_decay=0.03, decay_all=True, ema_warmup=False, clip=0.0)
 OWT, SENTENCES, PACKED = Data("openwebtext"), Data("lm1b", pack="document"), Data("lm1b")
 CIFAR = Data("cifar10", flip=True)
 GPT2, BERT, LEVELS, LETTERS = 50257, 30522, 256, 27
 
 HELD_OUT = "trains on 45,000 images: the other 5,000 are the validation split"
 ENDS = "the published convolution goes straight to the logits of all colours; here through 128 features of each colour"
+NUMBERED = "the network is told the steps as 1 to T, the published one as 0 to T - 1"
+FIRST_AVERAGE = "the average begins with the first weights, the published one with those after the first step"
+WEIGHTS = "first weights: variance 1 / inputs, less with depth where branches end; the published ones are their framework's own"
 CLIP = "clipping: none, as in the authors' configuration of OpenWebText"
 COUNTED = "the paper counts 110M parameters; with embeddings and head this network, its authors', has more"
 GLU = "the published MLP is gated, here it is GELU, four times as wide"
@@ -47,8 +50,8 @@ def _d3pm(value: str, where: str, published: float, *differs: str, **options) ->
     choices = {"diffusion_steps": 1000, "last": "image", **options}
     return Recipe(
         "D3PM", "2107.03006", "section 6, appendix B.1; its authors' configuration (clipping, warm-up)", "d3pm", CIFAR,
-        UNET, IMAGES, LEVELS, Reported(value, "bits/dim", where), tuple(choices.items()), published=published,
-        drawing=(("argmax", "last"),), differs=(ENDS, *differs, HELD_OUT),
+        UNET, replace(IMAGES, ema_warmup=False), LEVELS, Reported(value, "bits/dim", where), tuple(choices.items()),
+        published=published, drawing=(("argmax", "last"),), differs=(ENDS, NUMBERED, FIRST_AVERAGE, *differs, HELD_OUT),
     )  # fmt: skip
 
 
@@ -105,7 +108,7 @@ RECIPES |= {
     ),
     "tauldr-cifar10": Recipe(
         "tauLDR", "2205.14987", "section 6.2, table 1, appendix H.2; its authors' code (one pass, which is biased)", "tauldr",
-        CIFAR, UNET,
+        CIFAR, replace(UNET, rescale=True),
         replace(IMAGES, steps=2_000_000, warmup=5000), LEVELS,
         Reported("3.59", "bits/dim", "test, table 1 (FID 3.74 with correctors)"),
         (
@@ -115,19 +118,21 @@ RECIPES |= {
         "tau_leaping", CORRECTED, 500, published=35.7e6, ours=("betas 0.9 and 0.999",),
         differs=(
             "the bins of the logistic law are D3PM's, their middles from -1 to 1; the published ones lie within",
-            ENDS,
-            "residual sums are not divided by the root of 2", HELD_OUT,
+            ENDS, HELD_OUT,
         ),
     ),
     "sedd-owt": Recipe(
         "SEDD", "2310.16834", "section 5, table 1, appendix C; its authors' configuration (dropout, betas)", "sedd", OWT, DIT,
         replace(TEXT, steps=400_000, warmup=2000), GPT2, Reported("50.92", "PPL", "LAMBADA, zero-shot, table 1"),
         (("process", "absorbing"), ("schedule", "loglinear")), steps=2048, published=170e6,
-        differs=("the paper has no number of steps: RADD's authors name 400,000, its own configuration 1.3 million",),
+        differs=(
+            "the paper has no number of steps: RADD's authors name 400,000, its own configuration 1.3 million",
+            "the paper says 2,000 steps of warm-up, its authors' configuration 2,500",
+        ),
     ),
     "radd-owt": Recipe(
         "RADD", "2406.03736", "section 4, table 1, appendix J.2", "radd", OWT, replace(DIT, dropout=0.02),
-        replace(TEXT, steps=400_000, weight_decay=0.03), GPT2,
+        replace(TEXT, steps=400_000, weight_decay=0.03, decay_all=True), GPT2,
         Reported("51.70", "PPL", "LAMBADA, zero-shot, table 1"), (("loss", "lambda-dce"), ("schedule", "loglinear")),
         steps=1024, published=162e6, differs=("float16 in the paper, bfloat16 here",),
     ),
@@ -180,3 +185,8 @@ RECIPES |= {
         PACKED, replace(CONSTANT, length=128), BERT, Reported("28.23", "PPL", "test, packed, table 3"), 4, "bd3lm-lm1b-pretrain"
     ),
 }  # fmt: skip
+RECIPES |= {  # of every transformer
+    name: replace(recipe, differs=(*recipe.differs, WEIGHTS))
+    for name, recipe in RECIPES.items()
+    if not recipe.net.convolutional
+}
