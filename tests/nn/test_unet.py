@@ -90,7 +90,7 @@ class Plain:
         return norm(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], groups)
 
     def conv(self, name, x, stride=1):
-        """Halved, an even side begins at its first pixel, as "SAME" has it in JAX; before there was a choice, at a line of zeros."""
+        """Halved, an even side begins at its first pixel, as "SAME" has it in JAX; of before, at a line of zeros."""
         before = tuple(side % 2 for side in x.shape[1:]) if stride == 2 and self.net.published else None
         return convolve(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"], stride, before)
 
