@@ -43,7 +43,9 @@ class Moment:
     A signal; "raise"; "full", a full disk; "slow", a second passes; "group", SIGTERM to the data workers too.
     """
 
-    where: str = ""  # loss, terms, write (of a file of tensors), point (of last), row (of the data)
+    where: str = (
+        ""  # start (of Lightning), loss, terms, write (of a file of tensors), point (of last), row (of the data)
+    )
     at: int = 0
     what: int | str = ""
     on: tuple[int, ...] = (0, 1)
@@ -139,6 +141,11 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
 
         for module in modules:
             setattr(module, name, broken)
+    if moment.where == "start":
+        from zellige.training.loop import Learner
+
+        load = Learner.train_dataloader
+        Learner.train_dataloader = lambda learner: (_strike(moment, Fragile.calls, "start"), load(learner))[1]
     if moment.where == "row":
         from zellige.data import Rows
 
@@ -345,6 +352,7 @@ ALONE = {
     "killed while saving the first": (Moment("write", 1, KILL), "killed", 0),
     "killed before last links to it": (Moment("point", 4, KILL), "killed", 6),
     "killed before best links to it": (Moment("point", 3, KILL), "killed", 4),
+    "SIGTERM before the first step": (Moment("start", 1, TERM), "exit 143", 0),
     "SIGTERM within an accumulation": (Moment("loss", 9, TERM), "exit 143", 5),
     "SIGTERM in the last part": (Moment("loss", 10, TERM), "exit 143", 5),
     "SIGTERM in validation": (Moment("terms", 1, TERM), "exit 143", 4),
@@ -364,6 +372,8 @@ TOGETHER = {
     "SIGTERM on rank 0": (Moment("loss", 5, TERM, (0,)), "exit 143", 5),
     "SIGTERM on rank 1": (Moment("loss", 5, TERM, (1,)), "exit 143", 5),
     "SIGTERM on both": (Moment("loss", 5, TERM), "exit 143", 5),
+    "SIGTERM on rank 0 before the first step": (Moment("start", 1, TERM, (0,)), "exit 143", 0),
+    "SIGTERM on rank 1 before the first step": (Moment("start", 1, TERM, (1,)), "exit 143", 0),
     "SIGTERM in validation, which rank 0 does": (Moment("terms", 1, TERM, (0,)), "exit 143", 4),
     "rank 1 killed": (Moment("loss", 6, KILL, (1,)), "", 5),
     "both killed": (Moment("loss", 6, KILL), "killed", 4),

@@ -1,6 +1,6 @@
 """The command line: `zellige COMMAND`. Nothing heavy is imported before it is known what to do.
 
-Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 done; 1 the work ran and failed; 2 the input was wrong, nothing was written; 130 Ctrl-C, 143 SIGTERM, 138 SIGUSR1.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -23,7 +24,7 @@ from . import help, options
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived."""
+    """SIGTERM arrived, or SIGUSR1, by which Slurm says that it will: the number of the signal."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         terminal.say("stopped")
         return 130
-    except Terminated:
+    except Terminated as end:
         terminal.say("stopped")
-        return 143
+        return 128 + end.args[0]
     except BrokenPipeError:  # the reader of our output has seen enough
         _drop_output()
         return 0
@@ -167,20 +168,27 @@ def _quiet_libraries() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM as an exception, so that the cursor comes back and files are whole; training has its own handler inside."""
+    """SIGTERM and SIGUSR1 as an exception, so that the cursor comes back and files are whole; training has its own inside.
 
-    def stop(*_: object) -> None:
-        raise Terminated
+    A signal that is ignored when the command starts (nohup, `trap ''`) stays ignored, as Python leaves SIGINT then.
+    """
 
+    def stop(number: int, frame: object) -> None:
+        raise Terminated(number)
+
+    watched = {
+        number: signal.getsignal(number) for number in (signal.SIGTERM, getattr(signal, "SIGUSR1", None)) if number
+    }
+    mine = {number: handler for number, handler in watched.items() if handler != signal.SIG_IGN}
+    if threading.current_thread() is not threading.main_thread():
+        mine = {}
     try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
+        for number in mine:
+            signal.signal(number, stop)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in mine.items():
+            signal.signal(number, handler)
 
 
 def _memory(error: Exception) -> bool:

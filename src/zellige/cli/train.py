@@ -277,6 +277,11 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
             terminal.note(
                 f"no report.html ({type(error).__name__}: {error}); zellige report {path(folder)}{own} tries again"
             )
+        except BaseException:  # a signal
+            terminal.note(
+                f"the run is whole and saved, without report.html; zellige report {path(folder)}{own} writes it"
+            )
+            raise
     for line in lines[:-1]:
         terminal.result(line)
     terminal.result(lines[-1] + page)

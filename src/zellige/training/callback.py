@@ -105,10 +105,12 @@ class TrainingCallback(Callback):
         self.meters.promised = promised(self.config, self.world)
         self.meters.start(self.step)
         self.saved_at = time.monotonic()
-        self.signals.install()
+        self.signals.begin()
         self.progress.start(self.train.steps, self.step)
         if self.settled < self.step:
             self.settle(trainer, module)
+        elif self.agree(trainer)[0]:
+            trainer.should_stop = True
 
     def on_before_optimizer_step(self, trainer: Any, module: Any, optimizer: Any) -> None:
         self.halfway = True

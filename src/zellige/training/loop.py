@@ -156,6 +156,8 @@ def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint
         callbacks=[callback],
         plugins=[writer, _environment()],
     )
+    # Signals are ours (`signals`): its own handler would end a training that has not begun with exit code 0.
+    trainer._signal_connector.register_signal_handlers = lambda: None
     network, sharded = learner.method.network, learner.sharded and config.train.compile
     if sharded:
         network.features = torch.compile(network.features)  # on the instance: no parameter changes its name

@@ -1,4 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGUSR1 while a model is trained: the first one asks to stop after this step, the second one quits."""
+"""Ctrl-C, SIGTERM and SIGUSR1 while a model is trained.
+
+Before the first step they end the training at once; then the first one asks to stop after this step, the second one quits. A
+signal that is ignored when training starts (nohup, a job in the background of a shell) stays ignored.
+"""
 
 import signal
 import threading
@@ -28,7 +32,7 @@ class Quit(BaseException):
 
 
 class Interrupted(BaseException):
-    """A signal in a piece of work that may be dropped at once (a validation)."""
+    """A signal in a piece of work that may be dropped at once (what comes before the first step, a validation)."""
 
 
 class Signals:
@@ -36,30 +40,30 @@ class Signals:
 
     Attributes:
         asked: the signal that came first, or 0.
+        begun: the steps are being taken.
         droppable: work is going on that a signal may interrupt.
     """
 
     def __init__(self, say: Callable[[str], Any]):
-        self.say, self.asked, self.quit, self.droppable = say, 0, False, False
+        self.say, self.asked, self.quit, self.begun, self.droppable = say, 0, False, False, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Signals":
         if threading.current_thread() is threading.main_thread():
             handlers = {number: signal.getsignal(number) for number in WATCHED}
-            self._before = {
-                n: h for n, h in handlers.items() if h != signal.SIG_IGN
-            }  # nohup, or a shell's background job
-            self.install()
+            self._before = {n: h for n, h in handlers.items() if h != signal.SIG_IGN}
+            for number in self._before:
+                signal.signal(number, self._handle)
+            self.droppable = True
         return self
 
     def __exit__(self, *failure: Any) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def install(self) -> None:
-        """Put the handlers in place (again: a trainer may have put its own over them)."""
-        for number in self._before:
-            signal.signal(number, self._handle)
+    def begin(self) -> None:
+        """From here on a signal waits for the end of the step; one that came before is in `asked`."""
+        self.droppable, self.begun = False, True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
@@ -68,7 +72,8 @@ class Signals:
                 signal.signal(each, signal.SIG_DFL)  # a third one needs nobody's help
             raise Quit
         self.asked = number
-        self.say("stopping after this step and saving; Ctrl-C again quits at once")
+        when = " after this step and saving" if self.begun else ""
+        self.say(f"stopping{when}; Ctrl-C again quits at once")
         if self.droppable:
             self.droppable = False
             raise Interrupted

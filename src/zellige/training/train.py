@@ -9,6 +9,8 @@ This module puts a run together: its choices (`setup`), its folder (`run_folder`
 
 import contextlib
 import os
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ from .forecast import forecast
 from .progress import Progress, Silent
 from .recipes import RECIPES
 from .run import Run
-from .signals import Quit, Signals, Stopped
+from .signals import Interrupted, Quit, Signals, Stopped
 from .sizes import SIZES
 
 
@@ -100,7 +102,9 @@ def train(
     folder = Path(run)
     if launcher and not (folder / "config.json").is_file():
         resume = False  # it starts the same command again, which is to begin the run, too
+    again = f"zellige train {path(reference(method))} --run {path(folder)} --resume"
     with contextlib.ExitStack() as stack:
+        signals = stack.enter_context(_stopping(progress, folder, again, rank))
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
             for place in (folder / "checkpoints", folder / "samples"):  # where nobody else writes
@@ -109,7 +113,7 @@ def train(
         prepared = _prepare(
             method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
         )
-        return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank)
+        return prepared if isinstance(prepared, Run) else _run(prepared, progress, rank, signals, again)
 
 
 @dataclass(frozen=True)
@@ -196,11 +200,10 @@ def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], 
         progress.note(notes.resumed(step, config, corpus.train, changes))
 
 
-def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
+def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> Run:
     """Train to the last step, or until a signal."""
     folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
-    again = f"zellige train {path(reference(type(method)))} --run {path(folder)} --resume"
-    with logger.libraries_into(None if rank else folder / "log.txt"), Signals(progress.note) as signals:
+    with logger.libraries_into(None if rank else folder / "log.txt"):
         from . import loop
         from .callback import TrainingCallback
         from .writer import Writer
@@ -212,23 +215,20 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
         shape = corpus.tokenizer.shape
         learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.fleet.world, sharded, shape)
         method.train()
+        signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
         try:
             loop.fit(callback, learner, writer, prepared.checkpoint, prepared.fleet)
-        except Quit:
-            _leave(progress, folder, again, signals, rank)
         except Exception as problem:
-            if (
-                signals.asked and callback.saved == callback.step
-            ):  # the same signal may have ended a process that reads data
-                _leave(progress, folder, again, signals, rank)
+            if signals.asked and callback.saved == callback.step:  # it may have ended a process that reads data, too
+                raise Interrupted from problem
             last = checkpoints.newest(folder / "checkpoints")
             if last and not isinstance(problem, (Diverged, InputError)):
                 progress.note(f"saved at step {count(checkpoints.step_of(last))}; go on: {again}")
             raise
         finally:
             callback.close()
-        if signals.asked or callback.step < config.train.steps:
-            _leave(progress, folder, again, signals, rank)
+        if callback.step < config.train.steps:  # the signal may have come to another process
+            raise Interrupted
     if rank:
         raise SystemExit(0)  # the other processes end here: what follows in a script is for the first one
     meters, validation = callback.meters, callback.validation
@@ -238,20 +238,34 @@ def _run(prepared: _Prepared, progress: Progress, rank: int) -> Run:
     }, meters.speed(), meters.peak)  # fmt: skip
 
 
-def _leave(progress: Progress, folder: Path, again: str, signals: Signals, rank: int) -> None:
-    """Say what is on the disk and end, with the signal's code; another process than the first one ends with 0."""
-    if rank and not signals.quit:
+@contextlib.contextmanager
+def _stopping(progress: Progress, folder: Path, again: str, rank: int) -> Iterator[Signals]:
+    """The signals within the block; where one came, what is on the disk is said in the end, and Stopped raised with its code.
+
+    Another process than the first one says nothing, and ends with 0 once the steps had begun.
+    """
+    signals, stopped = Signals(progress.note), False
+    try:
+        with signals:
+            yield signals
+    except (Interrupted, Quit):
+        stopped = True
+    if not (stopped or signals.asked):
+        return
+    if rank and signals.begun and not signals.quit:
         raise SystemExit(0)
     last = checkpoints.newest(folder / "checkpoints")
     step = checkpoints.step_of(last) if last else None
+    safe = "nothing is on disk yet" if step is None else f"step {count(step)} is safe on disk"
     if signals.quit:
-        safe = f"step {count(step)} is safe on disk" if step is not None else "nothing is on disk yet"
         progress.note(f"quit without saving; {safe}")
+    elif step is None or not signals.begun:
+        progress.note(f"stopped before a step was taken; {safe}")
     else:
-        progress.note(f"stopped and saved at step {count(step or 0)}")
-    if step is not None:
+        progress.note(f"stopped and saved at step {count(step)}")
+    if (folder / "config.json").is_file():
         progress.note(f"  go on: {again}")
-    raise Stopped(signals.asked or 15, step, saved=not signals.quit)
+    raise Stopped(signals.asked or signal.SIGTERM, step, saved=not signals.quit)
 
 
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
