@@ -29,8 +29,8 @@ from zellige.evaluation.bracket_work import SETS, Work
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.evaluate import asked_of, evaluate_rows
 from zellige.evaluation.interval import FREEDOM
-from zellige.evaluation.replay import path_of
 from zellige.evaluation.result import summarize
+from zellige.samplers.replay import path_of
 
 DRAWS, SETS_OF_TRUTH = 1 << 16, 64
 LONGEST = 16  # tokens: 2^16 answers of a text are looked up

@@ -20,13 +20,13 @@ from zellige.errors import InputError
 from zellige.evaluation import two_sides
 from zellige.evaluation.bracket import bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
-from zellige.evaluation.replay import Oracle, Replayed, Trajectory, path_of, weigh
 from zellige.evaluation.result import summarize
 from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
 from zellige.methods import METHODS, build
 from zellige.nn import Table
 from zellige.report.bracket import bracket_figure
 from zellige.samplers import Ancestral, AnyOrder, Confidence, FirstHitting, FixedOrder
+from zellige.samplers.replay import Oracle, Replayed, Trajectory, path_of, weigh
 from zellige.show.record import dumps
 
 V = 3

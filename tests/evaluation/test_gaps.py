@@ -9,8 +9,8 @@ from test_bracket import table
 
 from zellige.core.batch import Batch
 from zellige.evaluation.gaps import bound_gaps, bracket_gaps
-from zellige.evaluation.replay import Replayed, weigh
 from zellige.samplers import FixedOrder
+from zellige.samplers.replay import Replayed, weigh
 
 TEXT = [0, 2, 1, 0]
 

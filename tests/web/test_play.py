@@ -11,9 +11,9 @@ import torch
 import zellige
 from zellige import samplers
 from zellige.core.batch import Batch
-from zellige.evaluation.replay import Replayed, weigh
 from zellige.models.sampler_options import SamplerOptions
 from zellige.samplers import Confidence, FixedOrder
+from zellige.samplers.replay import Replayed, weigh
 
 from .small_models import LENGTH, at_once, small
 

@@ -33,7 +33,7 @@ class Drawing(OfRun):
     classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
     """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
     steps: int | None = None
-    """steps of the sampler: 64, in discrete time the nearest divisor of T"""
+    """steps of the sampler: T of a model of T steps, else 64"""
     sampler: str | None = None
     """zellige list samplers; the method's own if not given, ancestral for most"""
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)

@@ -1,6 +1,6 @@
 """Between which two numbers -log p of a text lies, and the exact values of the laws that have one: `zellige evaluate --bracket`.
 
-The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `replay`.
+The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`.
 """
 
 import functools
@@ -19,13 +19,13 @@ from ..models.identity import fingerprint
 from ..models.model import as_model
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.pairing import of_length
+from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of
 from . import workers
 from .bracket_result import Bracket, BracketRow, BracketTable
 from .bracket_work import GROUP, SETS, Work
 from .corpus import corpus_of
 from .evaluate import Asked, asked_of, evaluate_rows
 from .likelihood import bounded
-from .replay import Oracle, Path, Replayed, Trajectory, no_order, path_of
 
 PROTOCOL = "zellige-bracket-1"
 NUMBERS = (1, 8, 64, 512)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..samplers.replay import Oracle, Path
 from ..show.record import json_record
 from .bracket_work import SETS
 from .evaluate import Asked
 from .interval import FREEDOM, LEVEL, OVER_TEXTS
-from .replay import Oracle, Path
 from .result import Result, summarize
 from .two_sides import SKEWED, skewness
 

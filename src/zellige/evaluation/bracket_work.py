@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ..core.batch import Batch
 from ..core.random import mix
+from ..samplers.replay import Path, weigh
 from .likelihood import number_of_tokens
-from .replay import Path, weigh
 from .two_sides import bidirectional, effective, from_above, from_below, replicates, width
 
 GROUP = 16  # texts that are asked at once

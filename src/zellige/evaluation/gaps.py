@@ -9,8 +9,8 @@ import torch
 from ..core.batch import Batch
 from ..core.random import mix
 from ..methods.method import Method
+from ..samplers.replay import path_of, weigh
 from .conditional import RowStreams
-from .replay import path_of, weigh
 from .two_sides import from_above, from_below
 
 

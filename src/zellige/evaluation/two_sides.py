@@ -1,6 +1,6 @@
 """Between which two numbers -log p of a text lies: importance weighting from above, the tangent bound from below, exact values.
 
-With independent w_1, w_2, ... of E w = p(x) (`replay`; the mean over orders, or the T-step chain's trajectories from q)
+With independent w_1, w_2, ... of E w = p(x) (`samplers.replay`; the mean over orders, or the T-step chain's trajectories from q)
 
     from above      E -log 1/n sum w_i >= -log p(x), which falls as n grows (Burda et al. 2016, arXiv 1509.00519); n = 1 is the
                     bound itself. The log of a mean is biased at every n, and it is this bias that makes it a bound

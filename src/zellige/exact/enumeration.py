@@ -66,8 +66,7 @@ class Denoiser(Diffusion):
     name = "exact"
 
     def __init__(self, process: Process, law: Tensor, length: int, predicts: str = "mean"):
-        super().__init__()
-        self.process, self.shape, self.vocabulary = process, (length,), int(process.clean.sum())
+        super().__init__(vocabulary=int(process.clean.sum()), shape=(length,), process=process)
         self.parameterization = predicts  # pyright: ignore[reportAttributeAccessIssue]
         X = states(process.K, length)
         self.x_0, self.law = X[process.clean[X].all(-1)], law

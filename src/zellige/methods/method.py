@@ -55,7 +55,8 @@ class Method(nn.Module):
         config: the method's own choices.
         process: the noise; None where there is none (CSM, AR).
         timed: whether the network takes a time.
-        steps: 0 for continuous time; T for a T-step model. An option for it is called `diffusion_steps`.
+        steps: 0 for continuous time; T for a T-step model, which is all that its chain, its bound and its samplers ask; a
+            process whose own time is discrete says it itself. An option for it is called `diffusion_steps`.
     """
 
     name: ClassVar[str]
@@ -100,7 +101,7 @@ class Method(nn.Module):
         super().__init__()
         self.network, self.vocabulary, self.shape, self.config = network, vocabulary, tuple(shape), config
         self.process = process
-        self.time_conditioned, self.steps = timed, steps
+        self.time_conditioned, self.steps = timed, steps or getattr(process, "T", 0)
 
     @property
     def block(self) -> int:

@@ -56,7 +56,7 @@ def watch(
 
     Args:
         model: a `Model`, or the path or id of one.
-        steps: steps of the sampler, 64 by default (in discrete time the nearest divisor of T); some have their own number.
+        steps: steps of the sampler, by default T of a model of T steps, else 64; some have their own number.
         sampler: a name in SAMPLERS or an alias of one, or a sampler; by default the method's own, ancestral for most.
             `block_sampler`, one of its options, makes it blockwise, with that one inside.
         prompt: what each text begins with; or N of them, as the rows of `fixed`.
@@ -224,7 +224,7 @@ def sample(
     Args:
         model: a `Model`, or the path or id of one.
         count: how many texts.
-        steps: of the sampler, 64 by default; as many network calls at most for nearly all.
+        steps: of the sampler, by default T of a model of T steps, else 64; as many network calls at most for nearly all.
         sampler: a name of `zellige list samplers`, or a sampler; by default the method's own.
         prompt: what each text begins with, or what each of them does.
         seed: a text depends on it and on the text's number alone.

@@ -12,7 +12,6 @@ import torch
 from ..core.maths import xlogy
 from ..core.prediction import posterior
 from ..errors import InputError
-from ..samplers.pairing import steps_of
 from ..show.kinds import Grid, Image, Modality, of
 from ..show.numbers import escape
 
@@ -61,18 +60,23 @@ def trace(states: Iterable[Any]) -> Trace:
 def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
 
-    In discrete time T times the bound of a step, at as many of the T steps.
+    Of a T-step model T times the bound of a step, at as many of its T steps: from i/T to the next time of its grid, i = T being
+    where sampling starts, so that the mean over all of them is the bound without the prior's term.
     """
-    times, T = (np.arange(points) + 0.5) / points, steps_of(method)
-    if T:
-        times = np.unique(np.ceil(times * T)) / T
+    times, T = (np.arange(points) + 0.5) / points, method.steps
+    times = np.unique(np.ceil(times * T)) / T if T else times
+    grid = method.grid(T) if T else torch.empty(0)
     generator = torch.Generator().manual_seed(seed)
     rows = []
     with torch.no_grad():
         for time in times:
-            t = torch.full((len(batch.tokens),), time, dtype=torch.float64, device=batch.tokens.device)
+            i = T - round(time * T)  # of the steps; T = 0: of none
+            t, s = (
+                torch.full((len(batch.tokens),), float(u), dtype=torch.float64, device=batch.tokens.device)
+                for u in (grid[i : i + 2] if T else (time, time))
+            )
             x_t = method.corrupt(batch, t[:, None], generator)
-            value = T * method.step(batch, x_t, t, t - 1 / T) if T else method.diffusion(batch, x_t, t)
+            value = T * method.step(batch, x_t, t, s) if T else method.diffusion(batch, x_t, t)
             rows.append(value.double().cpu().numpy())
     return times, np.stack(rows)
 

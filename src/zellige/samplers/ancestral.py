@@ -39,7 +39,7 @@ from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
 from .law import Law, steps_law
-from .pairing import choosable, one_alpha, reverses, scores_masks, steps_of
+from .pairing import choosable, one_alpha, reverses, scores_masks
 from .sampler import Sampler
 
 ARGMAX = ("none", "last", "every", "mu")
@@ -82,7 +82,7 @@ class Ancestral(Sampler):
         if self.argmax != "none":
             return Law("the likeliest states, no law of the model")
         times = self.times(method, steps)
-        law = steps_law(method, len(times) - 1, method.steps or steps_of(method))
+        law = steps_law(method, len(times) - 1, method.steps)
         even = torch.equal(times, method.grid(len(times) - 1))  # as `evaluate` takes them
         return law if even else Law(f"{law.of}, on another grid than the uniform one")
 

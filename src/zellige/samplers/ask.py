@@ -12,7 +12,6 @@ from ..core.prediction import Prediction, Score
 from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..methods.diffusion import Diffusion
-from .pairing import steps_of
 from .sampler import State
 
 
@@ -131,13 +130,16 @@ def free(method: Diffusion, state: State) -> Tensor:
 
 
 def expected_time(method: Diffusion, state: State) -> Tensor:
-    """The time (B, 1) at which the share of masks among the positions that are not given is the expected one, to 1/1000."""
-    T, fixed = steps_of(method) or 1000, given_places(method, state)
-    process, share = method.process, (method.process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
-    t = torch.arange(T + 1, dtype=torch.float64, device=state.x.device) / T
-    alpha = process.schedule.alpha(t)  # (T + 1, 1), or (T + 1, K)
+    """The time (B, 1) at which the share of masks among the positions that are not given is the expected one.
+
+    To 1/1000; of a T-step model one of the T times that its network knows.
+    """
+    process, fixed, device = method.process, given_places(method, state), state.x.device
+    share = (process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
+    t = method.grid(method.steps, device)[:-1].flip(0) if method.steps else torch.arange(1001, device=device) / 1000.0
+    alpha = process.schedule.alpha(t := t.double())  # (n, 1), or (n, K)
     lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
-    return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(T)][:, None]
+    return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(len(t) - 1)][:, None]
 
 
 def hides(method: Diffusion) -> bool:

@@ -24,10 +24,9 @@ from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask, expected_time, fill, free
-from .grid import STEPS
 from .guide import unguided
 from .law import Law
-from .pairing import absorbs
+from .pairing import STEPS, absorbs
 from .sampler import Sampler
 
 MEASURES = ("probability", "margin", "entropy")

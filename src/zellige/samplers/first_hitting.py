@@ -29,7 +29,7 @@ from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free, redraw
 from .law import continuous_law
-from .pairing import absorbs, choosable, steps_of
+from .pairing import absorbs, choosable, ticks
 from .sampler import Sampler, State
 
 
@@ -48,7 +48,7 @@ class FirstHitting(Sampler):
             return why
         if not choosable(method):
             return "needs a prediction that is a law, not a score"
-        if steps_of(method):
+        if ticks(method):
             return "needs continuous time"
         schedule = getattr(method.process, "schedule", None)
         if absorbs(method, one=True) is None or (isinstance(schedule, Polynomial) and schedule.alpha_0 == 1.0):

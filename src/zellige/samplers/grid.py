@@ -15,11 +15,10 @@ from torch import Tensor
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from .pairing import admissible, divisors, one_alpha, steps_of
+from .pairing import divisors, one_alpha, ticks, usual_steps
 
 GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
 
-STEPS = 64  # where nobody says how many
 SMALLEST = 1e-6  # step
 
 
@@ -43,14 +42,17 @@ def _size(grid: str) -> float | None:
 
 
 def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tensor:
-    """steps + 1 times from where sampling starts to CLEAN; in discrete time `steps` must divide T."""
-    T = steps_of(method)
+    """steps + 1 times from where sampling starts to CLEAN; of those of the model's own chain unless `steps` says so.
+
+    Where no times exist but i/T, `steps` must divide T.
+    """
+    T = ticks(method)
     grid = getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
     size = _size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
     if steps is None:
-        steps = admissible(method, STEPS)
+        steps = usual_steps(method)
     if steps < 1:
         raise InputError(f"`steps` is {steps}; it must be 1 or more")
     if T and grid != "uniform":

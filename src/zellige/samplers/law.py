@@ -22,7 +22,7 @@ class Law:
 
 
 def steps_law(method: Method, steps: int, own: int) -> Law:
-    """Of the model of so many steps; `own`: T of a method whose time is discrete, 0 for continuous time."""
+    """Of the model of so many steps; `own`: T of a method that has steps of its own, 0 for continuous time."""
     number = {"steps": steps} if not own else {} if steps == own else None
     return Law(f"the model of {steps:,} steps", number)
 

@@ -9,8 +9,19 @@ from ..methods.method import Method
 M = TypeVar("M", bound=Method)
 
 
-def steps_of(method: Method) -> int:
-    """T of a method whose time is discrete, 0 for continuous time."""
+STEPS = 64  # of a sampler where nobody says how many, and the model has no number of its own
+
+
+def usual_steps(method: Method) -> int:
+    """How many steps a sampler takes where nobody says: T of the model's own chain, whose grid is `method.grid(T)`."""
+    return method.steps or STEPS
+
+
+def ticks(method: Method) -> int:
+    """T where no other times exist than i/T, and a chain is a part of that grid; 0 where a closed form knows every time.
+
+    No more than that: how many steps the model itself has is `method.steps`.
+    """
     return getattr(method.process, "T", 0)
 
 
@@ -20,9 +31,13 @@ def divisors(T: int, steps: int) -> list[int]:
 
 
 def admissible(method: Method, steps: int) -> int:
-    """The number of steps nearest to `steps` that the method's time admits: itself, or in discrete time a divisor of T."""
-    T = steps_of(method)
-    return divisors(T, steps)[0] if T else steps
+    """The number of steps nearest to `steps` of a chain that the model has: of T steps of its own, T at most.
+
+    Where no times exist but i/T, a divisor of T.
+    """
+    if ticks(method):
+        return divisors(ticks(method), steps)[0]
+    return min(steps, method.steps or steps)
 
 
 def of_length(method: M, length: int) -> M:
@@ -58,7 +73,7 @@ def rateless(method: Method) -> str | None:
     if why := reverses(method):
         return why
     rate = getattr(type(method.process), "rate", None)
-    discrete = steps_of(method) or rate is Process.rate
+    discrete = ticks(method) or rate is Process.rate
     return "needs a rate, which discrete time has not" if discrete else None
 
 

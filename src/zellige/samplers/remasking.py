@@ -35,10 +35,10 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, likeliest
 from .ask import ask, fill, free
-from .grid import STEPS, known, spaced
+from .grid import known, spaced
 from .guide import unguided
 from .law import Law
-from .pairing import absorbs, steps_of
+from .pairing import absorbs, ticks, usual_steps
 from .sampler import Sampler, State
 
 KINDS = ("cap", "rescale", "conf", "loop")
@@ -102,9 +102,9 @@ class Remasking(Sampler):
         """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""
         if self.remasking != "loop":
             return spaced(method, steps, self.grid)
-        if steps_of(method):
+        if ticks(method):
             raise InputError(f"remasking 'loop' needs continuous time; with {method.name} use cap, rescale or conf")
-        steps = STEPS if steps is None else steps
+        steps = usual_steps(method) if steps is None else steps
         if steps < 1:
             raise InputError(f"`steps` is {steps}; it must be 1 or more")
         u = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)

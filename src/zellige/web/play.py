@@ -17,7 +17,6 @@ from .. import samplers
 from ..arguments import MOST_SEED
 from ..errors import InputError
 from ..evaluation.gaps import bound_gaps, bracket_gaps
-from ..evaluation.replay import path_of
 from ..models import shipped
 from ..models.classes import class_names, find_classes
 from ..models.identity import identity, unit
@@ -27,7 +26,8 @@ from ..models.sampler_options import SamplerOptions
 from ..models.watch import watch
 from ..report.page import asset, fill_template
 from ..report.trace import page_text, piece_layout
-from ..samplers.pairing import of_length, steps_of
+from ..samplers.pairing import of_length, usual_steps
+from ..samplers.replay import path_of
 from ..show.kinds import of
 from ..show.numbers import parameters
 from .drawn import Seen, witnessed
@@ -94,7 +94,7 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": shipped.advice(model),
         "classes": class_names(model), "labels": labels,
-        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "T": steps_of(model.method),
+        "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
         "formats": [suffix[1:] for suffix in kind.suffixes if suffix in (".png", ".mid")],
     }  # fmt: skip

@@ -43,7 +43,7 @@ class Generate(OfRun):
     count: int = 256
     """samples, at each point of a curve"""
     steps: int | None = None
-    """steps of the sampler: 64, in discrete time the nearest divisor of T"""
+    """steps of the sampler: T of a model of T steps, else 64"""
     sampler: str | None = None
     """zellige list samplers; the method's own if not given"""
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)

@@ -20,7 +20,7 @@ from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...nn.table import Table
 from ...samplers import SAMPLERS
-from ...samplers.pairing import steps_of
+from ...samplers.pairing import ticks
 from .. import enumeration
 
 M = TypeVar("M", bound=Method)
@@ -210,7 +210,7 @@ def again(method: Method, **changes: Any) -> Method:
 
 def discrete(method: Method) -> bool:
     """Whether only the times of a grid exist."""
-    return steps_of(method) > 0
+    return ticks(method) > 0
 
 
 def one_alpha(method: Method) -> bool:

@@ -70,7 +70,7 @@
       const of = this.model.samplers.map(s => make("option", {value: s.name, textContent: s.name, title: `error: ${s.error}`}));
       this.part("sampler").replaceChildren(...of);
       this.part("sampler").value = this.model.advice.sampler ?? this.model.sampler;
-      if (this.letter === "A") for (const id of ["steps", "temperature", "top_p"]) $(id).value = this.model.advice[id] ?? $(id).value;
+      if (this.letter === "A") for (const id of ["steps", "temperature", "top_p"]) $(id).value = this.model.advice[id] ?? (id === "steps" ? this.model.steps : $(id).value);
       this.choices({...this.options(), ...this.model.advice});
       this.part("listen").hidden = this.model.kind !== "roll";
       for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;

@@ -28,12 +28,15 @@ from ..core import maths, random
 from ..core.batch import Batch
 from ..core.prediction import kernel, posterior, truth
 from ..core.random import Randomness
+from ..core.schedule import PRIOR
 from ..methods.diffusion import Diffusion
 from ..methods.terms import where_noised
-from ..samplers import Ancestral, AnyOrder, FirstHitting, Sampler, State
-from ..samplers.ask import ask, expected_time, fill, free, hides
-from ..samplers.pairing import choosable, of_length, one_alpha, steps_of
-from ..samplers.sampler import start_law
+from .ancestral import Ancestral
+from .any_order import AnyOrder
+from .ask import ask, expected_time, fill, free, hides
+from .first_hitting import FirstHitting
+from .pairing import choosable, of_length, one_alpha
+from .sampler import Sampler, State, start_law
 
 LEAST = -1e300  # nats, of a token that the network excludes: still likelier than a position that is no mask
 
@@ -202,7 +205,7 @@ class Trajectory:
     def _of_noise(self, method: Diffusion, batch: Batch, chain: list[Tensor], times: Tensor) -> Tensor:
         """log prior(x_T) - log q(x_T, ..., x_1 | x_0): (B,)."""
         process, x_0, counted, x_T = method.process, batch.tokens, batch.counted, chain[0]
-        if process.start > 1.0:  # PRIOR: q is the prior there
+        if times[0] == PRIOR:  # q is the prior there
             total = torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
         else:
             q = process.law(x_0, times[0].expand(x_0.shape))
@@ -236,7 +239,7 @@ def path_of(method: Any, steps: int) -> Path:
     """
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
     where = f" in each block of {method.block}" if blocks else ""
-    T = steps_of(method)
+    T = method.steps
     if not (hides(inside) and choosable(inside) and one_alpha(inside.process)):
         return Trajectory(T or steps)
     if T:
