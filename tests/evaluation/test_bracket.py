@@ -22,6 +22,7 @@ from zellige.evaluation.bracket import bracket_rows, exact_laws
 from zellige.evaluation.evaluate import Asked
 from zellige.evaluation.result import summarize
 from zellige.evaluation.two_sides import bidirectional, effective, from_above, from_below, tangent
+from zellige.exact.script import branches
 from zellige.methods import METHODS, build
 from zellige.nn import Table
 from zellige.report.bracket import bracket_figure
@@ -44,6 +45,12 @@ CHAINS: list[tuple[str, dict]] = [  # of any noise and prediction, in two steps
     ("genmd4", {}),
     ("md4", {"time": True}),
     ("mdlm", {}),
+]
+OWN_STEPS: list[tuple[str, dict]] = [  # of two steps of their own, in a process that knows every time
+    ("mdlm", {"diffusion_steps": 2}),
+    ("mdlm", {"diffusion_steps": 2, "time": True}),
+    ("md4", {"diffusion_steps": 2}),
+    ("udlm", {"diffusion_steps": 2}),
 ]
 
 
@@ -257,6 +264,26 @@ def test_trajectories_weigh_the_chain_of_the_t_step_model(name, choices):
     assert torch.allclose(-(q * w).sum(1), exact.step_bound(method, texts(2), method.grid(2)))
 
 
+@pytest.mark.parametrize(("name", "choices"), [*OWN_STEPS, *(m for m in CHAINS if m[0] == "d3pm")])
+def test_a_model_of_t_steps_is_weighed_by_its_own_chain(name, choices):
+    """By everything that its path draws: E w is p of the T steps, E -log w its bound, and -log p lies between the two sides."""
+    method = table(name, choices, 2, seed=1)
+    path, mean = path_of(method, 64), torch.zeros(2, 9, dtype=torch.float64)
+    draw = lambda rows, source: weigh(method, Batch(texts(2)[rows]), path, source).log_w[:, 0]  # noqa: E731
+    drawn = [*branches(draw, 9)]
+    for rows, log_w, q in drawn:
+        mean.index_add_(1, rows, q * torch.stack((log_w.exp(), -log_w)))
+    truth = exact.log_likelihood(method, method.grid(2))
+    assert path.law == "ancestral, T = 2"
+    assert torch.allclose(mean[0].log(), truth, rtol=0, atol=1e-9)
+    assert torch.allclose(mean[1], exact.step_bound(method, texts(2), method.grid(2)), rtol=0, atol=1e-9)
+    below = torch.zeros(9, dtype=torch.float64)  # psi of one draw, p of others, whose mean is known
+    for rows, log_w, q in drawn:
+        below.index_add_(0, rows, q * -tangent(log_w, truth[rows]))
+    assert (below <= -truth + 1e-9).all()
+    assert (-truth <= mean[1] + 1e-9).all()
+
+
 def test_choosing_first_has_the_law_of_the_chain():
     """Ancestral steps replayed where positions are chosen first, against the chain's trajectories: one p."""
     method = table("d3pm", {"diffusion_steps": 2, "process": "absorbing"}, 3)
@@ -348,7 +375,7 @@ def test_the_numbers_do_not_depend_on_the_batch_nor_on_other_texts():
     assert len(bracket_figure(json.loads(dumps(a.to_dict()))).axes) == 2
 
 
-@pytest.mark.parametrize(("name", "choices"), CHAINS)
+@pytest.mark.parametrize(("name", "choices"), [*CHAINS, *OWN_STEPS])
 def test_the_exact_value_lies_between_the_rows(name, choices):
     """With n the width falls, and -log p of the law that is named, by enumeration, lies between, within twice the intervals."""
     method, rows = table(name, choices, 2), Rows(texts(2))
@@ -360,6 +387,11 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
     law = result.named("TUBE, n = 64").law
     bounded = "the model of 2 steps" if law == "ancestral, T = 2" else "the model of continuous time"
     assert (result.protocol["law"], result.protocol["bound of"]) == (law, bounded)
+    if (
+        law == "ancestral, T = 2" == f"ancestral, T = {method.steps}"
+    ):  # the bound that is printed first is of that chain too
+        found, one = result.rows[0].result, values("importance-weighted, n = 1")
+        assert abs(found.value - one.value) <= 2 * (found.draws_half + one.draws_half)  # pyright: ignore
     if law != "first_hitting":
         q, log_w = (in_all_orders if law == "any_order" else along_all_chains)(method, texts(2))
         truth = -float((q * torch.where(q > 0, log_w, 0.0).exp()).sum(1).log().mean()) / 2

@@ -31,7 +31,7 @@ def test_bounds_of(name):
     report = verify(name, only="bound")
     assert report.failures == []
     kinds = {row.key for row in report.rows}
-    always = {"convert", "steps", "sum", "normalised", "one-position", "draws", "closed-form"}
+    always = {"convert", "steps", "sum", "normalised", "one-position", "draws", "closed-form", "sides"}
     assert {f"bound.{key}" for key in always} <= kinds
     discrete = methods.find(name) is D3PM
     assert discrete != ("bound.limit" in kinds)  # the only bound of discrete time is that of its steps

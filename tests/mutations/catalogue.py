@@ -1365,6 +1365,41 @@ SAMPLERS = [
         "each = degree[x]",
         "sampler.metropolis csm",
     ),
+    M(
+        "a text is weighed by another chain than that of the model's own steps",
+        "samplers/replay.py",
+        "    T = method.steps\n",
+        '    T = getattr(method.process, "T", 0)\n',
+        "bound.sides mdlm",
+    ),
+    M(
+        "a chain of one step more weighs the text",
+        "samplers/replay.py",
+        "times = method.grid(self.steps)",
+        "times = method.grid(self.steps + 1)",
+        "bound.sides udlm",
+    ),
+    M(
+        "the first state of a trajectory weighs nothing",
+        "samplers/replay.py",
+        "if times[0] == PRIOR:",
+        "if times[0] >= 1.0:",
+        "bound.sides udlm",
+    ),
+    M(
+        "a model of T steps is drawn in 64 where nobody says how many",
+        "samplers/pairing.py",
+        "return method.steps or STEPS",
+        "return STEPS",
+        "bound.own-chain mdlm",
+    ),
+    M(
+        "a network of T steps is asked at times between them",
+        SK,
+        ".flip(0) if method.steps else",
+        ".flip(0) if method.process.T else",
+        "bound.own-chain mdlm",
+    ),
 ]
 BEYOND = [
     M(

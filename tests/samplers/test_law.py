@@ -8,6 +8,7 @@ import torch
 
 from worlds import V, table
 from zellige import exact
+from zellige.errors import InputError
 from zellige.evaluation.likelihood import Likelihood
 from zellige.exact import laws as exact_laws
 from zellige.exact.identities.check import apart, enumerable, variants
@@ -15,7 +16,8 @@ from zellige.exact.identities.laws import coarse, of_clean
 from zellige.methods import METHODS
 from zellige.methods.md4 import MD4
 from zellige.methods.mdlm import MDLM
-from zellige.samplers import Ancestral, AnyOrder, FirstHitting, law_of, laws
+from zellige.samplers import SAMPLERS, Ancestral, AnyOrder, Confidence, FirstHitting, law_of, laws, run
+from zellige.samplers.pairing import admissible
 
 D = torch.float64
 
@@ -93,3 +95,41 @@ def test_the_page_is_that_of_the_code(monkeypatch):
     import laws
 
     assert laws.PAGE.read_text(encoding="utf-8") == laws.page(), "docs/laws.py writes it anew"
+
+
+@pytest.mark.parametrize("sampler", ["ancestral", "remasking"])
+@pytest.mark.parametrize("name", ["mdlm", "md4", "udlm", "d3pm"])
+def test_a_model_of_t_steps_is_drawn_in_t_unless_told(name, sampler):
+    """The number of its bound; one of closed form in any other number too, a table of steps in parts of it."""
+    method, cls = enumerable(METHODS[name], diffusion_steps=6), SAMPLERS[sampler]
+    if cls.refuse(method) is None:
+        assert len(cls().times(method, None)) == 7
+        assert len(cls().times(METHODS["mdlm"](None, 2, (4,)), None)) == 65
+    law = law_of(Ancestral(), method)
+    assert (law.of, law.number) == ("the model of 6 steps", {})
+    if name == "d3pm":
+        with pytest.raises(InputError, match="4 steps do not divide the grid T = 6; use 6, 3 or 2"):
+            Ancestral().times(method, 4)
+        assert [admissible(method, n) for n in (64, 4, 2)] == [6, 3, 2]
+    else:
+        assert len(Ancestral().times(method, 4)) == 5
+        assert law_of(Ancestral(), method, 4).number is None
+        assert [admissible(method, n) for n in (64, 4, 2)] == [6, 4, 2]
+
+
+def test_a_network_of_t_steps_is_asked_at_its_own_times():
+    """By the samplers of orders, whose time is that of the number of masks."""
+    asked, method = [], enumerable(METHODS["md4"], diffusion_steps=4)
+
+    class Heard(type(method)):
+        def predict(self, x_t, t, **more):
+            asked.append(torch.as_tensor(t).clamp(0, 1)[x_t == self.process.mask])
+            return super().predict(x_t, t, **more)
+
+    method.__class__ = Heard
+    for sampler in (AnyOrder(), Confidence()):
+        if sampler.refuse(method) is None:
+            *_, _ = run(sampler, method, (8, 2), generator=torch.Generator().manual_seed(0))
+    times = torch.cat(asked)
+    assert times.numel()
+    assert set(times.tolist()) <= {0.25, 0.5, 0.75, 1.0}

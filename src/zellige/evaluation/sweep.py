@@ -92,7 +92,7 @@ def along(base: Way, temperatures: Sequence[float] = (), top_ps: Sequence[float]
 def calls(model: Any, base: Way, steps: Sequence[int], names: Sequence[str] = ()) -> list[Way]:
     """The samplers, each with these numbers of steps; the model's own and the usual others if no names are given.
 
-    In blocks the steps are shared out among them; of a model of T steps the nearest number that it admits stands for each (`admissible`).
+    In blocks the steps are shared out among them; of a model of T steps the nearest that it admits stands for each.
     """
     check_counts(calls=min(steps, default=1))
     method = model.method

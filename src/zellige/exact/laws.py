@@ -98,17 +98,16 @@ def gauss(n: int) -> tuple[Tensor, Tensor]:
     return (1 + x) / 2, v[0] ** 2
 
 
-@torch.no_grad()
-def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
-    """The law of a sampler that draws one uniform u a step, of which 1 - alpha falls by the factor u^(1/masks left): (K^L,).
+def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
+    """Nodes u (N, length) and weights (N,) for the uniforms of one event after another until no mask is left.
 
-    Its code is followed, every outcome of what is discrete; the uniforms are integrated, with `n` nodes between any two bends of
-    what the network is told, which are placed by that factor.
+    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of what the network is told, which are
+    placed by that factor.
     """
-    process, (L,), (x, w) = method.process, method.shape, gauss(n)
+    process, (x, w) = method.process, gauss(n)
     bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of what the network is told
     u, weight, lost = torch.zeros(1, 0).double(), torch.ones(1).double(), torch.ones(1).double()
-    for left in range(L, 0, -1):
+    for left in range(length, 0, -1):
         ends = torch.stack([(b / lost).clamp_max(1.0) ** left for b in bends], -1)  # (B, 4)
         part = ends.diff(dim=-1)[:, :, None]
         node, share = (ends[:, :-1, None] + part * x).flatten(1), (part * w).flatten(1)  # (B, 3 n)
@@ -116,7 +115,17 @@ def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
         weight = (weight[:, None] * share).reshape(-1)
         lost = (lost[:, None] * node ** (1 / left)).reshape(-1)
     some = weight > 0
-    u, weight = u[some], weight[some]
+    return u[some], weight[some]
+
+
+@torch.no_grad()
+def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
+    """The law of a sampler that draws one uniform a step, the time of its event (`hits`): (K^L,).
+
+    Its code is followed, every outcome of what is discrete; the uniforms are integrated.
+    """
+    process, (L,) = method.process, method.shape
+    u, weight = hits(method, L, n)
     law, times = torch.zeros(process.K**L, dtype=torch.float64), sampler.times(method, None)
     follow = [(sampler.init(method, (len(u), L)), weight)]
     for turn, (t, s) in enumerate(itertools.pairwise(times)):

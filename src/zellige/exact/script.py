@@ -32,7 +32,7 @@ class Script:
     Args:
         outcomes: of each draw, (entries,) or (B, entries) whole numbers; a draw beyond them gives 0.
         times: (B,) in (0, 1), what `maths.stratified` gives each row.
-        uniforms: (B,) in (0, 1), what each row draws as a single number.
+        uniforms: (B,) in (0, 1), what each row draws as a single number; or (B, n), the first n such draws.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Script:
         uniforms: Tensor | None = None,
     ):
         self.outcomes, self.sizes, self.times, self.uniforms = list(outcomes), [], times, uniforms
-        self.probability, self.ahead = torch.ones(rows, dtype=torch.float64), None
+        self.probability, self.ahead, self.turn = torch.ones(rows, dtype=torch.float64), None, 0
 
     def uniform(self, shape, device):
         """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
@@ -56,7 +56,8 @@ class Script:
         if self.times is not None:
             return self.times - torch.arange(len(self.times), dtype=torch.float64) / len(self.times)  # less the strata
         if self.uniforms is not None:
-            return self.uniforms
+            self.turn += 1
+            return self.uniforms if self.uniforms.ndim == 1 else self.uniforms[:, self.turn - 1]
         return torch.full(tuple(shape), 0.5, dtype=torch.float64, device=device)
 
     def bernoulli(self, p, at=None):
@@ -99,7 +100,7 @@ def scripts(
 
 
 def branches(
-    draw: Callable[[Tensor, Any], Result], rows: int, times: Tensor | None = None
+    draw: Callable[[Tensor, Any], Result], rows: int, times: Tensor | None = None, uniforms: Tensor | None = None
 ) -> Iterator[tuple[Tensor, Result, Tensor]]:
     """As `scripts`, many outcomes in one batch: which of the `rows` (N,), what `draw` gives for them, the probabilities (N,).
 
@@ -109,7 +110,8 @@ def branches(
     open_ended: list[tuple[Tensor, list[Tensor]]] = [(torch.arange(rows), [])]
     while open_ended:
         at, outcomes = open_ended.pop()
-        script = Script(outcomes, len(at), None if times is None else times[at])
+        of_rows = (None if values is None else values[at] for values in (times, uniforms))
+        script = Script(outcomes, len(at), *of_rows)
         value = draw(at, script)
         if script.ahead is None:
             yield at, value, script.probability
