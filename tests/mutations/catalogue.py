@@ -1396,8 +1396,8 @@ SAMPLERS = [
     M(
         "a network of T steps is asked at times between them",
         SK,
-        ".flip(0) if method.steps else",
-        ".flip(0) if method.process.T else",
+        ".clamp_max(1.0) if method.steps else",
+        ".clamp_max(1.0) if method.process.T else",
         "bound.own-chain mdlm",
     ),
 ]

@@ -136,8 +136,9 @@ def expected_time(method: Diffusion, state: State) -> Tensor:
     """
     process, fixed, device = method.process, given_places(method, state), state.x.device
     share = (process.movable(state.x) & ~fixed).sum(-1) / (~fixed).sum(-1).clamp_min(1)
-    t = method.grid(method.steps, device)[:-1].flip(0) if method.steps else torch.arange(1001, device=device) / 1000.0
-    alpha = process.schedule.alpha(t := t.double())  # (n, 1), or (n, K)
+    even = torch.arange(1001, dtype=torch.float64, device=device) / 1000
+    t = method.grid(method.steps, device)[:-1].flip(0).clamp_max(1.0) if method.steps else even
+    alpha = process.schedule.alpha(t)  # (n, 1), or (n, K)
     lost = 1 - (alpha if alpha.shape[-1] == 1 else alpha[:, process.clean]).mean(-1)
     return t[torch.searchsorted(lost.contiguous(), share.to(lost)).clamp_max(len(t) - 1)][:, None]
 
