@@ -460,6 +460,42 @@ def test_a_damaged_checkpoint_is_no_reason_to_go_back(tmp_path, monkeypatch):
     assert any(n.startswith("resumed at step 3 of 6") for n in notes.notes)
 
 
+def test_the_step_of_a_checkpoint_is_that_of_its_state(tmp_path, monkeypatch):
+    """A folder of another name is refused with what is right then: a run that went on from it would have the weights of one
+    step and the data of another."""
+    monkeypatch.chdir(tmp_path)
+    go(Path("a"), save_every=1, validate_every=0, keep=4)
+    points = Path("a/checkpoints")
+    before = (Path("a") / "metrics.csv").read_text()
+    shutil.copytree(points / "step-000004", points / "step-000005")
+    wrong = "'a/checkpoints/step-000005' holds step 4, as its training.json says; "
+    assert refused(Path("a"), steps=9, resume=True) == wrong + "remove it, 'step-000004' is there too"
+    shutil.rmtree(points / "step-000004")
+    assert refused(Path("a"), steps=9, resume=True) == wrong + "rename it to 'step-000004'"
+    assert refused(Path("a"), resume=True) == wrong + "rename it to 'step-000004'"  # nothing would be left to do
+    assert (Path("a") / "metrics.csv").read_text() == before
+    (points / "step-000005").rename(points / "step-000004")  # as it was told
+    notes = Notes()
+    assert go(Path("a"), steps=6, resume=True, progress=notes).steps == 6
+    assert any(n.startswith("resumed at step 4 of 6") for n in notes.notes)
+
+
+@pytest.mark.parametrize("steps", [4, 9])
+def test_an_empty_newest_checkpoint_names_the_one_before(steps, tmp_path, monkeypatch):
+    """As a copy that broke off leaves it; also where the run had been finished."""
+    monkeypatch.chdir(tmp_path)
+    go(Path("a"), save_every=1, validate_every=0, keep=4)
+    last = Path("a/checkpoints/step-000004")
+    shutil.rmtree(last)
+    last.mkdir()
+    assert refused(Path("a"), steps=steps, resume=True) == (
+        "'a/checkpoints/step-000004' holds no training.json, from which a training goes on; copy the checkpoint again, or "
+        "remove 'a/checkpoints/step-000004' to go on from step 3"
+    )
+    last.rmdir()
+    assert go(Path("a"), steps=steps, resume=True).steps == steps
+
+
 def test_checkpoints_of_other_names_are_not_begun_over(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     go(Path("a"))
@@ -468,7 +504,7 @@ def test_checkpoints_of_other_names_are_not_begun_over(tmp_path, monkeypatch):
     (points / "step-000002").rename(points / "mine")
     assert refused(Path("a"), steps=9, resume=True) == (
         "'a/checkpoints' holds no checkpoint such as step-000500, only best, last, mine, step-000004-backup; "
-        "rename the newest so, copy the run again, or replace it with `overwrite`"
+        "copy the run again, or replace it with `overwrite`"
     )
     with pytest.raises(InputError, match=r"holds no checkpoint such as step-000500, only best, last, mine, step-"):
         load("a")

@@ -72,7 +72,7 @@ def step_name(step: int) -> str:
 
 
 def step_of(folder: Path) -> int:
-    """The step of a checkpoint, by its name."""
+    """The step of a checkpoint, by its name (by its content: `read_state`, which a training goes on from)."""
     return int(folder.name.removeprefix("step-"))
 
 
@@ -154,7 +154,9 @@ def read_state(folder: Path) -> dict[str, Any]:
         InputError: there are none; they have changed since they were written, or an entry is not what it should be.
     """
     if not os.path.lexists(folder / STATE):
-        raise InputError(f"'{shown(folder)}' holds a model but no state of its training; start a new run with `run`")
+        raise InputError(
+            f"'{shown(folder)}' holds no {STATE}, from which a training goes on; copy the checkpoint again"
+        )
     instead = "copy the checkpoint again, or remove it to resume an earlier one"
     check_sums(folder, STATE)
     state = read_json(folder / STATE, dict, instead)

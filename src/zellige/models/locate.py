@@ -56,7 +56,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
                 )
             if there:
                 raise InputError(
-                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; rename one so"
+                    f"'{shown(points)}' holds no checkpoint such as step-000500, only {', '.join(there)}; give the path of one"
                 )
             raise InputError(f"'{shown(folder)}' holds no checkpoint yet; continue it with `resume`")
         return match

@@ -4,9 +4,11 @@ It holds config.json (enough to rebuild the model and to run again), metrics.csv
 people the links last and best), samples/, log.txt and TensorBoard events.
 """
 
+import contextlib
 import glob
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,25 +105,42 @@ def last_checkpoint(folder: Path) -> Path | None:
     if last is None and names:
         raise InputError(
             f"'{files.shown(points)}' holds no checkpoint such as step-000500, only {', '.join(names)}; "
-            "rename the newest so, copy the run again, or replace it with `overwrite`"
+            "copy the run again, or replace it with `overwrite`"
         )
     return last
 
 
-def check_checkpoint(last: Path, method: Method, config: Config) -> None:
-    """InputError unless a run can go on from a checkpoint, whose weights `method` gets: it says from which other one it could."""
+def step_of(last: Path) -> int:
+    """The step that a run goes on from: that of the state in its newest checkpoint, by which the folder must be called."""
+    with _or_from_before(last):
+        step = checkpoints.read_state(last)["run"]["step"]
+    right = last.with_name(checkpoints.step_name(step))
+    if last.name != right.name:
+        then = f"remove it, '{right.name}' is there too" if right.exists() else f"rename it to '{right.name}'"
+        raise InputError(f"'{files.shown(last)}' holds step {count(step)}, as its {checkpoints.STATE} says; {then}")
+    return step
+
+
+@contextlib.contextmanager
+def _or_from_before(last: Path) -> Iterator[None]:
+    """What is wrong with the newest checkpoint is said with the one before it, where there is one."""
     try:
-        checksums.check_sums(last)
-        place_weights(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
-        for file in (last / "training.safetensors", *last.glob("shard-*.safetensors")):
-            tensors.header(file)
-        checkpoints.read_state(last)
+        yield
     except InputError as problem:
         before = checkpoints.steps(last.parent)[:-1]
         if not before:
             raise
         step = count(checkpoints.step_of(before[-1]))
         raise InputError(f"{problem}, or remove '{files.shown(last)}' to go on from step {step}") from problem
+
+
+def check_checkpoint(last: Path, method: Method, config: Config) -> None:
+    """InputError unless a run can go on from a checkpoint, whose weights `method` gets: it says from which other one it could."""
+    with _or_from_before(last):
+        checksums.check_sums(last)
+        place_weights(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        for file in (last / "training.safetensors", *last.glob("shard-*.safetensors")):
+            tensors.header(file)
 
 
 def settled(last: Path) -> bool:

@@ -140,6 +140,7 @@ def _prepare(
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
     last = run_folder.last_checkpoint(folder) if resume else None
+    step = run_folder.step_of(last) if last else 0
     begun = saved.train if saved else train
     start = setup.load_start(begun.start, method, name) if last is None and begun is not None and begun.start else None
     if saved and recipe and saved.recipe != recipe:
@@ -158,7 +159,6 @@ def _prepare(
     corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
-    step = checkpoints.step_of(last) if last else 0
     if saved and last and step >= config.train.steps and run_folder.settled(last):
         return _finished(folder, config, last, about, progress)
 
