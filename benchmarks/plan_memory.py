@@ -39,7 +39,7 @@ def child(case: str) -> None:
     from zellige import Net, Train
     from zellige.models.config import Config
     from zellige.training.devices import DEVICES
-    from zellige.training.plan import plan
+    from zellige.training.plan import gpu_chunks, plan
 
     method, V, sizes, rows = CASES[case]
     net = Net(**sizes)
@@ -60,7 +60,10 @@ def child(case: str) -> None:
 
     thread = threading.Thread(target=watch)
     thread.start()
-    run = zellige.train(method, data=numbers, net=net, train=Train(steps=4, **how), options=options, run=folder / "run")
+    with gpu_chunks():  # as the plan counts them
+        run = zellige.train(
+            method, data=numbers, net=net, train=Train(steps=4, **how), options=options, run=folder / "run"
+        )
     done.set()
     thread.join()
     config = Config(method, options, net=run.config.net, train=run.config.train)

@@ -11,8 +11,9 @@ from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.training.cost import PEAK, UTILISATION, training_cost
 from zellige.training.devices import DEVICES, recognise
-from zellige.training.live import Live
-from zellige.training.plan import TOKENS, plan, step_bytes
+from zellige.training.live import Live, Numberless, numberless
+from zellige.training.plan import LAUNCH, TOKENS, _count, count_step, gpu_chunks, plan
+from zellige.training.recipes import RECIPES
 
 NET = Net(layers=2, hidden=64, heads=2, length=64, dropout=0.1)
 ROWS = 16
@@ -28,7 +29,7 @@ def measured(config: Config, V: int, rows: int, low: bool = False) -> int:
     method = build(config.method, V, config.net, config.options, ordered=True).train()
     generator = torch.Generator().manual_seed(0)
     batch = Batch(torch.randint(V, (rows, config.net.length), generator=generator))
-    with Live() as live, torch.enable_grad():
+    with gpu_chunks(), Live() as live, torch.enable_grad():
         live.watch(method)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
             loss = method.loss(batch, generator).sum()
@@ -43,22 +44,84 @@ EACH = [*USUAL, *(pytest.param(method, marks=pytest.mark.long) for method in RAR
 @pytest.mark.parametrize("method", EACH)
 def test_the_planned_activations_are_those_of_a_step(method):
     V = 1000
-    _, bytes_ = step_bytes(config(method), V, ROWS)
-    assert bytes_ == pytest.approx(measured(config(method), V, ROWS), rel=0.08)
+    assert count_step(config(method), V, ROWS).bytes == pytest.approx(measured(config(method), V, ROWS), rel=0.08)
 
 
 def test_in_bfloat16_and_with_blocks_recomputed():
     V = 300
     for low, net in ((True, {}), (False, {"checkpoint": True})):
-        _, bytes_ = step_bytes(config("mdlm", **net), V, ROWS, "bfloat16" if low else "float32")
-        assert bytes_ == pytest.approx(measured(config("mdlm", **net), V, ROWS, low), rel=0.08)
+        step = count_step(config("mdlm", **net), V, ROWS, "bfloat16" if low else "float32")
+        assert step.bytes == pytest.approx(measured(config("mdlm", **net), V, ROWS, low), rel=0.08)
 
 
 def test_more_rows_are_extended_from_few():
     """The bytes of 8 times as many rows as are counted."""
     rows = 8 * TOKENS // NET.length
-    _, bytes_ = step_bytes(config("mdlm"), 27, rows)
-    assert bytes_ == pytest.approx(measured(config("mdlm"), 27, rows), rel=0.02)
+    assert count_step(config("mdlm"), 27, rows).bytes == pytest.approx(measured(config("mdlm"), 27, rows), rel=0.02)
+
+
+@pytest.mark.long
+def test_of_rows_with_a_time_each_more_are_extended_from_few():
+    """Images of 256 levels, whose positions are taken in chunks and looked up in tables of each row's time."""
+    image = Net(
+        length=3072, grid=(32, 32, 3), kind="unet", channels=8, condition=8, blocks=1, multipliers=(1,), attention=()
+    )
+    options = METHODS["d3pm"].Config(process="gaussian", head="logistic", last="image", diffusion_steps=8)
+    of = Config("d3pm", options, net=image)
+    few, many = (count_step(of, 256, rows) for rows in (3, 9))
+    whole = _count(of, 256, 9, "float32")
+    assert few.launches < many.launches == pytest.approx(whole.launches, rel=0.02)
+    assert many.bytes == pytest.approx(whole.bytes, rel=0.02)
+
+
+def test_what_computes_is_a_launch_and_views_are_none():
+    with numberless(), Numberless(0.5) as live, torch.enable_grad():
+        a, b = torch.empty(4, 5, requires_grad=True), torch.empty(5, 6)
+        value = (a @ b).relu().T.reshape(-1)[2:].sum()
+        assert (live.launches, live.products) == (4, 1)  # a product, relu, a copy by reshape, a sum
+        value.backward()
+        assert live.products == 2  # b needs no gradient
+
+
+def test_distinct_values_are_those_of_rows():
+    with numberless(), Numberless(0.5, rows=3, length=4):
+        times, place = torch.empty(3).unique(return_inverse=True)
+        assert (times.shape, place.shape) == ((3,), (3,))
+        rows, counts = torch.empty(8, dtype=torch.long).unique_consecutive(return_counts=True)
+        assert (len(rows), counts.tolist()) == (2, [4, 4])
+
+
+def shallow(config: Config) -> Config:
+    """The config with few layers: what is asked of rows, states and times stays."""
+    few = {
+        "dit": {"layers": 1}, "unet": {"blocks": 1, "multipliers": (1, 2)}, "flat-unet": {"blocks": 1},
+        "u-vit": {"layers": 1, "blocks": 1},
+    }[config.net.kind]  # fmt: skip
+    return replace(config, net=replace(config.net, **few), options=shorter(config.options))
+
+
+def shorter(options):
+    return replace(options, diffusion_steps=8) if getattr(options, "diffusion_steps", 0) else options
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_planned(name):
+    recipe = RECIPES[name]
+    config = shallow(recipe.config)
+    planned = plan(config, recipe.vocabulary, config.train.batch, DEVICES["h100"])
+    assert planned.rows == 1
+    assert planned.launches > 100
+    assert planned.ddp.activations > 4 * config.net.length * config.net.hidden
+
+
+@pytest.mark.parametrize("name", ["d3pm-cifar10-gauss", "tauldr-cifar10"])
+def test_the_command_plans_image_chains_and_says_that_launches_limit_them(name, capsys):
+    from zellige import cli
+
+    assert cli.main(["plan", name, "--gpus", "128"]) == 0
+    text = capsys.readouterr().out
+    assert "limit: kernel launches" in text
+    assert "kernels, 4 us or more to launch each" in text
 
 
 def test_live_counts_storages_not_views():
@@ -79,9 +142,12 @@ def test_hours_memory_and_tokens_add_up():
     one, four = (plan(of, 27, gpus, device, 0.5) for gpus in (1, 4))
     two = replace(of, train=replace(of.train, nodes=2))
     cost = training_cost(of, 27)
-    assert one.hours == pytest.approx(cost.flops / (device.float32 * 0.5) / 3600)  # a width below 256 is float32
-    assert one.hours == pytest.approx(4 * four.hours)
+    assert one.products == pytest.approx(cost.flops / 100 / (device.float32 * 0.5))  # a width below 256 is float32
+    assert one.products == pytest.approx(4 * four.products)
+    assert (one.launching, one.seconds) == (one.launches * LAUNCH, max(one.launching, one.products, one.traffic))
+    assert four.hours == pytest.approx(100 * four.seconds / 3600)
     assert four.tokens_per_second * four.hours * 3600 == pytest.approx(100 * 16 * 64)
+    assert one.reached * one.seconds == pytest.approx(0.5 * one.products)
     assert (one.rows, four.rows) == (8, 2)
     P = 4 * cost.parameters
     assert (one.ddp.weights, one.ddp.gradients, one.ddp.optimizer, one.ddp.average) == (P, P, 2 * P, 0)
@@ -97,10 +163,18 @@ def test_hours_memory_and_tokens_add_up():
 
 def test_it_says_what_limits():
     of = replace(config("mdlm", hidden=256, heads=4, length=256), train=Train(steps=1, batch=8))
-    device = DEVICES["h100"]
+    device = dataclasses.replace(DEVICES["h100"], bandwidth=1e18)
     assert plan(of, 27, 1, dataclasses.replace(device, memory=1e6)).limit == "memory"
     assert plan(of, 27, 1, dataclasses.replace(device, bandwidth=1e9)).limit == "memory bandwidth"
-    assert plan(of, 27, 1, dataclasses.replace(device, bandwidth=1e18)).limit == "matrix products"
+    assert plan(of, 27, 1, dataclasses.replace(device, bfloat16=1e12)).limit == "matrix products"
+    launched = plan(of, 27, 1, device)
+    assert (launched.limit, launched.seconds) == ("kernel launches", launched.launches * LAUNCH)
+    twice = plan(replace(of, train=replace(of.train, accumulate=2)), 27, 1, device)
+    assert 1.9 < twice.launches / launched.launches <= 2
+    compiled = plan(replace(of, train=replace(of.train, compile=True)), 27, 1, device)
+    assert (
+        12 < compiled.launches < launched.launches / 4
+    )  # a matrix or more for each, forward and backward, of two blocks
     with pytest.raises(InputError, match="does not split into 3 equal parts"):
         plan(of, 27, 3, device)
 

@@ -97,6 +97,8 @@ PARTS = {
 
 
 def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
+    from ..training.plan import LAUNCH, LAUNCH_SOURCE
+
     p, device = planned, planned.device
     peak = f"{device.peak(p.precision) / 1e12:.0f} TFLOP/s"
     shown = lambda memory: [byte_size(getattr(memory, part)) for part in PARTS]  # noqa: E731
@@ -110,19 +112,22 @@ def _lines(title: str, chosen: Cluster, planned: "Budget") -> list[str]:
         f"{title} on {p.gpus} x {chosen.device}, {p.precision}   {counted(p.rows, 'row')} each at a time",
         f"  {parameters(p.cost.parameters)}   {scaled(p.cost.tokens)} tokens   {p.cost.flops:.1e} FLOP",
         *table,
-        f"  {token_rate(p.tokens_per_second)} at {percent(p.utilisation)} of {peak}   {_time(p.seconds)} a step",
+        f"  {token_rate(p.tokens_per_second)} at {percent(p.reached)} of {peak}   {_time(p.seconds)} a step",
         f"  {_time(3600 * p.hours)} in all   {count(spent)} GPU hours{price}",
     ]
-    return [*lines, f"  limit: {_limit(p)}", f"  {chosen.device}: {device.source}"]
+    launched = f"{count(p.launches)} kernels, {1e6 * LAUNCH:g} us or more to launch each, {_time(p.launching)}"
+    parts = f"  of a step: products {_time(p.products)}; {launched}; memory {_time(p.traffic)}"
+    sources = [f"  {chosen.device}: {device.source}", f"  {LAUNCH_SOURCE}"]
+    return [*lines, f"  limit: {_limit(p)}", parts, *sources]
 
 
 def _limit(p: "Budget") -> str:
-    """What limits it, in words, with the numbers that say so."""
+    """What limits it, in words."""
     have = byte_size(p.device.memory)
     if p.limit == "memory":
         return f"memory, {have} each; more --train.accumulate, --net.checkpoint or more --gpus take less"
     only = "" if p.ddp.total <= p.device.memory else f"; in {have} only with --train.strategy fsdp"
-    return f"{p.limit}: products take {_time(p.seconds)} of a step, moving memory {_time(p.traffic)}{only}"
+    return f"{p.limit}{only}"
 
 
 def _time(seconds: float) -> str:
@@ -131,6 +136,8 @@ def _time(seconds: float) -> str:
 
 def _entries(chosen: Cluster, planned: "Budget") -> dict[str, Any]:
     """The plan as JSON has it."""
+    from ..training.plan import LAUNCH_SOURCE
+
     p = planned
     memory = lambda m: {part: getattr(m, part) for part in PARTS}  # noqa: E731
     spent = p.hours * p.gpus
@@ -139,4 +146,6 @@ def _entries(chosen: Cluster, planned: "Budget") -> dict[str, Any]:
         "rows": p.rows, "ddp": memory(p.ddp), "fsdp": memory(p.fsdp), "hybrid": memory(p.hybrid), "memory": p.device.memory,
         "tokens_per_second": p.tokens_per_second, "hours": p.hours, "gpu_hours": spent,
         "cost": None if chosen.price is None else spent * chosen.price, "limit": p.limit, "source": p.device.source,
+        "seconds": {"step": p.seconds, "products": p.products, "launching": p.launching, "traffic": p.traffic},
+        "launches": p.launches, "launch_source": LAUNCH_SOURCE,
     }  # fmt: skip

@@ -186,6 +186,9 @@ class Method(nn.Module):
         """What training minimises: (B,) nats, summed over the sequence; the bound unless the paper differs."""
         return self.bound(batch, generator)
 
+    def prepare(self) -> None:
+        """Make what the first loss would make and no batch changes, such as a table of matrices."""
+
     def adapt(self, batch: Batch, generator: Randomness = None) -> str:
         """Set what training tunes beside the weights, a buffer, from `adapts` rows of the validation split; in words."""
         raise NotImplementedError

@@ -51,7 +51,7 @@ from ..nn.logistic import near
 from . import tauldr_jumps, terms
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
-from .tauldr_rows import RowTables, rows_of
+from .tauldr_rows import RowTables, rows_of, table_of
 
 LEAST = (
     1e-300  # of a logistic law is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
@@ -186,6 +186,9 @@ class TauLDR(Diffusion):
 
         at = batch.counted if everywhere else None
         return terms.summed(self, each, batch, x, t, w, share, torch.arange(len(t), device=t.device), at=at)
+
+    def prepare(self):
+        table_of(self.process, self.network)
 
     def loss(self, batch, generator=None):
         t = 1 - random.stratified(len(batch), generator, batch.tokens.device)  # in (0, 1]

@@ -107,15 +107,22 @@ def moments(
 
 def rows_of(process: Process, network: nn.Module, t: Tensor, others: bool = False) -> RowTables | None:
     """The tables of rows at times t (B,), or None: of a network in float64, of few states, where an entry of Q is 0."""
-    fast = isinstance(process, CTMC) and process.K >= MANY and process.R.dtype == torch.float64
-    dtypes = {p.dtype for p in network.parameters()}
-    if not (isinstance(process, CTMC) and fast) or not dtypes or torch.float64 in dtypes:
+    table = table_of(process, network)
+    return RowTables(process, table, t, others) if table is not None else None  # pyright: ignore[reportArgumentType]
+
+
+def table_of(process: Process, network: nn.Module) -> LogTable | None:
+    """The logarithms of which `RowTables` are made, kept with the process; None where `rows_of` is."""
+    if not isinstance(process, CTMC) or process.K < MANY or process.R.dtype != torch.float64:
         return None
-    low, high = (float(process.schedule.sigma(end)[0]) for end in (0.0, 1.0))
-    if process.cache.logs is None and 0 < low < high < math.inf:
-        process.cache.logs = LogTable(process, low, high)
+    dtypes = {p.dtype for p in network.parameters()}
+    if not dtypes or torch.float64 in dtypes:
+        return None
+    if process.cache.logs is None:
+        low, high = (float(process.schedule.sigma(end)[0]) for end in (0.0, 1.0))
+        process.cache.logs = LogTable(process, low, high) if 0 < low < high < math.inf else None
     table = process.cache.logs
-    return RowTables(process, table, t, others) if table is not None and table.whole else None
+    return table if table is not None and table.whole else None
 
 
 class _Sum(torch.autograd.Function):

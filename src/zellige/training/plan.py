@@ -2,9 +2,14 @@
 
 The memory is that of the step of training itself, run on tensors without numbers (`live`) by the kernels of the CPU. On a GPU
 dropout keeps a byte where those keep a number, so there it is somewhat less; what the driver, the allocator's fragments and a
-network's messages take is not in it.
+network's messages take is not in it. The same run counts the operations, each of which launches a kernel: a step of many small
+ones takes as long as their launches, however little they compute.
 """
 
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -16,14 +21,19 @@ from ..errors import InputError
 from ..methods import METHODS, build
 from ..models.config import Config
 from ..models.weights import unfilled
+from ..nn import chunks
+from ..nn.chunks import LARGE
 from .cost import UTILISATION, Cost, training_cost
 from .device import Fleet, precision, sharded_blocks, split_batch
 from .devices import Device
 from .live import Numberless, numberless
 
 TOKENS = (
-    2048  # of the rows whose step is counted; of more, the bytes are those of so many and of twice as many, extended
+    2048  # of the rows whose step is counted, or those from which logits come in chunks; more are extended from these
 )
+
+LAUNCH = 4e-6  # seconds from one kernel to the next, each launched by itself
+LAUNCH_SOURCE = "3.8 us a kernel on a V100, PyTorch's own work left out (NVIDIA, Getting Started with CUDA Graphs)"
 
 NODE = 8  # devices of a node, where `train.nodes` does not say
 
@@ -56,8 +66,12 @@ class Budget:
     Attributes:
         rows: of a step, on each device at one time.
         ddp, fsdp, hybrid: the memory of each device, with the weights copied, sharded, or sharded over those of a node (`node`).
-        hours: at `utilisation` of the peak of matrix products.
-        traffic: seconds of a step to read and write once what AdamW and the average do, and the activations.
+        launches: kernels of a step on each device, at least; the optimizer's, a few, left out. Of a compiled step the products of
+            matrices, convolutions and attention alone, since a compiler may join the rest to them.
+        products: seconds of a step at `utilisation` of the peak of matrix products.
+        launching: seconds to launch its kernels, `LAUNCH` each.
+        traffic: seconds to read and write once what AdamW and the average do, and the activations.
+        seconds: of a step, the longest of the three; hours: of all steps.
     """
 
     cost: Cost
@@ -67,15 +81,28 @@ class Budget:
     utilisation: float
     steps: int
     rows: int
+    launches: float
     ddp: Memory
     fsdp: Memory
     hybrid: Memory
     node: int
 
     @property
-    def seconds(self) -> float:
-        """Of one step, at the utilisation."""
+    def products(self) -> float:
         return self.cost.flops / self.steps / (self.gpus * self.device.peak(self.precision) * self.utilisation)
+
+    @property
+    def launching(self) -> float:
+        return self.launches * LAUNCH
+
+    @property
+    def seconds(self) -> float:
+        return max(self.products, self.launching, self.traffic)
+
+    @property
+    def reached(self) -> float:
+        """Share of the peak of matrix products that is left where something else limits a step."""
+        return self.utilisation * self.products / self.seconds
 
     @property
     def hours(self) -> float:
@@ -96,7 +123,8 @@ class Budget:
         """What a faster training, or any, would need first."""
         if min(self.ddp.total, self.fsdp.total) > self.device.memory:
             return "memory"
-        return "memory bandwidth" if self.traffic > self.seconds else "matrix products"
+        by = {"matrix products": self.products, "kernel launches": self.launching, "memory bandwidth": self.traffic}
+        return max(by, key=by.__getitem__)
 
 
 def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation: float = UTILISATION) -> Budget:
@@ -115,7 +143,9 @@ def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation
     rows = config.train.batch // (gpus * config.train.accumulate)
     numbers = precision(config, able=True)
     cost = training_cost(config, vocabulary)
-    network, activations = step_bytes(config, vocabulary, rows, numbers)
+    step = count_step(config, vocabulary, rows, numbers)
+    network, activations = step.network, step.bytes
+    launches = config.train.accumulate * (step.products if config.train.compile else step.launches)
     P = 4.0 * sum(p.numel() for p in network.parameters() if p.requires_grad)
     average = P if config.train.ema else 0.0
     blocks = [4.0 * sum(p.numel() for p in block.parameters()) for block in sharded_blocks(network)]
@@ -127,33 +157,73 @@ def plan(config: Config, vocabulary: int, gpus: int, device: Device, utilisation
         return Memory(gathered, gathered, 2 * P / parts, average / parts, activations)
 
     ddp, fsdp, hybrid = (memory(parts) for parts in (1, gpus, node))
-    return Budget(cost, gpus, device, numbers, utilisation, config.train.steps, rows, ddp, fsdp, hybrid, node)
+    return Budget(cost, gpus, device, numbers, utilisation, config.train.steps, rows, launches, ddp, fsdp, hybrid, node)
 
 
-def step_bytes(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> tuple[nn.Module, float]:
-    """The network without numbers, and the most bytes that a step of so many rows holds beside weights and gradients."""
-    some = max(1, TOKENS // config.net.length)
-    few = [rows] if rows <= 2 * some else [some, 2 * some]
-    counted = [_count(config, vocabulary, n, precision) for n in few]
-    network, last = counted[-1]
-    if len(few) == 1:
-        return network, last
-    return network, last + (last - counted[0][1]) / some * (rows - 2 * some)
+@dataclass(frozen=True)
+class Step:
+    """What a step of training takes on one device.
+
+    Attributes:
+        network: without numbers.
+        bytes: the most that are held beside weights and gradients.
+        launches, products: operations, as `Numberless` counts them.
+    """
+
+    network: nn.Module
+    bytes: float
+    launches: float
+    products: float
 
 
-def _count(config: Config, vocabulary: int, rows: int, precision: str) -> tuple[nn.Module, float]:
+def count_step(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> Step:
+    """A step of so many rows: that of few and of twice as many, extended, where they are many."""
+    some = math.ceil(max(TOKENS, 2 * LARGE / vocabulary) / config.net.length)
+    if rows <= 2 * some:
+        return _count(config, vocabulary, rows, precision)
+    one, two = (_count(config, vocabulary, n, precision) for n in (some, 2 * some))
+    extended = lambda few, twice: twice + (twice - few) / some * (rows - 2 * some)  # noqa: E731
+    return Step(
+        two.network,
+        extended(one.bytes, two.bytes),
+        extended(one.launches, two.launches),
+        extended(one.products, two.products),
+    )
+
+
+@contextlib.contextmanager
+def gpu_chunks() -> Iterator[None]:
+    """Within it logits are taken in chunks as large as a GPU's, whatever the device."""
+    fused = sys.modules["zellige.nn.cross_entropy"]  # the package has a function of that name
+    sizes = [(module, module.CHUNK) for module in (chunks, fused)]
+    for module, _ in sizes:
+        module.CHUNK = module.CHUNK_GPU
+    try:
+        yield
+    finally:
+        for module, size in sizes:
+            module.CHUNK = size
+
+
+def _count(config: Config, vocabulary: int, rows: int, precision: str) -> Step:
     net, cls = config.net, METHODS[config.method]
     with numberless(), unfilled():
         network = cls.build_network(net, vocabulary, config.options)
     method = build(cls, vocabulary, network, config.options, net.length, ordered=True).train()  # its tables are real
+    method.prepare()
     masks = getattr(getattr(method, "process", None), "mask", None) is not None
     share = getattr(method, "lost", None) or (0.5 if masks else 1.0)  # of the positions, those the head is asked about
     low = torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16")
-    with numberless(), Numberless(share) as live, torch.enable_grad():
+    with (
+        gpu_chunks(),
+        numberless(),
+        Numberless(share, rows, max(1, round(share * net.length))) as live,
+        torch.enable_grad(),
+    ):
         live.watch(method)
         batch = Batch(torch.zeros(rows, *method.shape, dtype=torch.long))
         draws = Counter(0, torch.zeros((), dtype=torch.long))
         with low:
             loss = method.loss(batch, draws).sum()
         loss.backward()
-    return network, float(live.peak)
+    return Step(network, live.peak, live.launches, live.products)
