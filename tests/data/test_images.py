@@ -131,6 +131,41 @@ def test_splits_of_ones_own(folder):
         prepare(Data("images", path=str(root), labels=True))
 
 
+@pytest.mark.parametrize("names", [("train_64x64", "valid_64x64"), ("train-5x4", "Val", "TEST"), ("training", "dev")])
+def test_folders_whose_names_say_their_split_are_splits(tmp_path, names):
+    """Van den Oord's ImageNet among them: train_64x64 and valid_64x64 were pooled, and cut by a hash of their paths."""
+    made = {name: np.full((5, 4, 3), i, np.uint8) for i, name in enumerate(names)}
+    for name, pixels in made.items():
+        for i in range(20):
+            save(tmp_path / name / f"{i}.png", pixels)
+    splits = dict(zip(("train", "validation", "test"), names))
+    corpus = prepare(Data("images", path=str(tmp_path)))
+    assert [*corpus.rows] == [*splits]
+    for split, name in splits.items():
+        assert np.array_equal(images(corpus, split), np.stack([made[name]] * 20))
+    shutil.rmtree(tmp_path / names[0])
+    with pytest.raises(
+        InputError, match=r"holds validation( and test)? and no train; give the folder that holds train"
+    ):
+        prepare(Data("images", path=str(tmp_path)))
+
+
+def test_van_den_oords_imagenet(tmp_path):
+    made = {name: RNG.integers(0, 256, (3, 64, 64, 3), dtype=np.uint8) for name in ("train_64x64", "valid_64x64")}
+    for name, pixels in made.items():
+        for i, image in enumerate(pixels):
+            save(tmp_path / name / f"{i:07}.png", image)
+    corpus = prepare(Data("imagenet64-oord", path=str(tmp_path)))
+    assert np.array_equal(images(corpus, "train"), made["train_64x64"])
+    assert np.array_equal(images(corpus, "validation"), made["valid_64x64"])
+    assert corpus.test is corpus.validation
+    with pytest.raises(InputError, match=r"`data.labels` has no effect on imagenet64-oord"):
+        prepare(Data("imagenet64-oord", path=str(tmp_path), labels=True))
+    save(tmp_path / "train_64x64" / "0000000.png", made["train_64x64"][0, :32])
+    with pytest.raises(InputError, match=r"0\.png' is 32 x 64 x 3, and the images of imagenet64-oord are 64 x 64 x 3"):
+        prepare(Data("imagenet64-oord", path=str(tmp_path)))
+
+
 def test_grey_colours_and_sizes(tmp_path):
     root = tmp_path / "a"
     for i in range(30):
@@ -207,6 +242,11 @@ def test_folders_that_are_refused(tmp_path):
         (Data("digits", size="9x4"), "`data.size` is 9x4; the images are 8 x 8, give at most 8x8"),
         (Data("imagenet32"), "`data.name` imagenet32 needs the published batches"),
         (Data("imagenet32", path=str(tmp_path)), "no 'train_data_batch_1.npz' in folder"),
+        (
+            Data("imagenet64-oord"),
+            "`data.name` imagenet64-oord needs the published folders train_64x64 and valid_64x64",
+        ),
+        (Data("imagenet64-oord", path=str(tmp_path)), "no folder 'train_64x64' in"),
     ):
         with pytest.raises(InputError) as error:
             prepare(data)

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from zellige.data import Data
+from zellige.data.file_names import own_splits
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
@@ -52,6 +53,18 @@ def test_rows_of_columns(tmp_path, arrow):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         with pytest.raises(InputError, match=r"is damaged .*; copy or download it again"):
             list(read_pieces(path, Format()))
+
+
+def test_a_size_in_the_name_of_a_folder_leaves_its_split(tmp_path):
+    for name in ("train_128", "train_64x64", "valid-64x64"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text(f"the text of {name} " * 20)
+    read = {
+        name: [p.parent.name for p in files] for name, files in own_splits(tmp_path, [*tmp_path.glob("*/*")]).items()
+    }
+    assert read == {"train": ["train_64x64"], "validation": ["valid-64x64"]}  # of 128 what?
+    corpus = prepare(Data("text", path=str(tmp_path), tokenizer="characters"), 8)
+    assert "valid" in corpus.tokenizer.decode(corpus.validation.array()[0:3].reshape(-1))
 
 
 def test_parquet_without_its_reader(tmp_path, monkeypatch):

@@ -10,8 +10,10 @@ import torch
 import zellige
 from zellige.core.batch import Batch
 from zellige.data import Data
+from zellige.data.prepare import prepare
 from zellige.errors import InputError
 from zellige.training.augment import Augmentation
+from zellige.training.order import Order
 
 SHAPE = (4, 3, 2)
 
@@ -106,3 +108,57 @@ def test_classes_that_do_not_fit(tmp_path):
         zellige.train("md4", data=data, net=zellige.Net(1, 16, 2, classes=7), run=tmp_path / "a")
     with pytest.raises(InputError, match=r"`train.label_dropout` is 1.5; it must be 0 to 1$"):
         zellige.Train(label_dropout=1.5)
+
+
+# ---------------------------------------------------------------------------------- crops
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture
+def alphabet(tmp_path):
+    (tmp_path / "text.txt").write_text(LETTERS * 40)
+    return Data(
+        "text", path=str(tmp_path / "text.txt"), tokenizer="characters", crop=True, cache=str(tmp_path / "cache")
+    )
+
+
+def test_crops_begin_at_every_token_and_each_comes_once_an_epoch(alphabet):
+    corpus = prepare(alphabet, 8)
+    rows, plain = corpus.train.crops(), prepare(replace(alphabet, crop=False), 8).train
+    stream = plain.array().reshape(-1).tolist() + plain.tail().tolist()
+    assert len(rows) == len(stream) - 7
+    assert [rows[i]["tokens"].tolist() for i in range(len(rows))] == [stream[i : i + 8] for i in range(len(rows))]
+    assert rows.tokens_total == 8 * len(rows)
+    order = Order(rows.sources, seed=3)
+    for epoch in range(2):
+        drawn = [order.row(epoch * len(rows) + n) for n in range(len(rows))]
+        assert sorted(drawn) == [*range(len(rows))]
+        assert drawn != sorted(drawn)
+    assert len(corpus.validation) == len(corpus.validation.array())  # what is judged stands where it was cut
+    for other, beside in (
+        ({"pack": "packed"}, "`data.pack` packed"),
+        ({"mix": "a=0.5,b=0.5", "path": None}, "`data.mix`"),
+    ):
+        with pytest.raises(
+            InputError, match=f"`data.crop` takes rows anywhere in one running text, and not beside {beside}"
+        ):
+            prepare(replace(alphabet, **other), 8)
+
+
+def test_resumed_bit_for_bit_with_crops_on_any_parts(alphabet, tmp_path):
+    settings = zellige.Train(
+        steps=6, batch=4, validate_rows=4, samples=0, save_every=3, tensorboard=False, keep=9, device="cpu",
+    )  # fmt: skip
+    net = replace(NET, length=8)
+    run = zellige.train("md4", data=alphabet, net=net, train=settings, run=tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
+    shutil.rmtree(tmp_path / "b" / "checkpoints" / "step-000006")
+    again = zellige.train("md4", train=settings, run=tmp_path / "b", resume=True)
+    a, b = (zellige.load(tmp_path / name, checkpoint="last").method.state_dict() for name in "ab")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert again.validation.value == run.validation.value
+    zellige.train("md4", data=replace(alphabet, crop=False), net=net, train=settings, run=tmp_path / "c")
+    c = zellige.load(tmp_path / "c", checkpoint="last").method.state_dict()
+    assert any(not torch.equal(a[name], c[name]) for name in a)
+    with pytest.raises(InputError, match=r"`data.crop` False, but the run has True"):
+        zellige.train("md4", data=replace(alphabet, crop=False), train=settings, run=tmp_path / "b", resume=True)

@@ -35,6 +35,8 @@ READERS = {
 CACHED = {  # too large for the memory: decoded once, into the cache
     "imagenet32": imagenet.read_imagenet,
     "imagenet64": imagenet.read_imagenet,
+    "imagenet32-oord": imagenet.read_downsampled,
+    "imagenet64-oord": imagenet.read_downsampled,
     "images": image_files.read_images,
 }
 

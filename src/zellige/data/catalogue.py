@@ -17,7 +17,7 @@ from ..errors import InputError, Registry
 from . import remote
 
 SPLITS = ("train", "validation", "test")
-_TEXT = ("path", "field", "tokenizer", "pack", "fill")
+_TEXT = ("path", "field", "tokenizer", "pack", "fill", "crop")
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,11 @@ _TEST = "train / test / test"  # no validation split is published; the test spli
 DATASETS: Registry[Source] = Registry("data set", "zellige list data")
 DATASETS |= {
     "pydocs": Source("English of Python's docs", "0.3 MB", _SHARES, "PSF", "nothing", "text8",
-                     reads=("tokenizer", "pack", "fill")),
+                     reads=("tokenizer", "pack", "fill", "crop")),
     "text": Source("your own text", "any", _SHARES, "yours", "`data.path`", "auto", label="label",
                    reads=(*_TEXT, "mix", "labels")),
     "tokens": Source("your own integers", "any", _SHARES, "yours", "`data.path`",
-                     reads=("path", "vocabulary", "tokenizer", "pack", "fill")),
+                     reads=("path", "vocabulary", "tokenizer", "pack", "fill", "crop")),
     "text8": Source(
         "Wikipedia, a-z and space", "100 MB", "90M / 5M / 5M chars", "CC BY-SA", "31 MB", "text8",
         files={"all": ("http://mattmahoney.net/dc/text8.zip",
@@ -189,6 +189,14 @@ DATASETS |= {
     "imagenet64": Source(
         "photographs, 64 x 64 x 3", "16 GB", "train / val / same", "research", "`data.path`",
         same={"test": "validation"}, shaped=True, reads=_IMAGES,
+    ),
+    "imagenet32-oord": Source(
+        "photographs, 32 x 32 x 3", "4 GB", "train / valid / same", "research", "`data.path`",
+        same={"test": "validation"}, shaped=True, reads=("path", "levels", "size", "flip"),
+    ),
+    "imagenet64-oord": Source(
+        "photographs, 64 x 64 x 3", "16 GB", "train / valid / same", "research", "`data.path`",
+        same={"test": "validation"}, shaped=True, reads=("path", "levels", "size", "flip"),
     ),
     "images": Source(
         "your own .png and .jpg", "any", "90% / 5% / 5% shuffled", "yours", "`data.path`", shaped=True,

@@ -49,6 +49,7 @@ class Data:
         labels: the class of each row is told to the network, so that `zellige sample --class` can ask for one. Of texts, with one
             document a row: the topic of ag_news, the field `label` of your own.
         flip: of images, each is mirrored left to right in half of the training steps.
+        crop: of a running text, a training row begins at any token, and not only where the one before ends (`pack` wrap).
         augment: for sudoku, random symmetric copies added for each training grid.
         cache: folder for downloads and tokens; ZELLIGE_CACHE or ~/.cache/zellige if not given.
     """
@@ -69,6 +70,7 @@ class Data:
     colours: Literal["", "rgb", "grey"] = ""
     labels: bool = False
     flip: bool = False
+    crop: bool = False
     augment: int = 0
     cache: str | None = None
 

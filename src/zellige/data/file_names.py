@@ -86,6 +86,18 @@ NAMES = {
     "dev": "validation", "test": "test",
 }  # fmt: skip
 
+_FOLDER = re.compile(rf"({'|'.join(NAMES)})(?:[._-]?\d+x\d+)?")
+
+
+def folder_split(name: str) -> str | None:
+    """The split that the name of a folder says: `train`, `Val`, and with a size, `valid_64x64`.
+
+    >>> folder_split("valid_64x64"), folder_split("trains")
+    ('validation', None)
+    """
+    match = _FOLDER.fullmatch(name.lower())
+    return NAMES[match[1]] if match else None
+
 
 def split_of(path: File) -> str | None:
     """The split that a published file's name tells: 'wiki.valid.tokens' -> validation."""
@@ -108,9 +120,9 @@ def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
             inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
         stem = file.name.partition(kind(file))[0] if kind(file) else file.name
         named = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
-        word = next((part.lower() for part in inside if part.lower() in NAMES), named and named[1])
-        if word:
-            splits.setdefault(NAMES[word], []).append(file)
+        split = next(filter(None, map(folder_split, inside)), named and NAMES[named[1]])
+        if split:
+            splits.setdefault(split, []).append(file)
     return (
         {name: splits[name] for name in ("train", "validation", "test") if name in splits}
         if ("train" in splits and len(splits) > 1)

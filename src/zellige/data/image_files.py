@@ -1,7 +1,7 @@
 """A folder of .png and .jpg files, and a data set of images of the Hugging Face hub: decoded once, file by file, into the cache.
 
-Subfolders train, validation and test are the splits, where there is train; else the files are cut in an order that is a hash of
-their paths. The folder in which a file lies there, the first one below the split, is its class.
+Subfolders train, validation and test, or train_64x64 and valid_64x64, are the splits; where there are none the files are cut in
+an order that is a hash of their paths. The folder in which a file lies there, the first one below the split, is its class.
 
 Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to be
 decided (transparency, 16 bits, CMYK, grey among colours) is refused with what to do.
@@ -35,8 +35,8 @@ TOGETHER = 64  # files decoded at once: what is in memory
 MODES = {"1": "grey", "L": "grey", "P": "rgb", "RGB": "rgb"}  # Pillow's, of 8 bits and less without transparency
 
 
-def read_images(data: "Data", progress: Progress | None) -> Raw:
-    """The images of the folder `data.path`, or of a data set of the hub."""
+def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] = ()) -> Raw:
+    """The images of the folder `data.path`, or of a data set of the hub; of a published one all have this shape."""
     levels = levels_of(data, 256)
     if on_hub(data):
         return _from_hub(data, levels)
@@ -58,6 +58,11 @@ def read_images(data: "Data", progress: Progress | None) -> Raw:
 
     def blocks(split: str) -> Iterator[Block]:
         pixels, own = _decode(every[0], data.colours)
+        if shape and pixels.shape != shape:
+            there, wanted = (" x ".join(map(str, s)) for s in (pixels.shape, shape))
+            raise InputError(
+                f"'{every[0]}' is {there}, and the images of {data.name} are {wanted}; give the published ones"
+            )
         first = _First(f"'{every[0]}'", own, data.colours, pixels.shape)
         return _decoded(splits[split], labels[split], first, data.size, levels, report)
 
@@ -97,9 +102,12 @@ def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
         raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
     own: dict[str, list[Path]] = {}
     for path in files:
-        top = path.relative_to(folder).parts[0].lower()
-        if path.parent != folder and top in file_names.NAMES:  # what lies beside the folders of splits is not read
-            own.setdefault(file_names.NAMES[top], []).append(path)
+        top, *inside = path.relative_to(folder).parts
+        if inside and (split := file_names.folder_split(top)):  # what lies beside the folders of splits is not read
+            own.setdefault(split, []).append(path)
+    if own and "train" not in own and sum(map(len, own.values())) == len(files):
+        there = " and ".join(split for split in SPLITS if split in own)
+        raise InputError(f"'{data.path}' holds {there} and no train; give the folder that holds train, too")
     if "train" not in own:
         own = {"all": sorted(files, key=lambda path: hashlib.sha256(bytes(path.relative_to(folder))).digest())}
     return cut_splits(own, data, DATASETS[data.name]), int("train" in own)  # pyright: ignore

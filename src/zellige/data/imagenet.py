@@ -1,8 +1,11 @@
-"""ImageNet at 32 x 32 and 64 x 64 as Chrabaszcz, Loshchilov and Hutter published it (2017): batches in .npz, read in pieces.
+"""ImageNet at 32 x 32 and 64 x 64, of which there are two, whose images are not the same.
 
-train_data_batch_1.npz ... _10.npz and val_data.npz hold `data` (N, 3 S S) uint8, colour by colour, and `labels`, 1 to 1000. They
-have to be fetched from image-net.org by whoever may. The classes are called by these numbers, or as a map_clsloc.txt beside the
-batches calls them. (Another ImageNet of these sizes is older: van den Oord et al. 2016; its images are not the same.)
+`imagenet64` is that of Chrabaszcz, Loshchilov and Hutter (2017): batches in .npz, read in pieces. train_data_batch_1.npz ...
+_10.npz and val_data.npz hold `data` (N, 3 S S) uint8, colour by colour, and `labels`, 1 to 1000. They have to be fetched from
+image-net.org by whoever may. The classes are called by these numbers, or as a map_clsloc.txt beside the batches calls them.
+
+`imagenet64-oord` is that of van den Oord et al. (2016), on which densities are reported (TFDS's downsampled_imagenet): the
+folders train_64x64, of 1,281,149 images, and valid_64x64, of 49,999, without classes.
 """
 
 import re
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import catalogue, unpack
+from . import catalogue, image_files, unpack
 from .array_source import Raw
 from .pixels import Block, cached
 from .resize import levels_of, quantised, sides, smaller
@@ -50,6 +53,21 @@ def read_imagenet(data: "Data", progress: Progress | None) -> Raw:
         catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'", levels, data.labels, names=_names(Path(data.path or "").expanduser()), about=about,
     )  # fmt: skip
+
+
+def read_downsampled(data: "Data", progress: Progress | None) -> Raw:
+    """The two published folders of .png files in the folder `data.path`."""
+    side = int(data.name.removeprefix("imagenet").removesuffix("-oord"))
+    names = [f"{split}_{side}x{side}" for split in ("train", "valid")]
+    if not data.path:
+        raise InputError(
+            f"`data.name` {data.name} needs the published folders {names[0]} and {names[1]} (van den Oord's, from "
+            "image-net.org); give the folder that holds them by `data.path`"
+        )
+    missing = next((name for name in names if not (Path(data.path).expanduser() / name).is_dir()), None)
+    if missing:
+        raise InputError(f"no folder '{missing}' in '{data.path}'; give the one that holds {names[0]} and {names[1]}")
+    return image_files.read_images(data, progress, (side, side, 3))
 
 
 def _files(data: "Data") -> dict[str, list[Path]]:

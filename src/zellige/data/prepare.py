@@ -156,6 +156,9 @@ def _check(data: Data) -> None:
         raise InputError(
             "`data.fill` ends documents, and `data.pack` wrap has none; use `data.pack` packed or document"
         )
+    if data.crop and (data.pack != "wrap" or data.mix):
+        beside = "`data.mix`" if data.mix else f"`data.pack` {data.pack}"
+        raise InputError(f"`data.crop` takes rows anywhere in one running text, and not beside {beside}; leave it out")
     if data.name == "text" and not (data.path or data.mix or isinstance(data, OwnData)):
         raise InputError("`data.name` text needs a file; give it by `data.path`")
     if data.kind not in ("", "image", "grid"):

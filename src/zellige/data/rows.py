@@ -54,6 +54,7 @@ class Rows(Dataset):
         labels: np.ndarray | None = None,
     ):
         self.length, self.padding, self.documents, self.clues = length, padding, documents, clues
+        self._stride = length  # of a stream, from the beginning of a row to that of the next
         self._tokens = source.reshape(-1) if isinstance(source, np.ndarray) else source
         self._start = start
         self._stop = stop if stop is not None else self._tokens.size
@@ -92,7 +93,7 @@ class Rows(Dataset):
         index %= self._count
         condition = {} if self.labels is None else {"condition": torch.tensor(int(self.labels[index]))}
         if self.documents is None:
-            begin = self._start + index * self.length
+            begin = self._start + index * self._stride
             return {"tokens": torch.from_numpy(self._tokens[begin : begin + self.length].astype(np.int64)), **condition}
         texts = [self._document(i) for i in self._order[self._first[index] : self._first[index + 1]]]
         sizes = [len(text) for text in texts]
@@ -100,6 +101,13 @@ class Rows(Dataset):
         segments = np.repeat(np.arange(len(sizes) + 1), [*sizes, self.length - sum(sizes)])
         mask = torch.arange(self.length) < sum(sizes)
         return {"tokens": torch.from_numpy(tokens), "mask": mask, "segments": torch.from_numpy(segments), **condition}
+
+    def crops(self) -> "Rows":
+        """Of a stream, a row from each token on, all that fit: they overlap, and training draws each once before any again."""
+        rows = copy.copy(self)
+        rows._stride, rows._count = 1, self._stop - self._start - self.length + 1
+        rows.tokens_total = rows._count * self.length
+        return rows
 
     def unlabelled(self) -> "Rows":
         """The same rows, without their classes."""

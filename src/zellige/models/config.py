@@ -169,6 +169,7 @@ def _real(name: str, value: Any, holds: Any, range: str) -> None:
 # What files of earlier versions do not say, or say otherwise. An entry that is in neither table must be in the file.
 LATER: dict[str, Any] = {  # an entry that came later -> the value that files without it mean
     "data.colours": "",
+    "data.crop": False,
     "data.flip": False,
     "data.labels": False,
     "data.mix": None,

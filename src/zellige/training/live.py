@@ -84,7 +84,7 @@ class Numberless(Live):
     """`Live` for tensors without numbers, of which whatever depends on numbers is answered as it is in a run.
 
     A mask is True at a `share` of its places; what must hold of all holds, and what may hold of any does not, or once.
-    There are `rows` distinct values, as there are of the times of a batch; where they stand in order, one for each `length` entries.
+    There are `rows` distinct values, as of the times of a batch; where they stand in order, one for each `length` entries.
 
     Attributes:
         launches: how many of the operations compute; on a GPU each is a kernel, or several.

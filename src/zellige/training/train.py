@@ -213,7 +213,8 @@ def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, a
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
         sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
-        learner = loop.Learner(method, config, corpus.train, prepared.step, prepared.fleet.world, sharded, shape)
+        rows = corpus.train.crops() if config.data.crop else corpus.train
+        learner = loop.Learner(method, config, rows, prepared.step, prepared.fleet.world, sharded, shape)
         method.train()
         signals.droppable = prepared.fleet.world == 1  # several agree before the first step whether to stop
         try:
