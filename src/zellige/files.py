@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,10 +95,15 @@ def _write_folder(path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
-def sweep(folder: Path) -> None:
-    """Remove what an interrupted `write_folder` or `point` left in `folder`; put back what it had moved away."""
+def sweep(folder: Path, names: Container[str] | None = None) -> None:
+    """Remove what an interrupted `write_folder`, `remove` or `point` left in `folder`; put back what was moved away.
+
+    names: of what alone; by default of everything.
+    """
     for left in folder.iterdir():
         ours = _ASIDE.fullmatch(left.name)
+        if names is not None and not (ours and ours[1] in names):
+            continue
         if ours and ours[2] == "old" and not (folder / ours[1]).exists():
             left.rename(folder / ours[1])
         elif ours:

@@ -28,7 +28,7 @@ import torch
 from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
 from zellige.models import checkpoints, model, tensors
-from zellige.training import writer
+from zellige.training import run_folder, writer
 from zellige.training.progress import Silent
 from zellige.training.train import train
 
@@ -43,9 +43,9 @@ class Moment:
     A signal; "raise"; "full", a full disk; "slow", a second passes; "group", SIGTERM to the data workers too.
     """
 
-    where: str = (
-        ""  # start (of Lightning), loss, terms, write (of a file of tensors), point (of last), row (of the data)
-    )
+    # start (of Lightning), loss, terms, write (of a file of tensors), point (of last), row (of the data), gone (a folder that is
+    # removed, in the middle of it), config (before it is written)
+    where: str = ""
     at: int = 0
     what: int | str = ""
     on: tuple[int, ...] = (0, 1)
@@ -141,6 +141,16 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
 
         for module in modules:
             setattr(module, name, broken)
+    for module, name, where in ((shutil, "rmtree", "gone"), (run_folder, "write_config", "config")):
+        plain = getattr(module, name)
+
+        def struck(*args, _plain=plain, _where=where, **how):
+            if moment.where == _where == "gone":
+                next(p for p in Path(args[0]).rglob("*") if p.is_file()).unlink()
+            _strike(moment, Fragile.calls, _where)
+            return _plain(*args, **how)
+
+        setattr(module, name, struck)
     if moment.where == "start":
         from zellige.training.loop import Learner
 
@@ -156,8 +166,8 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     net = Net(layers=1, hidden=16, heads=2, length=8, conv=3, dropout=more.pop("dropout", 0.1))
     try:
         train(
-            Fragile, data=Data.of(tokens(), vocabulary=7), net=net, train=settings(**more), run=folder, resume=resume,
-            progress=notes,
+            Fragile, data=Data.of(tokens(), vocabulary=7), net=net, run=folder, resume=resume,
+            overwrite=more.pop("overwrite", False), progress=notes, train=settings(**more),
         )  # fmt: skip
     except SystemExit as problem:
         end = f"exit {problem.code}"
@@ -400,6 +410,24 @@ def test_one_process(case, server, reference, tmp_path):
 )
 def test_two_workers(case, server, reference, tmp_path):
     check(server, reference, tmp_path / "run", *ALONE[case], workers=2)
+
+
+@pytest.mark.parametrize("after", ["overwrite", "resume"])
+@pytest.mark.parametrize(("where", "at"), [("gone", 1), ("gone", 2), ("config", 1)])
+def test_killed_while_a_run_is_overwritten(where, at, after, server, stopped, reference, tmp_path):
+    """The folder is a run at every moment: it can be overwritten again, or the old run begun anew, and nothing of it is left."""
+    folder = tmp_path / "run"
+    shutil.copytree(stopped, folder, symlinks=True)
+    assert run(server, folder, Moment(where, at, KILL), overwrite=True) == [{}]
+    plain = run(server, folder)[0]["end"]
+    assert plain == f"InputError: '{folder}' holds a run; add `resume` to continue it or `overwrite` to replace it"
+    again = run(server, folder, **{after: True})
+    assert again[0]["end"] == "finished"
+    assert_same(folder, reference(1))
+    earlier = (
+        {"metrics-before.csv"} if after == "resume" else set()
+    )  # the curve that was there, where it was not removed yet
+    assert {p.name for p in folder.iterdir()} - earlier == {p.name for p in reference(1).iterdir()}
 
 
 def test_worker_fails(server, reference, tmp_path):

@@ -24,9 +24,15 @@ from ..schema import sealed
 from ..show.numbers import count
 
 OURS = (
-    "config.json", "metrics.csv", "metrics-before.csv", "metrics-damaged.csv", "log.txt", "report.html", "wandb-id.txt",
-    "checkpoints", "samples",
-)  # fmt: skip
+    "checkpoints",
+    "samples",
+    "metrics.csv",
+    "metrics-before.csv",
+    "metrics-damaged.csv",
+    "log.txt",
+    "report.html",
+    "wandb-id.txt",
+)  # beside config.json
 OWN = ("text", "tokens", "array", "images")  # data that has no name of its own
 RESULTS = (
     "events.out.tfevents.*", "evaluate-*.json", "suite-*.json", "steps-*.json", "pairs-*.json", "probe-*.json",
@@ -90,7 +96,10 @@ def saved_config(
 
 
 def clear(folder: Path) -> None:
-    """Remove what a run has written, and nothing else."""
+    """Remove what a run has written but its config.json, and nothing else.
+
+    That one is replaced at once by the next run's (`write_config`): the folder is a run whenever this is killed.
+    """
     results = [file for pattern in RESULTS for file in folder.glob(pattern)]
     for file in [*(folder / name for name in OURS), *results]:
         if file.exists() or file.is_symlink():
@@ -110,7 +119,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     return last
 
 
-def step_of(last: Path) -> int:
+def resumed_step(last: Path) -> int:
     """The step that a run goes on from: that of the state in its newest checkpoint, by which the folder must be called."""
     with _or_from_before(last):
         step = checkpoints.read_state(last)["run"]["step"]

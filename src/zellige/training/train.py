@@ -107,7 +107,9 @@ def train(
         signals = stack.enter_context(_stopping(progress, folder, again, rank))
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
-            for place in (folder / "checkpoints", folder / "samples"):  # where nobody else writes
+            kept = ("checkpoints", "samples")  # where nobody else writes
+            files.sweep(folder, kept)
+            for place in (folder / name for name in kept):
                 if place.is_dir():
                     files.sweep(place)
         prepared = _prepare(
@@ -140,7 +142,7 @@ def _prepare(
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
     saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
     last = run_folder.last_checkpoint(folder) if resume else None
-    step = run_folder.step_of(last) if last else 0
+    step = run_folder.resumed_step(last) if last else 0
     begun = saved.train if saved else train
     start = setup.load_start(begun.start, method, name) if last is None and begun is not None and begun.start else None
     if saved and recipe and saved.recipe != recipe:
