@@ -4,7 +4,7 @@ The space is small (3 tokens, length 2): every expectation is a sum, every integ
 product of transition matrices of its actual code (see `exact`). Networks and laws are fixed numbers, so nothing is random.
 """
 
-from . import uniforms, process, prediction, bound, draw, sides, jumps, score, blocks, sampler, leaps, laws  # isort: skip  (the order of the table)
+from . import uniforms, process, prediction, bound, draw, sides, jumps, score, blocks, networks, sampler, leaps, laws  # isort: skip  (the order of the table)
 from .check import OWN, SHARED, L, Row, V, variants
 from .sampler import distance, drawn
 
@@ -22,6 +22,7 @@ __all__ = [
     "jumps",
     "laws",
     "leaps",
+    "networks",
     "prediction",
     "process",
     "sampler",

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from ...core.prediction import reverse_rate
 from ...methods.diffusion import Diffusion
-from ...samplers import Euler, State, TauLeaping, Uniformisation
+from ...samplers import Euler, State, TauLeaping, Uniformisation, run
 from ...samplers.tau_leaping import corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
-from .check import INSIDE, L, Largest, Row, apart, data_law, mild, of_order, own, reachable, truth_of
-from .sampler import SAMPLER, chi_square, distance, starts
+from .check import INSIDE, L, Largest, Row, above, apart, data_law, mild, of_order, own, reachable, truth_of
+from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 
 def _kinds(method: Diffusion) -> Iterator[str]:
@@ -114,6 +114,64 @@ def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | 
     for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(law)):
         law.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
     return law
+
+
+class _Recorded(TauLeaping):
+    """One whose leaps and corrector leaps only write down that they were asked for: time and size of each row."""
+
+    def predict(self, method, state, t, s, generator=None):
+        self.made = [torch.stack((t, s), -1)]
+        return state
+
+    def correct(self, method, state, t, h, generator=None):
+        self.made.append(torch.stack((t, h), -1))
+        return state
+
+
+@own("sampler.tau_leaping-correctors")
+@torch.no_grad()
+def correctors_stand_at_the_end_of_a_step(method: Diffusion):
+    """A leap from t to s, then `corrector` leaps at s of `corrector_step` (t - s) each; of size 0 where the step started above
+    `corrector_from`. What one leap of each kind does, other identities say."""
+    if TauLeaping.refuse(method) is not None:
+        return
+    worst, state = Largest(), _all(method)
+    t = torch.linspace(0.2, 0.9, len(state.x), dtype=torch.float64)[:, None]
+    for number, size, begin in ((1, 1.0, 1.0), (3, 1.5, 0.5)):
+        sampler = _Recorded(corrector=number, corrector_step=size, corrector_from=begin)
+        sampler.step(method, state, t, t - 0.125)
+        where = f"{number} correctors, {size:g} steps long, from t = {begin:g}"
+        worst.see(torch.tensor(len(sampler.made) - 1.0), float(number), where)
+        worst.see(sampler.made[0], torch.stack((t, t - 0.125), -1), where)
+        on = t <= begin
+        expected = torch.stack((torch.where(on, t - 0.125, 0.5), torch.where(on, 0.125 * size, 0.0)), -1)
+        for made in sampler.made[1:]:
+            worst.see(made, expected, where)
+    yield worst.row(SAMPLER, "tau_leaping, correctors  at s, so many, so long")
+
+
+@own("sampler.uniformisation-infill-drawn")
+@torch.no_grad()
+def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
+    """Given [1, _], with the exact network told that it is CLEAN: the conditional distribution."""
+    if Uniformisation.refuse(method) is not None or not starts(method):
+        return
+    draws, law = 4_000, data_law()
+    X = enumeration.states(method.process.K, L)
+    exact = enumeration.embed(method.process, law, L) * (X[:, 0] == GIVEN[0])
+    exact = exact / exact.sum()
+    fixed = GIVEN[None].expand(draws, -1)
+    *_, last = run(
+        Uniformisation(), truth_of(method), (draws, L), fixed=fixed, generator=torch.Generator().manual_seed(1)
+    )
+    seen = enumeration.index(last.x, method.process.K).bincount(minlength=len(exact))
+    possible = exact > 0
+    expected = draws * exact[possible]
+    chi_2 = (seen[possible] - expected).square().div(expected).sum() + draws * int(seen[~possible].sum())
+    freedom = int(possible.sum()) - 1
+    p = float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (chi_2 / 2).double()))
+    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {freedom} degrees of freedom"
+    yield above(SAMPLER, "uniformisation, given [1, _]  chi-square, its p", p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
 
 
 @own("sampler.uniformisation-drawn")

@@ -33,6 +33,7 @@ from ...samplers import (
     Uniformisation,
     run,
 )
+from ...samplers.pairing import of_length
 from ...samplers.sampler import start_law
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
@@ -42,6 +43,7 @@ from .check import (
     Row,
     V,
     above,
+    again,
     apart,
     data_law,
     discrete,
@@ -351,6 +353,59 @@ def guidance_changes_the_law_of_the_next_token(method: Any):
         p = p * law.gather(-1, X[:, i : i + 1])[:, 0]
     worst.see(script.run_law(LeftToRight(**COLD), method, L), p, "all x")
     yield worst.row(SAMPLER, "left_to_right, guided = guided next tokens")
+
+
+@own("sampler.guided-blocks")
+@torch.no_grad()
+def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
+    """On a network that is not exact: in blocks of one, token by token by definition; else the samples are those of the wrapped
+    model, at every length that the method admits."""
+    if Blockwise.refuse(method) is not None:
+        return
+    worst, wrapped = Largest(), Largest()
+    guided: Any = Guided(method, **COLD)
+    for length in (1, L) if method.block else (L,):
+        ours = script.run_law(Blockwise(Ancestral(), **COLD), method, length, 2)
+        wrapped.see(ours, script.run_law(Blockwise(Ancestral()), guided, length, 2), f"length {length}")
+    yield wrapped.row(SAMPLER, "blockwise, guided = of the guided model")
+    if "block" not in vars(method.config):
+        return
+    one: Any = again(method, block=1)
+    if AnyOrder.refuse(of_length(one, 1)) is not None:
+        return
+    X, p = enumeration.states(V, L), torch.ones(V**L, dtype=torch.float64)
+    for i in range(L):
+        cache = one.extend(None, X[:, :i]) if i else None
+        blank = torch.full_like(X[:, :1], one.process.mask)
+        law = by_definition(posterior(one.predict(blank, PRIOR, context=cache)).double()[:, 0])
+        p = p * law.gather(-1, X[:, i : i + 1])[:, 0]
+    worst.see(script.run_law(Blockwise(Ancestral(), **COLD), one, L, 1), p, "blocks of one")
+    yield worst.row(SAMPLER, "blocks of one, guided = guided next tokens")
+
+
+@own("sampler.calls")
+@torch.no_grad()
+def expected_calls_are_those_that_are_made(method: Diffusion):
+    """With and without a prompt, every outcome followed: what a forecast of the time stands on."""
+    worst, some = Largest(), False
+    for name in ("ancestral", "tau_leaping", "blockwise"):
+        if SAMPLERS[name].refuse(method) is not None:
+            continue
+        sampler: Any = SAMPLERS[name]()
+        for fixed in (None, GIVEN):
+            times = sampler.times(method, 2)
+            expected = sampler.expected_calls(method, times, L if fixed is None else int((fixed < 0).sum()))
+            if expected is None:
+                continue
+            some = True
+            made = script.run_calls(sampler, method, L, 2, fixed)
+            worst.see(
+                torch.tensor(made, dtype=torch.float64),
+                float(expected),
+                f"{name}, {'no prompt' if fixed is None else 'given [1, _]'}",
+            )
+    if some:
+        yield worst.row(SAMPLER, "network evaluations expected = made, prompts too")
 
 
 # ---------------------------------------------------------------------------------- given positions

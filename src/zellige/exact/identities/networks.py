@@ -1,0 +1,225 @@
+"""Real networks inside methods: classes, hidden states of the masks alone, a U-Net against its definition.
+
+Their weights are fixed numbers. What an identity says of a network it says of the method that asks it: bounds and samples.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ... import methods
+from ...core.batch import Batch
+from ...core.positions import positions
+from ...methods import AR, METHODS
+from ...methods.diffusion import Diffusion
+from ...methods.method import Method
+from ...nn import UNet
+from ...nn.block import Net
+from ...samplers import Ancestral, State
+from .. import enumeration, script
+from .blocks import by_blocks, lengths, noisy, transformer
+from .check import L, Largest, V, numbers, own, shared
+
+NETWORKS = "networks"
+SINGLE = 1e-6  # rotary angles and embeddings of the time are float32
+
+
+def filled(made: Any) -> Any:
+    """The same with fixed numbers for weights, in float64; norms near 1."""
+    made = made.double().eval()
+    with torch.no_grad():
+        for i, (name, p) in enumerate(made.named_parameters()):
+            each = numbers(p.numel() + i)[i:].reshape(p.shape)
+            p.copy_(1 + each / 4 if "norm" in name and p.ndim == 1 else each / max(p[0].numel(), 4) ** 0.5)
+    return made
+
+
+# ---------------------------------------------------------------------------------- classes
+def takes_classes(method: Method) -> bool:
+    """Whether it is one of noise, or of next tokens, on a transformer that may know classes."""
+    return isinstance(method, Diffusion | AR) and type(method).__module__ in {c.__module__ for c in METHODS.values()}
+
+
+def classed(method: Method) -> Any:
+    """A method like this one whose transformer knows two classes."""
+    net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, classes=2)
+    if any(field.name == "block" for field in dataclasses.fields(method.config)):
+        return filled(methods.build(type(method), V, net, dataclasses.replace(method.config, block=L), ordered=True))
+    return filled(methods.build(type(method), V, net, method.config, ordered=True))
+
+
+@own("networks.classes", takes_classes)
+@torch.no_grad()
+def a_class_is_its_row(method: Method):
+    """Rows of class 0, of class 1 and of none, against a network that is told nothing and has that row for "no class"."""
+    try:
+        made = classed(method)
+    except methods.InputError:  # a network of its own
+        return
+    if getattr(made.network, "classes", None) is None:
+        return
+    bounds, steps, table = Largest(), Largest(), made.network.classes.weight
+    rows, X = table.clone(), enumeration.states(V, L)
+    for number in (0, 1, -1):
+        told = torch.full((len(X),), number)
+        ours = made.bound(Batch(X, condition=told), torch.Generator().manual_seed(1))
+        drawn = _step(made, told)
+        table[-1] = rows[number]
+        bounds.see(ours, made.bound(Batch(X), torch.Generator().manual_seed(1)), f"class {number}")
+        if drawn is not None:
+            steps.see(drawn, _step(made, None), f"class {number}")
+        table[-1] = rows[-1]
+    mixed = torch.arange(len(X)) % 3 - 1
+    ours = made.bound(Batch(X, condition=mixed), torch.Generator().manual_seed(1))
+    each = [
+        made.bound(Batch(X, condition=torch.full_like(mixed, c)), torch.Generator().manual_seed(1)) for c in (-1, 0, 1)
+    ]
+    bounds.see(ours, torch.stack(each).gather(0, (mixed + 1)[None])[0], "a batch of all three")
+    yield bounds.row(NETWORKS, "classes: bound = of a network of that class")
+    if steps.where or _step(made, None) is not None:
+        yield steps.row(NETWORKS, "... and a step of ancestral")
+
+
+def _step(made: Any, told: Tensor | None) -> Tensor | None:
+    """The transition matrix of one step inside (0, 1), of every state with this class."""
+    if not isinstance(made, Diffusion) or Ancestral.refuse(made) is not None:
+        return None
+    X = enumeration.states(made.process.K, L)
+    zeros = torch.zeros_like(X)
+    state = State(X, zeros.bool(), zeros[:, 0], condition=None if told is None else told[:1].expand(len(X)))
+    time = torch.full((len(X), 1), 0.75, dtype=torch.float64)
+    return script.transition(Ancestral(), made, state, time, time - 0.25)
+
+
+# ---------------------------------------------------------------------------------- what is not read
+@own("networks.masks", lambda m: isinstance(m, Diffusion) and m.process.mask is not None)
+@torch.no_grad()
+def hidden_states_of_the_masks_alone(method: Method):
+    """What follows the last block's attention, computed at some positions: those of all positions, times of blocks included."""
+    worst = Largest()
+    for block in lengths(method) if by_blocks(method) else (0,):
+        try:
+            one = transformer(method, block)
+        except methods.InputError:  # a network of its own
+            return
+        if not getattr(one.network, "chooses", False):
+            return
+        x_0, x_t, t = noisy(one, max(block, 1))
+        batch, time = Batch(x_0), t if block else t[:, :1]
+        for name, masked in (("the masks", x_t == V), ("one a row", torch.arange(x_t.shape[1]) == x_0[:, :1])):
+            at = positions(masked.expand(x_t.shape))
+            beside = one.clean(batch)
+            worst.see(
+                one.hidden(x_t, time, batch, beside, at),
+                at.of(one.hidden(x_t, time, batch, beside)),
+                f"L' = {block}, {name}",
+            )
+    yield worst.row(NETWORKS, "hidden states at the masks = those at all", SINGLE)
+
+
+# ---------------------------------------------------------------------------------- U-Nets
+IMAGE = (3, 2, 2)  # height, width, colours
+KINDS: dict[str, dict[str, Any]] = {
+    "unet": {"multipliers": (1, 2), "blocks": 1, "attention": (2,)},
+    "unet, rescaled": {"multipliers": (1, 2), "blocks": 1, "attention": (3,), "rescale": True},
+    "flat-unet": {"blocks": 2, "attention": (0,)},
+}
+
+
+@shared("networks.unet")
+@torch.no_grad()
+def a_unet_is_its_definition():
+    """Layer by layer on (B, D, H, W): convolutions by shifts, group norms by moments, attention by softmax."""
+    worst = Largest()
+    for kind, choices in KINDS.items():
+        for levels in (False, True):
+            net = Net(kind=kind.partition(",")[0], channels=8, grid=IMAGE, length=math.prod(IMAGE), condition=12, classes=2,
+                      **choices)  # pyright: ignore  # fmt: skip
+            network = filled(UNet(net, V, time=True, levels=levels))
+            x = enumeration.states(V, 3).repeat(1, net.length // 3)[::4]
+            time = torch.linspace(0, 8, len(x), dtype=torch.float64)
+            told = torch.arange(len(x)) % 3 - 1
+            ours = network.features(x, time, condition=told)
+            worst.see(ours, _defined(network, x, time, told), f"{kind}, levels {levels}")
+            alone = [network.features(x[i : i + 1], time[i : i + 1], condition=told[i : i + 1])[0] for i in (0, 3)]
+            worst.see(ours[[0, 3]], torch.stack(alone), f"{kind}, a row alone")
+    yield worst.row(NETWORKS, "U-Net = its definition, layer by layer", SINGLE)
+
+
+def _defined(network: UNet, x: Tensor, time: Tensor, told: Tensor) -> Tensor:
+    """Hidden states (B, L, D) as Ho et al. 2020 define them."""
+    net, (height, width, colours) = network.net, network.image
+    values = network.embedding.weight[x] if network.embedding is not None else (2 * x.double() / (V - 1) - 1)[..., None]
+    h = values.reshape(len(x), height, width, -1).permute(0, 3, 1, 2)
+    half = 1e4 ** (-torch.arange(net.channels // 2, dtype=torch.float32) / (net.channels // 2 - 1))
+    waves = torch.cat([f(time.float()[:, None] * half) for f in (torch.sin, torch.cos)], -1).double()
+    assert network.time is not None
+    assert network.classes is not None
+    c = _linear(F.silu(_linear(waves, network.time.mlp[0])), network.time.mlp[2])
+    c = (F.silu(c) if network.time.silu else c) + F.silu(network.classes.weight[told % 3])
+    scale = 0.5**0.5 if net.rescale else 1.0
+
+    def block(b: Any, h: Tensor) -> Tensor:
+        inner = _convolved(F.silu(_normed(h, b.norm1)), b.conv1) + _linear(c, b.shift)[:, :, None, None]
+        inner = _convolved(F.silu(_normed(inner, b.norm2)), b.conv2)
+        kept = h if b.shortcut is None else torch.einsum("bchw,dc->bdhw", h, b.shortcut.weight[:, :, 0, 0])
+        kept = kept if b.shortcut is None else kept + b.shortcut.bias[:, None, None]
+        h = (kept + inner) * scale
+        if b.attention is None:
+            return h
+        pixels = _normed(h, b.attention.norm).flatten(2)
+        q, k, v = (_linear(pixels.mT, b.attention.qkv).mT).chunk(3, 1)
+        weight = (torch.einsum("bdi,bdj->bij", q, k) / q.shape[1] ** 0.5).softmax(-1)
+        mixed = torch.einsum("bij,bdj->bdi", weight, v)
+        return (h + _linear(mixed.mT, b.attention.out).mT.reshape(h.shape)) * scale
+
+    h = _convolved(h, network.input)
+    beside = [h]
+    for layer in network.down:
+        h = block(layer, h) if not isinstance(layer, nn.Conv2d) else _halved(h, layer)
+        beside.append(h)
+    for layer in network.middle:
+        h = block(layer, h)
+    for layer in network.up:
+        if isinstance(layer, nn.Conv2d):
+            tall, wide = beside[-1].shape[2:]
+            h = _convolved(h.repeat_interleave(2, 2).repeat_interleave(2, 3)[:, :, :tall, :wide], layer)
+        else:
+            h = block(layer, torch.cat((h, beside.pop()), 1))
+    h = _convolved(F.silu(_normed(h, network.norm)), network.output)
+    return h.unflatten(1, (colours, net.channels)).permute(0, 3, 4, 1, 2).flatten(1, 3)
+
+
+def _linear(x: Tensor, layer: Any) -> Tensor:
+    y = x.double() @ layer.weight.mT
+    return y if layer.bias is None else y + layer.bias
+
+
+def _normed(h: Tensor, layer: nn.GroupNorm) -> Tensor:
+    """By the mean and variance of each group's channels and pixels."""
+    each = h.unflatten(1, (layer.num_groups, -1))
+    mean = each.mean((2, 3, 4), keepdim=True)
+    deviation = ((each - mean).square().mean((2, 3, 4), keepdim=True) + 1e-6).sqrt()
+    return ((each - mean) / deviation).flatten(1, 2) * layer.weight[:, None, None] + layer.bias[:, None, None]
+
+
+def _convolved(h: Tensor, layer: nn.Conv2d) -> Tensor:
+    """A 3 x 3 convolution as nine shifted products, zeros around."""
+    tall, wide = h.shape[2:]
+    around = F.pad(h, (1, 1, 1, 1))
+    shifts = ((i, j) for i in range(3) for j in range(3))
+    y = sum(
+        torch.einsum("bchw,dc->bdhw", around[:, :, i : i + tall, j : j + wide], layer.weight[:, :, i, j])
+        for i, j in shifts
+    )
+    return y + layer.bias[:, None, None]  # pyright: ignore
+
+
+def _halved(h: Tensor, layer: nn.Conv2d) -> Tensor:
+    """Every second pixel of that convolution, from the second on as DDPM pads, or (an odd side) from the first."""
+    tall, wide = h.shape[2:]
+    return _convolved(h, layer)[:, :, 1 - tall % 2 :: 2, 1 - wide % 2 :: 2]
