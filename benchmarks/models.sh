@@ -5,7 +5,7 @@
 #
 # TALES: a folder with train.txt, validation.txt and test.txt; MNIST: one with the official .gz files; CHORALES: Jsb16thSeparated.json;
 # SUDOKU: a .csv of puzzles and solutions; QM9: a .csv with the column smiles. 30 to 90 minutes of one idle core each. A run that was stopped goes on where it was; ship.py then takes minutes a model. SHIP=0: train only.
-# `ar` does not ship: it is the autoregressive network that `text` and `tales` are compared with and `tales` begins with (docs/tutorials/checkpoints.md).
+# `ar` does not ship: it is the autoregressive network that `tales-mdlm` and `tales` are compared with and `tales` begins with (docs/tutorials/checkpoints.md).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-runs/models}
@@ -17,10 +17,10 @@ train() { # NAME METHOD [OPTION ...]
   shift
   zellige train "$@" "${budget[@]}" --run "$run" $(test -e "$run/config.json" && echo --resume)
 }
-for name in "${@:-molecules chorales sudoku digits text ar tales}"; do
+for name in "${@:-molecules chorales sudoku mnist tales-mdlm ar tales}"; do
   for model in $name; do
     case $model in
-      text | ar) # 5.8M parameters on 1.6M subwords
+      tales-mdlm | ar) # 5.8M parameters on 1.6M subwords
         data=$TALES
         test "$model" = ar && method=(ar --train.precision bfloat16) || method=(mdlm)
         train "$model" "${method[@]}" --data.name text --data.path "$TALES/train.txt" --data.validation "$TALES/validation.txt" \
@@ -32,9 +32,9 @@ for name in "${@:-molecules chorales sudoku digits text ar tales}"; do
           --data.validation "$TALES/validation.txt" --data.test "$TALES/test.txt" --data.tokenizer bpe:2048 --net.layers 6 \
           --net.hidden 256 --net.heads 4 --net.length 128 --net.conv 7 --net.dropout 0.1 --train.steps 2600 \
           --train.validate-every 400 --train.batch 16 --train.rate 1e-3 --train.warmup 50 --train.ema 0.999 ;;
-      digits) # 1.1M parameters; 2.3 epochs
+      mnist) # 1.1M parameters; 2.3 epochs
         data=$MNIST
-        train digits md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
+        train mnist md4 --data.name mnist --data.path "$MNIST" --data.labels --net.kind unet --net.channels 32 \
           --net.multipliers 1 2 2 --net.blocks 1 --net.attention 7 --train.steps 7200 --train.batch 16 --train.rate 2e-3 \
           --train.ema 0.999 --train.validate-every 1200 --train.validate-rows 128 ;;
       chorales)

@@ -1,6 +1,7 @@
-"""Makes of a finished run a model that comes with Zellige: averaged weights in float16, and a card of what its commands print.
+"""Makes of a finished run a model that comes with Zellige: averaged weights in float16, sampling defaults, and a card of what
+its commands print.
 
-    python benchmarks/ship.py RUN NAME --data PATH      e.g. benchmarks/ship.py runs/text text --data tales
+    python benchmarks/ship.py RUN NAME --data PATH      e.g. benchmarks/ship.py runs/tales tales --data tales
 
 NAME is one of MODELS below. The model goes into src/zellige/models/shipped/NAME; there the commands of its card are run, in an
 empty folder, on the weights that ship, and what they print is the card: nothing in it is written by hand but what MODELS says of
@@ -31,6 +32,7 @@ from zellige.files import write_folder
 from zellige.models import shipped
 from zellige.models.checkpoints import WEIGHTS
 from zellige.models.checksums import write_checksums
+from zellige.models.defaults import write_defaults
 from zellige.models.model import load, write_model
 from zellige.show.numbers import byte_size, columns, count, parameters
 
@@ -39,10 +41,10 @@ SEEDS = range(16)
 
 @dataclasses.dataclass(frozen=True)
 class Shipped:
-    """What the card says that no run knows, and which commands it shows; {data} and {options} are the fields of that name.
+    """What the card says that no run knows, and which commands it shows; {data} is the field of that name.
 
     text: what the model writes; of: the data, where it is from, its licence; data: how it is handed over, $DATA being the path.
-    options: of the sampler, recommended; once: the commands beside evaluate; seeded: those run for each of SEEDS.
+    options: its sampling defaults; once: the commands beside evaluate; seeded: those run for each of SEEDS.
     """
 
     text: str
@@ -55,8 +57,8 @@ class Shipped:
     evaluate: str = "--draws 4"
 
 
-SHEET = "zellige sample {name} {options} --count 16 --seed 0 --out samples.png"
-TEXTS = "zellige sample {name} {options} --seed {seed}"
+SHEET = "zellige sample {name} --count 16 --seed 0 --out samples.png"
+TEXTS = "zellige sample {name} --seed {seed}"
 TALES = (
     "tales: folk and fairy tales in English prose, 15 books of Project Gutenberg of 1697 to 1922 (Grimm, Lang, Jacobs, "
     "Aesop, Perrault, Russian, Philippine, Australian and Hawaiian tales, Lane's Thousand and One Nights). Licence: "
@@ -71,7 +73,7 @@ MODELS = {
         seeded=TEXTS,
         bracket="--limit 4 --numbers 1 4 --own 1",
     ),
-    "text": Shipped(
+    "tales-mdlm": Shipped(
         "missing words of a tale in English",
         TALES,
         "--data.name text --data.path $DATA",
@@ -79,13 +81,13 @@ MODELS = {
         seeded=TEXTS,
         bracket="--limit 4 --numbers 1 4 --own 1",
     ),
-    "digits": Shipped(
+    "mnist": Shipped(
         "digits of 28 x 28 pixels, by class",
         "MNIST (LeCun and Cortes). Licence: CC BY-SA 3.0. $DATA is a folder with the official .gz files",
         "--data.name mnist --data.path $DATA --data.labels",
         "--steps 250",
         once=(
-            "zellige sample {name} {options} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
+            "zellige sample {name} --class 0 1 2 3 4 5 6 7 8 9 --count 4 --seed 0 --out classes.png",
             SHEET,
         ),
         bracket="--limit 2 --numbers 1 4 --per-step 49 --own 1",
@@ -104,10 +106,10 @@ MODELS = {
         "solved Sudokus of 9 x 9; solves yours",
         "6,137 puzzles with their solutions. Licence: facts. $DATA is a .csv with the columns puzzle and solution",
         "--data.name sudoku --data.path $DATA --data.size 9",
-        "--sampler confidence --steps 81",
+        "--sampler confidence --confidence entropy --steps 81 --temperature 0.7",
         once=(
             "zellige infill {name} 53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79 "
-            "{options} --temperature 0",
+            "--temperature 0",
             SHEET,
         ),
         evaluate="--draws 16",
@@ -169,8 +171,8 @@ def commands(name: str) -> list[str]:
     every = [f"zellige evaluate {{name}} {{data}} {of.evaluate}"]
     every += [f"zellige evaluate {{name}} {{data}} --bracket {of.bracket}"] if of.bracket else []
     every += of.once
-    lines = [line.format(name=name, data=of.data, options=of.options) for line in every]
-    return lines + [of.seeded.format(name=name, options=of.options, seed=seed) for seed in SEEDS if of.seeded]
+    lines = [line.format(name=name, data=of.data) for line in every]
+    return lines + [of.seeded.format(name=name, seed=seed) for seed in SEEDS if of.seeded]
 
 
 def executed(command: str, data: str) -> tuple[str, dict[str, Any]]:
@@ -211,9 +213,10 @@ def write_card(name: str, data: str) -> None:
     folder, of = shipped.FOLDER / name, MODELS[name]
     model = load(folder)
     amount = sum(p.numel() for p in model.method.parameters())
+    write_defaults(folder, options(of.options))
     weight = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".json"))
     size = f"{parameters(amount).split()[0]}, {byte_size(weight)}"
-    entry = {"what": of.text, "method": model.config.method, "size": size, "test": "", "options": options(of.options)}
+    entry = {"what": of.text, "method": model.config.method, "size": size, "test": ""}
     save(folder, entry | {"runs": []})  # from here on the name is one
     runs, shown = [], []
     with empty_folder(data) as path:
@@ -279,7 +282,7 @@ def page(name: str, model: Any, size: str, shown: list[tuple[str, str]]) -> str:
         *head,
         f"# {name}",
         "",
-        f'Comes with Zellige: `zellige sample {name} {of.options}`, `zellige.load("{name}")`.',
+        f'Comes with Zellige: `zellige sample {name}`, `zellige.load("{name}")`. Sampled by its defaults: `{of.options}`.',
     ]
     lines += ["Written by `benchmarks/ship.py` from the run and from what the commands below print.", ""]
     lines += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]

@@ -33,11 +33,12 @@ class SampleChoices(SamplerChoices, total=False):
     steps: int | None
     sampler: Any
     seed: int
-    temperature: float
-    top_p: float
+    temperature: float | None
+    top_p: float | None
     length: int | None
     batch: int
     classes: Any
+    defaults: bool
 
 
 class InfillChoices(SampleChoices, total=False):
@@ -187,7 +188,7 @@ class Scoring(Pipeline):
     def rows(self, values: Any) -> tuple[list[list[int]], bool]:
         """Rows of tokens, flat, and whether there is one alone."""
         kind, size = of(self.model.tokenizer), self.model.tokenizer.size
-        tokens, places = flat_rows(whole_numbers("text", values), kind.shape), math.prod(kind.shape)
+        tokens, places = flat_rows(whole_numbers("text", kind.tokens(values)), kind.shape), math.prod(kind.shape)
         if tokens.ndim not in (1, 2) or tokens.shape[-1] != places:
             form = ", ".join(map(str, kind.shape))
             shape = tuple(whole_numbers("text", values).shape)

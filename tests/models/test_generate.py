@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -255,7 +256,7 @@ def test_length():
             {"length": 25},
             "`length` is 25, the model takes 24; use 24 or less, or a block sampler: `block_sampler` ancestral",
         ),
-        ({"temperature": float("nan")}, "`temperature` is nan; it must be a number"),
+        ({"temperature": float("nan")}, "`temperature` is nan; it must be a number or None"),
         ({"sampler": "euler", "order": "backward"}, "sampler 'euler' takes no `order`; its options: `grid`"),
         (
             {"sampler": "first_hitting", "eta": 0.1},
@@ -524,7 +525,7 @@ def test_time_spent_looking_is_not_time_spent_sampling():
 
 # ----------------------------------------------------------------------------------------- images, music, grids, molecules
 
-PUZZLES = [[0, -1, -1, 3, *[-1] * 12], [-1] * 12 + [3, 2, 1, 0]]
+PUZZLES = [[1, -1, -1, 4, *[-1] * 12], [0] * 12 + [4, 3, 2, 1]]  # -1 and 0: a blank
 
 
 def grids():
@@ -534,8 +535,10 @@ def grids():
 def test_samples_of_a_shape_are_arrays():
     drawn = zellige.sample(grids(), count=3, steps=4, seed=2)
     assert drawn.shape == (3, 4, 4)
-    assert ((drawn >= 0) & (drawn < 4)).all()
-    assert (collect(zellige.watch(grids(), count=3, steps=4, seed=2)).tokens == drawn.reshape(3, 16)).all()
+    assert ((drawn >= 1) & (drawn <= 4)).all()
+    assert (
+        np.array(collect(zellige.watch(grids(), count=3, steps=4, seed=2)).tokens) + 1 == drawn.reshape(3, 16)
+    ).all()
 
 
 def test_each_row_that_is_given_is_filled():
@@ -544,7 +547,7 @@ def test_each_row_that_is_given_is_filled():
     assert filled.shape == (2, 3, 4, 4)
     for i, puzzle in enumerate(PUZZLES):
         for row in filled[i].reshape(3, 16):
-            assert all(a in (-1, b) for a, b in zip(puzzle, row.tolist()))
+            assert all(a in (-1, 0, b) for a, b in zip(puzzle, row.tolist()))
     assert (zellige.infill(m, fixed=PUZZLES, count=3, steps=8, seed=1, batch=2) == filled).all()
     assert (filled[0, 0] != filled[0, 1]).any()
     assert (zellige.infill(m, fixed=PUZZLES[0], count=3, steps=8, seed=1) == filled[0]).all()  # (L,): the rows alone
@@ -556,8 +559,8 @@ def test_each_row_that_is_given_is_filled():
     [
         ({}, "infill needs a text with gaps, or fixed tokens; give one of the two"),
         ({"fixed": [-1] * 15}, "fixed has 15 places, the model takes 16; give a token or -1 for each"),
-        ({"fixed": [4] + [-1] * 15}, "fixed holds 4; give tokens 0 to 3, and -1 where one is free"),
-        ({"fixed": [-2] + [-1] * 15}, "fixed holds -2; give tokens 0 to 3, and -1 where one is free"),
+        ({"fixed": [5] + [-1] * 15}, "`fixed` holds 5; the cells are 1 to 4, -1 where one is free"),
+        ({"fixed": [-2] + [-1] * 15}, "`fixed` holds -2; the cells are 1 to 4, -1 where one is free"),
         ({"fixed": [-1] * 16, "length": 4}, "`length` is 4, the rows of this model have 16 places; leave it out"),
     ],
 )
@@ -582,7 +585,7 @@ def test_molecules_have_their_gaps_filled():
 
 
 def test_a_grid_in_a_picture():
-    frames = list(zellige.watch(grids(), steps=4, fixed=PUZZLES[1]))
+    frames = list(zellige.watch(grids(), steps=4, fixed=[-1] * 12 + [3, 2, 1, 0]))
     for frame in frames:
         picture = picture_of(frame)
         cells = [(text, mark) for line in picture.block for text, mark in line if mark != "shown" or text.isdigit()]

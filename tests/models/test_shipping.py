@@ -39,18 +39,18 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ours(place):
-    """That run, made into the model `text`: its name, found for all tests of this module that ask for it."""
+    """That run, made into the model `tales-mdlm`: its name, found for all tests of this module that ask for it."""
     patch = pytest.MonkeyPatch()
     patch.setenv("ZELLIGE_CACHE", str(place / "cache"))
     patch.setattr(shipped, "FOLDER", place / "here")
     patch.setattr(ship, "SEEDS", range(2))
-    of = ship.MODELS["text"]
+    of = ship.MODELS["tales-mdlm"]
     patch.setitem(
-        ship.MODELS, "text",
+        ship.MODELS, "tales-mdlm",
         ship.Shipped(of.text, of.of, of.data, "--steps 4 --temperature 0.8", seeded=of.seeded, bracket="", evaluate="--draws 2"),
     )  # fmt: skip
-    ship.main([str(place / "run"), "text", "--data", str(place / "tales")])
-    yield place / "here" / "text"
+    ship.main([str(place / "run"), "tales-mdlm", "--data", str(place / "tales")])
+    yield place / "here" / "tales-mdlm"
     patch.undo()
 
 
@@ -79,12 +79,13 @@ def test_a_name_is_the_model(ours, empty, capsys):
     gaps = "once upon a ____"
     assert zellige.pipeline("infill", "text", **how)(gaps) == zellige.infill(str(ours), gaps, **how)[0]
     assert cli.main(["sample", "text", "--steps", "4"]) == 0
-    card = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in shipped.card("text")["options"].items())
-    assert f"note: 'text' comes with Zellige: {ship.MODELS['text'].text}; its card: {card}\n" in capsys.readouterr().err
-    assert shipped.advice(zellige.load(ours)) == shipped.card("text")["options"]
+    err = capsys.readouterr().err
+    assert f"note: 'tales-mdlm', formerly 'text', comes with Zellige: {ship.MODELS['tales-mdlm'].text}\n" in err
+    assert "note: sampled by the model's defaults: --temperature 0.8; --no-defaults leaves them out\n" in err
+    assert zellige.load(ours).defaults == {"steps": 4, "temperature": 0.8}
     assert cli.main(["list", "models"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
-    assert line.startswith(f"text  {ship.MODELS['text'].text}  mdlm")
+    assert line.startswith(f"tales-mdlm  {ship.MODELS['tales-mdlm'].text}  mdlm")
     assert "bits/char" in line
 
 
@@ -93,16 +94,24 @@ def test_a_folder_of_that_name_comes_first(ours, empty):
     with torch.no_grad():
         for p in other.method.parameters():
             p.zero_()
-    other.save("text")
-    assert zellige.load("text").source == Path("text")
-    assert not any(p.any() for p in zellige.load("text").method.parameters())
+    Path("tales-mdlm").mkdir()
+    Path("tales-mdlm/train.txt").touch()
+    assert zellige.load("tales-mdlm").source == ours  # a folder of data is no model
+    Path("tales-mdlm/train.txt").unlink()
+    other.save("tales-mdlm")
+    assert zellige.load("tales-mdlm").source == Path("tales-mdlm")
+    assert not any(p.any() for p in zellige.load("tales-mdlm").method.parameters())
     assert zellige.load(ours).method.state_dict().keys() == other.method.state_dict().keys()
 
 
 def test_an_unknown_name_is_told_what_there_is(ours, empty):
-    with pytest.raises(InputError, match=r"no run or model at 'txet'; did you mean 'text', which comes with Zellige\?"):
-        zellige.load("txet")
-    with pytest.raises(InputError, match=r"no run or model at 'poems'; '.*' holds no folders; with Zellige come text$"):
+    with pytest.raises(
+        InputError, match=r"no run or model at 'tale-mdlm'; did you mean 'tales-mdlm', which comes with Zellige\?"
+    ):
+        zellige.load("tale-mdlm")
+    with pytest.raises(
+        InputError, match=r"no run or model at 'poems'; '.*' holds no folders; with Zellige come tales-mdlm$"
+    ):
         zellige.load("poems")
     with pytest.raises(InputError, match="is not a run, so it has no checkpoint 'best'"):
         zellige.load("text", checkpoint="best")
@@ -132,9 +141,9 @@ def test_no_path_of_this_machine_and_no_text_of_the_data(ours, place):
 
 
 def test_the_numbers_of_a_card_come_again_by_its_commands(ours, place, monkeypatch):
-    card = shipped.card("text")
+    card = shipped.card("tales-mdlm")
     page = (ours / "README.md").read_text(encoding="utf-8")
-    assert [run["command"] for run in card["runs"]] == ship.commands("text")
+    assert [run["command"] for run in card["runs"]] == ship.commands("tales-mdlm")
     with ship.empty_folder(str(place / "tales")) as data:
         for run in card["runs"]:
             printed, numbers = ship.executed(run["command"], data)
@@ -151,9 +160,9 @@ def test_a_weight_too_large_for_float16_is_refused():
 
 def test_the_demo_begins_with_it(ours, empty):
     err = io.StringIO()
-    assert show_shipped(Terminal(io.StringIO(), err), name="text", seconds=1e-9) == 1
+    assert show_shipped(Terminal(io.StringIO(), err), name="tales-mdlm", seconds=1e-9) == 1
     lines = err.getvalue().splitlines()
-    assert lines[0] == f"First 'text', a model that comes with Zellige: {ship.MODELS['text'].text}"
+    assert lines[0] == f"First 'tales-mdlm', a model that comes with Zellige: {ship.MODELS['tales-mdlm'].text}"
     assert sum("step 4/4" in line for line in lines) == 1
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import zellige
-from zellige.models import shipped
 
 from .small_models import small
 
@@ -206,7 +205,7 @@ def test_the_sampler_has_its_options_on_the_page(opened):
 
 
 def test_a_model_that_comes_along_begins_as_its_card_draws(opened):
-    page, card = opened(), shipped.card("tales")["options"]
+    page, card = opened(), zellige.load("tales").defaults
     choose(page, "tales")
     assert part(page, "sampler").input_value() == "blockwise"
     inputs = (

@@ -191,9 +191,8 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
         model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
         model.method.compute_in(precision)
     if name := shipped.name_of(model):
-        how = " ".join(f"--{option.replace('_', '-')} {value}" for option, value in shipped.advice(model).items())
-        card = f"; its card: {how}" if what == "sample" else ""
-        terminal.note(f"'{name}' comes with Zellige: {shipped.card(name)['what']}{card}")
+        formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
+        terminal.note(f"'{name}'{formerly} comes with Zellige: {shipped.card(name)['what']}")
     return model
 
 

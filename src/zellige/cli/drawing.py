@@ -33,16 +33,18 @@ class Drawing(OfRun):
     classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
     """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
     steps: int | None = None
-    """steps of the sampler: T of a model of T steps, else 64"""
+    """steps of the sampler: the model's own default if it has one, else T of a model of T steps, else 64"""
     sampler: str | None = None
     """zellige list samplers; the method's own if not given, ancestral for most"""
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
     seed: int = 0
     """a text depends on it and on its own number alone"""
-    temperature: float = 1.0
-    """of the clean posterior; 0 takes the likeliest"""
-    top_p: float = 1.0
-    """keep the likeliest tokens that hold this share"""
+    temperature: float | None = None
+    """of the clean posterior; 0 takes the likeliest; 1 if neither you nor the model say so"""
+    top_p: float | None = None
+    """keep the likeliest tokens that hold this share; 1, all, if neither you nor the model say so"""
+    defaults: bool = True
+    """sample as the model says (its generation_config.json) where you do not; --no-defaults: the model's own distribution"""
     batch: int = 16
     """texts at once"""
     watch: bool = False
@@ -79,12 +81,11 @@ def draw(
         kind.refuse(out.suffix)
     frame_files = None if chosen.frames is None else FrameFiles(frames_folder(chosen.frames, kind))
     how = {
-        "count": chosen.count, "steps": chosen.steps, "sampler": chosen.sampler, "seed": chosen.seed,
-        "classes": chosen.classes or None,
-        "temperature": chosen.temperature, "top_p": chosen.top_p,
+        "count": chosen.count, "seed": chosen.seed, "classes": chosen.classes or None, "defaults": False,
         "batch": 1 if chosen.watch and frame_files is None and film is None else chosen.batch,
     }  # fmt: skip
-    how |= {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
+    way = _way(chosen, model, terminal)
+    how |= way
     start = give(model, kind)
     prompt = chosen.text or None if start is not None else chosen.prompt
     more = {"length": chosen.length, "prompt": prompt} if start is None else {"fixed": start.fixed}
@@ -133,14 +134,14 @@ def draw(
     terminal.say(str(drawn))
     law = None
     if not prompt and start is None and chosen.length is None:
-        law = _law(chosen, model)
+        law = _law(way, model)
         terminal.say(f"law      {described(law)}")
     if files:
         terminal.say(f"written  {' '.join(map(path, files))}")
     if frame_files is not None:
         terminal.say(f"written  {counted(len(frame_files.files), 'frame')} in {path(frame_files.folder)}")
     arguments = {f.name: getattr(chosen, f.name) for f in dataclasses.fields(chosen) if f.name != "options"}
-    arguments |= dataclasses.asdict(chosen.options)
+    arguments |= dataclasses.asdict(chosen.options) | way
     result = {
         "samples": lines,
         "steps": drawn.steps,
@@ -152,14 +153,30 @@ def draw(
     return 0
 
 
-def _law(chosen: Any, model: Any) -> "Law":
+def _way(chosen: Any, model: Any, terminal: Terminal) -> dict[str, Any]:
+    """Sampler, steps and options: what was typed, and for the rest the model's own defaults, which a line names."""
+    from ..models.defaults import PLAIN, with_defaults
+
+    typed = {name: getattr(chosen, name) for name in PLAIN} | dataclasses.asdict(chosen.options)
+    typed = {name: value for name, value in typed.items() if value is not None}
+    if not chosen.defaults:
+        return typed
+    way = with_defaults(model, typed)
+    if more := {name: value for name, value in way.items() if name not in typed}:
+        typed_so = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in more.items())
+        terminal.note(f"sampled by the model's defaults: {typed_so}; --no-defaults leaves them out")
+    return way
+
+
+def _law(way: dict[str, Any], model: Any) -> "Law":
     """Whose law the texts were drawn from, and which number bounds it."""
+    from ..models.defaults import PLAIN
     from ..models.sampler_choice import choose_sampler
     from ..samplers import law_of
 
-    options = {name: value for name, value in dataclasses.asdict(chosen.options).items() if value is not None}
-    sampler = choose_sampler(chosen.sampler, model.method, chosen.temperature, chosen.top_p, options)
-    return law_of(sampler, model.method, chosen.steps)
+    options = {name: value for name, value in way.items() if name not in PLAIN}
+    sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)
+    return law_of(sampler, model.method, way.get("steps"))
 
 
 def described(law: "Law") -> str:

@@ -52,7 +52,7 @@ COMMANDS = (
 )  # fmt: skip
 
 LISTS = {
-    "models": "what comes with Zellige, ready to write: zellige sample text",
+    "models": "what comes with Zellige, ready to write: zellige sample tales",
     "methods": "the systems, for train and compare: paper, noise, what the network gives, likelihood",
     "samplers": "for sample and infill: whose law they draw from, what they need, how many network calls",
     "data": "data sets by name: size, split, licence",

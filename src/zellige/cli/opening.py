@@ -34,7 +34,7 @@ def show_shipped(terminal: Terminal, seed: int = 0, name: str = NAME, seconds: f
                 viewer(frame)
 
         try:
-            collect(watch(model, seed=seed + texts, **card["options"]), see)
+            collect(watch(model, seed=seed + texts), see)
         finally:
             viewer.close()
         texts += 1

@@ -36,6 +36,8 @@ class Panels:
             self.captions = ["given", *names, *["truth"] * len(known)]
             verdicts = [(name, kind.verdict(tokens, row.truth)) for name, tokens in zip(names, rows)]
             self.verdicts = [f"{name}: {verdict}" for name, verdict in verdicts if verdict]
+        elif any(judged := [kind.verdict(tokens) for tokens in rows]):
+            self.verdicts = [f"valid: {judged.count('valid')} of {len(judged)}"]
 
     @property
     def fixed(self) -> Any:

@@ -84,7 +84,7 @@ class Own:
         from ..models.frames import collect
         from ..models.watch import watch
 
-        return collect(watch(self.model, count=count, length=length, seed=seed)).texts
+        return collect(watch(self.model, count=count, length=length, seed=seed, defaults=False)).texts
 
     def _hidden(self, tokens: Tensor, real: Tensor) -> Tensor:
         batch = Batch(tokens, real).to(self.device)

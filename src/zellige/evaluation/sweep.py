@@ -129,7 +129,7 @@ def draw_samples(
     asked = {"count": 1, "classes": [classes[i % len(classes)] for i in range(count)]} if classes else {"count": count}
     frames = watch(
         model, **asked, steps=way.steps, sampler=way.sampler or None, seed=seed, temperature=way.temperature,
-        top_p=way.top_p, length=length, batch=batch, **way.options,
+        top_p=way.top_p, length=length, batch=batch, defaults=False, **way.options,
     )  # fmt: skip
 
     def report_frame(frame: Any) -> None:

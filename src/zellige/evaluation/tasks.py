@@ -88,4 +88,4 @@ def _drawn(model: Any, count: int, seed: int, progress: Shown | None, part: int,
             done = frame.first // BATCH * frame.steps + frame.step
             progress(part * batches * frame.steps + done, parts * batches * max(frame.steps, 1))
 
-    return collect(watch(model, count=count, seed=seed, batch=BATCH, **how), see).tokens
+    return collect(watch(model, count=count, seed=seed, batch=BATCH, defaults=False, **how), see).tokens

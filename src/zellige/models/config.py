@@ -7,7 +7,7 @@ the method's name is the tag that says which class its options are.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args, get_type_hints
@@ -235,7 +235,7 @@ def from_json(entries: Mapping[str, Any], *, method: type | None = None, source:
         raise InputError(f"'{source}' is not the config of a Zellige model; give a folder that Zellige wrote")
     check_format(entries["format"], source)
     names = [f.name for f in dataclasses.fields(Config)]
-    _known(entries, ["format", "zellige", FORMERLY, "about", *names], "", source)
+    refuse_unknown(entries, ["format", "zellige", FORMERLY, "about", *names], f"'{source}' has")
     options = _options(_section(entries["method"], str, "method", source), method)
     kinds = {"options": options, "data": Data, "net": Net, "train": Train} | dict.fromkeys(
         ("run", "network", "method", "recipe"), str
@@ -270,12 +270,13 @@ def _options(name: str, method: type | None) -> type:
         ) from None
 
 
-def _known(entries: Mapping[str, Any], names: list[str], prefix: str, source: str) -> None:
+def refuse_unknown(entries: Mapping[str, Any], names: Sequence[str], who: str, prefix: str = "") -> None:
+    """InputError where an entry is none of `names`; `who` has it: "'config.json' has"."""
     for key in entries:
         if key not in names:
             near = nearest(key, names)
             hint = f"did you mean '{prefix}{near}'?" if near else f"it must be {either(tuple(names))}"
-            raise InputError(f"'{source}' has an unknown entry '{prefix}{key}'; {hint}")
+            raise InputError(f"{who} an unknown entry '{prefix}{key}'; {hint}")
 
 
 def _current(value: Any, kind: Any, name: str) -> Any:
@@ -294,5 +295,5 @@ def _current(value: Any, kind: Any, name: str) -> Any:
 def _section(value: Any, kind: Any, name: str, source: str) -> Any:
     value = _current(value, kind, name)
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        _known(value, [f.name for f in dataclasses.fields(kind)], f"{name}.", source)
+        refuse_unknown(value, [f.name for f in dataclasses.fields(kind)], f"'{source}' has", f"{name}.")
     return structure(value, kind, f"'{source}'", name, AGAIN)

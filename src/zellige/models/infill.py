@@ -102,11 +102,12 @@ def infill(
     seed: int = 0,
     mask_token: str = "_",
     sampler: Any = None,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
+    temperature: float | None = None,
+    top_p: float | None = None,
     length: int | None = None,
     batch: int = BATCH,
     classes: Any = None,
+    defaults: bool = True,
     **options: Unpack[SamplerChoices],
 ) -> Any:
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
@@ -124,11 +125,11 @@ def infill(
         text: one, or several: each is then filled as it would be alone, those of one length in the same calls of the network. A
             text that stands in the list again has random numbers of its own.
         fixed: instead of a text (L,) or (N, L) tokens, or rows in their own shape, -1 where one is to be drawn: half an image,
-            some voices, puzzles.
+            some voices; of a grid its symbols, of a Sudoku digits, and there a 0 is a blank too.
 
     Returns:
         The texts, of several a list of them for each; of images, music and grids an array (count, *shape), or (N, count, *shape)
-        for N rows or texts. With several `classes` there are `count` of each.
+        for N rows or texts, as `zellige.sample` gives it. With several `classes` there are `count` of each.
     """
     model = as_model(model)
     kind = of(model.tokenizer)
@@ -137,7 +138,7 @@ def infill(
     if text is not None and not isinstance(text, str) and not text:
         return []
     how: dict[str, Any] = {"steps": steps, "sampler": sampler, "temperature": temperature, "top_p": top_p}
-    how |= {"length": length, "batch": batch, "classes": classes, **options}
+    how |= {"length": length, "batch": batch, "classes": classes, "defaults": defaults, **options}
     if text is not None and kind.running:
         texts = fill_texts(model, [text] if isinstance(text, str) else text, count, seed, mask_token, **how)
         return texts[0] if isinstance(text, str) else texts
@@ -147,6 +148,8 @@ def infill(
         )
     if text is not None:
         fixed = np.stack([kind.read(one) for one in ([text] if isinstance(text, str) else text)])
+    else:
+        fixed = kind.tokens(fixed)
     tokens = flat_rows(whole_numbers("fixed", fixed), kind.shape)
     many = tokens.ndim > 1 and not isinstance(text, str)
     rows = kind.rows(tokens)

@@ -21,10 +21,10 @@ _ID = re.compile(r"[\w.-]+/[\w.-]+")
 def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     """The folder that holds the model: of a run its best (or last) checkpoint; downloaded if it is a hub id.
 
-    A name of `shipped` is that model, unless a folder of that name is there.
+    A name of `shipped` is that model, unless a folder of that name is there that may hold one: one of data does not.
     """
     folder = Path(path)
-    if not folder.exists():
+    if not _may_hold_a_model(folder):
         folder = shipped.find(str(path)) or folder
     if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
         meant = named_checkpoint(folder.parent, folder.name)
@@ -63,6 +63,11 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     if checkpoint:
         raise InputError(f"'{shown(folder)}' is not a run, so it has no checkpoint '{checkpoint}'; leave it out")
     return folder
+
+
+def _may_hold_a_model(path: Path) -> bool:
+    inside = (CONFIG, WEIGHTS, "checkpoints")
+    return path.is_file() or any((path / name).exists() for name in inside) or published.is_published(path)
 
 
 def _near(path: Path) -> str:

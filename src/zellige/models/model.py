@@ -24,10 +24,11 @@ from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
 from ..schema import read_json, shown, unchecked
-from . import hub, published, weights
+from . import hub, published, shipped, weights
 from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
 from .checksums import check_sums, write_checksums
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
+from .defaults import check_defaults, read_defaults, write_defaults
 from .identity import unit
 from .locate import download, locate
 from .published import layouts
@@ -47,9 +48,18 @@ class Model(hub.Shared):
         tokenizer: text to tokens and back.
         config: the run that made it.
         about: what else is known: step, versions, parameters, ...
+        defaults: arguments of `zellige.sample` that stand where a call says nothing: `model.defaults = {"temperature": 0.7}`.
+            They are saved with it (`defaults.GENERATION`).
     """
 
-    def __init__(self, method: Method, tokenizer: Any, config: Config, about: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        method: Method,
+        tokenizer: Any,
+        config: Config,
+        about: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ):
         if not isinstance(method, Method):
             raise InputError(
                 f"`method` is {of_kind(method)}; it must be a Method; of a folder, zellige.load makes a Model"
@@ -59,6 +69,15 @@ class Model(hub.Shared):
                 f"`tokenizer` is {of_kind(tokenizer)}; it must be a tokenizer, as `prepare(...).tokenizer` is one"
             )
         self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
+        self.defaults = defaults or {}
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return dict(self._defaults)
+
+    @defaults.setter
+    def defaults(self, values: Mapping[str, Any]) -> None:
+        self._defaults = check_defaults(values, self.method) if values else {}
 
     @property
     def unit(self) -> str:
@@ -124,13 +143,15 @@ def usable(device: torch.device | str) -> torch.device:
 
 # ---------------------------------------------------------------------------------------------------- writing
 def write_model(
-    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any]
-) -> None:
-    """Fill `folder` with a model: its tensors, its config, its tokenizer."""
+    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Fill `folder` with a model: its tensors, its config, its tokenizer, its sampling defaults."""
     save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT)})  # who wrote it stands in config.json
     text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     tokenizer.save(folder)
+    write_defaults(folder, defaults or {})
 
 
 @checked
@@ -143,7 +164,7 @@ def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = la
     tensors = model.method.state_dict()
 
     def fill(here: Path) -> None:
-        write_model(here, tensors, model.tokenizer, model.config, model.about)
+        write_model(here, tensors, model.tokenizer, model.config, model.about, model.defaults)
         hub.complete_tokenizer(here, model.method, model.tokenizer)
         write_checksums(here)
         complete(here)
@@ -170,6 +191,7 @@ def export(model: Model, folder: str | Path, to: str | None = None) -> Path:
 
     def fill(here: Path) -> None:
         published.write_layout(here, model.method, model.tokenizer, model.config, model.about, to)
+        write_defaults(here, model.defaults)
         write_checksums(here)
 
     return _write(folder, model.method.state_dict(), fill)
@@ -232,7 +254,8 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
     if published.is_published(folder):
         hub = str(path) if not Path(path).exists() else ""
         imported = published.read(folder, hub, **choices)
-        return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about)
+        defaults = read_defaults(folder, imported.method, ours=False) if folder.is_dir() else {}
+        return Model(imported.method.to(device), imported.tokenizer, imported.config, imported.about, defaults)
     if choices:
         raise InputError(
             f"'{shown(folder)}' is Zellige's own and says itself what it is; leave out {', '.join(choices)}"
@@ -259,8 +282,9 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
     check_sums(folder, WEIGHTS)
     tensors, _ = load_tensors(folder / WEIGHTS)
     place_weights(model, tensors, config, take=mine)
-    made = Model(model.to(device), tokenizer, config, entries.get("about"))
-    made.source = Path(path) if Path(path).is_dir() else folder
+    defaults = read_defaults(folder, model)
+    made = Model(model.to(device), tokenizer, config, entries.get("about"), defaults)
+    made.source = Path(path) if Path(path).is_dir() and folder.parent != shipped.FOLDER else folder
     return made
 
 

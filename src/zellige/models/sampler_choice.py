@@ -12,8 +12,8 @@ from ..methods.method import Method
 def choose_sampler(
     sampler: Any,
     method: Method,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
+    temperature: float | None = None,
+    top_p: float | None = None,
     options: dict[str, Any] | None = None,
     end: int | None = None,
     beside: Collection[str] = (),
@@ -30,6 +30,7 @@ def choose_sampler(
         InputError: unknown sampler, an option that it does not take, a number out of its range, a method that it does not admit.
     """
     options = dict(options or {})
+    temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))
     if not temperature >= 0:
         raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
     if not 0 < top_p <= 1:

@@ -26,12 +26,11 @@ from ..samplers.pairing import of_length
 from ..samplers.sampler import HIDDEN, start_law
 from ..show import kinds
 from .classes import class_names, text_classes
+from .defaults import PLAIN, check_steps, with_defaults
 from .frames import BATCH, Frame, collect
 from .model import as_model
 from .prompts import fixed_tokens, length_of, prompt_tokens
 from .sampler_choice import choose_sampler, end_token
-
-STEPS = 1_000_000  # at most, of a sampler
 
 
 @checked
@@ -43,13 +42,14 @@ def watch(
     sampler: Any = None,
     prompt: str | Sequence[str] | None = None,
     seed: int | Sequence[tuple[int, int]] = 0,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
+    temperature: float | None = None,
+    top_p: float | None = None,
     length: int | None = None,
     batch: int = BATCH,
     fixed: Any = None,
     alone: bool = False,
     classes: Any = None,
+    defaults: bool = True,
     **options: Unpack[SamplerChoices],
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
@@ -69,16 +69,20 @@ def watch(
         alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left to
             right; see `infill`.
         classes: of a model with classes, a name or a number; or several, and then `count` texts of each. None: it is told none.
+        defaults: what is left out is as `model.defaults` says, if the model carries any; False: the model's own distribution,
+            that of temperature 1 and the method's own sampler.
         options: those of the named sampler: `watch(model, sampler="confidence", confidence="margin")`.
 
     Raises:
         InputError: unknown sampler, one that the method does not admit, an option that it does not take, a number out of
             its range, a prompt that is too long or not in the vocabulary, a class that the model does not know.
     """
-    check_counts(count=count, batch=batch, **({} if steps is None else {"steps": steps}))
-    if steps is not None and steps > STEPS:
-        raise InputError(f"`steps` is {steps:,}; it must be at most {STEPS:,}")
+    check_counts(count=count, batch=batch)
+    check_steps(steps)
     model = as_model(model)
+    way = {"sampler": sampler, "steps": steps, "temperature": temperature, "top_p": top_p, **options}
+    way = with_defaults(model, way) if defaults else way
+    sampler, steps, temperature, top_p = (way.pop(name, None) for name in PLAIN)
     method, tokenizer = model.method, model.tokenizer
     condition = None if classes is None else text_classes(model, classes, count, fixed)
     count = count if condition is None else len(condition)
@@ -88,9 +92,7 @@ def watch(
         )
     documents = getattr(getattr(model, "config", None), "data", Data()).pack != "wrap"
     end = None if fixed is not None else end_token(tokenizer, documents)
-    how = choose_sampler(
-        sampler, method, temperature, top_p, {**options}, end, argument_names(inspect.signature(watch))
-    )
+    how = choose_sampler(sampler, method, temperature, top_p, way, end, argument_names(inspect.signature(watch)))
     if alone and how.grows and length is None:
         length = int(torch.as_tensor(fixed).shape[-1])
     length = length_of(model, length, how.grows)
@@ -110,11 +112,11 @@ def watch(
 
 
 def watch_some(model: Any, count: int, **how: Any) -> Iterator[Frame]:
-    """`count` texts that show what a model makes: of one with classes a text of each, from the first on."""
+    """`count` texts of the model's own distribution: of one with classes a text of each, from the first on."""
     names = class_names(model)
     if not names:
-        return watch(model, count=count, **how)
-    return watch(model, count=1, classes=[i % len(names) for i in range(count)], **how)
+        return watch(model, count=count, defaults=False, **how)
+    return watch(model, count=1, defaults=False, classes=[i % len(names) for i in range(count)], **how)
 
 
 def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
@@ -210,13 +212,14 @@ def sample(
     sampler: Any = None,
     prompt: str | Sequence[str] | None = None,
     seed: int | Sequence[tuple[int, int]] = 0,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
+    temperature: float | None = None,
+    top_p: float | None = None,
     length: int | None = None,
     batch: int = BATCH,
     fixed: Any = None,
     alone: bool = False,
     classes: Any = None,
+    defaults: bool = True,
     **options: Unpack[SamplerChoices],
 ) -> Any:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
@@ -228,22 +231,26 @@ def sample(
         sampler: a name of `zellige list samplers`, or a sampler; by default the method's own.
         prompt: what each text begins with, or what each of them does.
         seed: a text depends on it and on the text's number alone.
-        temperature, top_p: act on the clean posterior; 1 draws from the model.
+        temperature, top_p: act on the clean posterior; 1 draws from the model, and is meant where it carries no default.
         length: tokens of a text; by default the model's own length.
         batch: texts at once; they do not depend on it.
-        fixed, alone: tokens that stay, (L,) or (N, L), -1 where one is drawn; see `watch`.
+        fixed, alone: tokens that stay, (L,) or (N, L), -1 where one is drawn; of a grid its symbols, as they come back.
         classes: of a model that was told classes, a name or a number, or several; `count` texts of each.
+        defaults: what is left out is as `model.defaults` says; False: the model's own distribution.
         options: those of the named sampler.
 
     Returns:
-        A list of texts; of images, music and grids an array (count, *shape) of their tokens.
+        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a Sudoku
+        its digits.
 
     Raises:
         InputError: as `watch`.
     """
     model = as_model(model)
+    kind = kinds.of(model.tokenizer)
+    fixed = fixed if fixed is None else kind.tokens(fixed)
     frames = watch(
         model, count=count, steps=steps, sampler=sampler, prompt=prompt, seed=seed, temperature=temperature, top_p=top_p,
-        length=length, batch=batch, fixed=fixed, alone=alone, classes=classes, **options,
+        length=length, batch=batch, fixed=fixed, alone=alone, classes=classes, defaults=defaults, **options,
     )  # fmt: skip
-    return kinds.of(model.tokenizer).values(collect(frames).tokens)
+    return kind.values(collect(frames).tokens)

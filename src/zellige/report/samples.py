@@ -59,7 +59,9 @@ def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
     truth = np.stack([rows[i]["tokens"].numpy() for i in chosen])
     fixed = np.stack([kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(chosen, truth)])
     frames = [
-        f for f in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed) if f.step == f.steps
+        f
+        for f in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed, defaults=False)
+        if f.step == f.steps
     ]
     drawn = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(fixed), each, -1)
     shown = np.concatenate([fixed[:, None], drawn, truth[:, None]], 1).reshape(-1, truth.shape[-1])

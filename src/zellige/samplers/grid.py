@@ -24,7 +24,7 @@ SMALLEST = 1e-6  # step
 
 def known(grid: str) -> str:
     """The name of a grid, or the size of its steps, if it is one."""
-    size = _size(grid)
+    size = step_size(grid)
     if size is None and grid not in GRIDS:
         raise InputError(
             f"unknown grid '{grid}'; auto, uniform, cosine, log-snr, published, or the size of a step, such as 0.05"
@@ -34,7 +34,8 @@ def known(grid: str) -> str:
     return grid
 
 
-def _size(grid: str) -> float | None:
+def step_size(grid: str) -> float | None:
+    """The size of its steps, where that is what a grid is named by."""
     try:
         return float(grid)
     except ValueError:
@@ -48,7 +49,7 @@ def spaced(method: Diffusion, steps: int | None, grid: str = "uniform") -> Tenso
     """
     T = ticks(method)
     grid = getattr(method, "sampling_grid", "uniform") if grid == "auto" else grid
-    size = _size(grid)
+    size = step_size(grid)
     if size is not None and steps is not None:
         raise InputError(f"grid {grid} says how many steps there are; leave out `steps`")
     if steps is None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..arguments import MOST_SEED
 from ..errors import InputError
 from ..models.classes import find_classes
+from ..models.defaults import PLAIN, with_defaults
 from ..models.frames import Frame
 from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
@@ -38,8 +39,8 @@ class Completion(BaseModel):
     suffix: str | None = None
     max_tokens: int | None = Field(None, ge=1)
     n: int = Field(1, ge=1)
-    temperature: float | None = Field(1.0, ge=0)
-    top_p: float | None = Field(1.0, gt=0, le=1)
+    temperature: float | None = Field(None, ge=0)
+    top_p: float | None = Field(None, gt=0, le=1)
     seed: int | None = Field(None, ge=0, le=MOST_SEED)
     stop: str | list[str] | None = None
     stream: bool | None = False
@@ -130,8 +131,9 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
         raise InputError("`stop` has an empty text or more than 4; give up to 4 texts")
     if request.class_ is not None:
         find_classes(model, request.class_)
-    temperature, top_p = (1.0 if value is None else value for value in (request.temperature, request.top_p))
-    sampler = choose_sampler(request.sampler, model.method, temperature, top_p)
+    way = with_defaults(model, {name: getattr(request, name) for name in PLAIN})
+    options = {name: value for name, value in way.items() if name not in PLAIN}
+    sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)
     suffix = tokenizer.encode(request.suffix, "the suffix") if request.suffix else []
     encoded = [tokenizer.encode(text) if text else [] for text in prompts]
     longest = max(map(len, encoded))
@@ -150,8 +152,7 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
     names = {sampler.name, getattr(sampler.inner, "name", "")}
     settles = "remasking" not in names and (mask is not None or sampler.grows)
     how = {
-        "steps": request.steps, "sampler": request.sampler, "temperature": temperature, "top_p": top_p,
-        "class": request.class_, "grows": sampler.grows, "length": longest + drawn + len(suffix),
+        "way": tuple(way.items()), "class": request.class_, "grows": sampler.grows, "length": longest + drawn + len(suffix)
     }  # fmt: skip
     return Plan(model, choices, [prompts[i // request.n] for i in range(len(choices))], rows, seed, stop, settles, how)
 
@@ -166,8 +167,9 @@ def _start(jobs: Sequence[Job]) -> Iterator[Frame]:
         what: dict[str, Any] = {"prompt": [text for p in plans for text in p.prompts], "length": how["length"]}
     else:
         what = {"fixed": [row for p in plans for row in p.rows or []], "alone": True}
-    more = {name: how[name] for name in ("steps", "sampler", "temperature", "top_p")}
-    return watch(model, count=count, seed=seeds, batch=count, classes=how["class"], **what, **more)
+    return watch(
+        model, count=count, seed=seeds, batch=count, classes=how["class"], defaults=False, **what, **dict(how["way"])
+    )
 
 
 def _see(job: Job, frame: Frame) -> dict[str, Any]:

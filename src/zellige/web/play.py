@@ -17,8 +17,8 @@ from .. import samplers
 from ..arguments import MOST_SEED
 from ..errors import InputError
 from ..evaluation.gaps import bound_gaps, bracket_gaps
-from ..models import shipped
 from ..models.classes import class_names, find_classes
+from ..models.defaults import PLAIN, with_defaults
 from ..models.identity import identity, unit
 from ..models.infill import approximate, gaps
 from ..models.sampler_choice import choose_sampler, end_token
@@ -51,8 +51,8 @@ class Draw(BaseModel):
     sampler: str | None = None
     options: dict[str, Any] = {}
     steps: int | None = Field(None, ge=1)
-    temperature: float = Field(1.0, ge=0, le=100)
-    top_p: float = Field(1.0, gt=0, le=1)
+    temperature: float | None = Field(None, ge=0, le=100)
+    top_p: float | None = Field(None, gt=0, le=1)
     seed: int = Field(0, ge=0, le=MOST_SEED)
     class_: str | None = Field(None, alias="class")
     text: str = ""
@@ -92,7 +92,7 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
         "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
-        "sampler": getattr(model.method, "sampler", "ancestral"), "advice": shipped.advice(model),
+        "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
         "classes": class_names(model), "labels": labels,
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
@@ -118,17 +118,12 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
         find_classes(model, asked.class_)
     kind, length = of(model.tokenizer), int(model.method.shape[0])
     laws: list[Any] = []
-    chosen = choose_sampler(
-        asked.sampler,
-        model.method,
-        asked.temperature,
-        asked.top_p,
-        own_options(asked.options),
-        end_token(model.tokenizer),
-    )
+    way = with_defaults(model, {name: getattr(asked, name) for name in PLAIN} | own_options(asked.options))
+    sampler, steps, temperature, top_p = (way.pop(name, None) for name in PLAIN)
+    chosen = choose_sampler(sampler, model.method, temperature, top_p, way, end_token(model.tokenizer))
     how: dict[str, Any] = {
         "sampler": witnessed(chosen, laws),
-        "steps": asked.steps,
+        "steps": steps,
         "seed": asked.seed,
         "classes": asked.class_,
     }

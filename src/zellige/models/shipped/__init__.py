@@ -1,6 +1,6 @@
 """The models that come with Zellige, by name: beside this file a folder each, which `benchmarks/ship.py` makes of a run.
 
-    zellige.load("text")
+    zellige.load("tales")
 
 A folder is one that `Model.save` could have written, its weights in float16, with two files more: README.md, the card, and
 card.json, the numbers and samples that stand in it with the commands that they came from.
@@ -13,6 +13,7 @@ from ...schema import read_json
 
 FOLDER = Path(__file__).parent
 CARD = "card.json"
+FORMERLY = {"text": "tales-mdlm", "digits": "mnist"}  # names that meant a data set too -> the model's name
 
 
 def names() -> list[str]:
@@ -21,19 +22,14 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Path | None:
-    """The folder of a model by its name; None where it is not one of `names`."""
+    """The folder of a model by its name, or by one that it had; None where it is not one of `names`."""
+    name = FORMERLY.get(name, name)
     return FOLDER / name if name in names() else None
 
 
 def card(name: str) -> dict[str, Any]:
-    """What is known of a model: `what` it writes, `options` of the sampler that it is shown with, `runs` with their numbers."""
+    """What is known of a model: `what` it writes, `runs` with their numbers."""
     return read_json(FOLDER / name / CARD, dict, "install Zellige again")
-
-
-def advice(model: Any) -> dict[str, Any]:
-    """The options of `sample` that the card of a model from here draws with; {} for any other."""
-    name = name_of(model)
-    return card(name)["options"] if name else {}
 
 
 def name_of(model: Any) -> str | None:

@@ -90,7 +90,7 @@ def measure_method(
     blocks = max(1, length // method.block) if method.block else 1  # steps are those of each block
     taken = [admissible(method, max(1, round(steps / blocks))) for steps in how.calls]
     for number, (steps, asked) in enumerate(zip(how.calls, taken)):
-        frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch)
+        frames = watch(model, count=count, steps=asked, seed=mix(how.seed, "compare"), batch=batch, defaults=False)
 
         def report_frame(frame: Frame, before: int = sum(taken[:number]), steps: int = asked) -> None:
             share = (frame.first + len(frame.x) * frame.step / max(frame.steps, 1)) / count

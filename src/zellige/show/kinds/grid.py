@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.batch import whole_numbers
+from ...errors import InputError
 from ..numbers import counted
 from ..style import Line, Mark
 from .modality import Modality, halves
@@ -103,6 +105,25 @@ class Grid(Modality):
 
     def pieces(self, row: Sequence[int]) -> list[str]:
         return ["·" if gone else self.labels[i] for i, gone in zip(row, self.absent(row))]
+
+    # arrays ----------------------------------------------------------------------------------------------------
+    def values(self, rows: Any) -> np.ndarray:
+        """(N, *shape), the symbols themselves: of a Sudoku the digits 1 to 9; -1 where none stands yet."""
+        array = self.rows(rows)
+        symbols = np.append(self.tokenizer.labels or np.arange(self.tokenizer.size), -1)
+        return symbols[np.where(self.absent(array), -1, array)].reshape(-1, *self.shape)
+
+    def tokens(self, values: Any) -> np.ndarray:
+        """Tokens of symbols; of -1, and of a 0 that is no symbol, -1. InputError where one is not of this grid."""
+        array = whole_numbers("fixed", values).numpy(force=True)
+        symbols = [*(self.tokenizer.labels or range(self.tokenizer.size))]
+        known = {-1: -1, 0: -1} | {symbol: token for token, symbol in enumerate(symbols)}
+        wrong = [value for value in np.unique(array).tolist() if value not in known]
+        if wrong:
+            raise InputError(
+                f"`fixed` holds {wrong[0]:,}; the cells are {symbols[0]} to {symbols[-1]}, -1 where one is free"
+            )
+        return np.vectorize(known.__getitem__, otypes=[np.int64])(array)
 
     # judged ----------------------------------------------------------------------------------------------------
     def clashes(self, rows: Any) -> np.ndarray:

@@ -151,6 +151,10 @@ class Modality:
         """Rows as Python has them: an array (N, *shape)."""
         return self.rows(rows).reshape(-1, *self.shape)
 
+    def tokens(self, values: Any) -> Any:
+        """The way back: tokens of such an array, or of rows of it, -1 where one is free."""
+        return values
+
 
 def halves(shape: tuple[int, ...], name: str) -> np.ndarray:
     """(*shape) bool, the top, bottom, left or right half of something with rows and columns; the odd one is kept."""
