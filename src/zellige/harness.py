@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from .core.batch import by_length
-from .core.random import mix
+from .core.random import Streams, mix
 from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
 from .models.classes import told_none
@@ -34,6 +34,7 @@ from .models.model import as_model
 from .models.sampler_choice import choose_sampler, end_token
 from .samplers import run
 from .samplers.pairing import blank, of_length
+from .samplers.sampler import start_law
 from .show.kinds import added, of
 from .show.versions import versions
 
@@ -213,7 +214,7 @@ class Zellige(LM):
         most = _most(how) if sampler.grows else min(_most(how), int(method.shape[0]) - prefix_length)
         fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
         sampler.admit(method, fixed)
-        streams = [torch.Generator().manual_seed(seed) for seed in seeds]
+        streams = Streams(seeds, start_law(method).device)
         *_, state = run(sampler, method, tuple(fixed.shape), self.steps, fixed=fixed, generator=streams)  # pyright: ignore
         end = end_token(tokenizer, True) if self._documents else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))

@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 
+from zellige.core import philox as philoxes
 from zellige.core import random
 from zellige.core.philox import philox
 from zellige.core.positions import positions
-from zellige.core.random import Counter
+from zellige.core.random import Counter, Streams
+from zellige.errors import InputError
 from zellige.training.order import StepSeeds
 
 
@@ -41,6 +43,72 @@ def test_draws_do_not_depend_on_the_parts():
     assert not torch.equal(random.uniform((12, 5), whole), drawn)  # the next call draws anew
     for other in (Counter(2**62 + 6, 3), Counter(2**62 + 5, 4), Counter(5, 3)):
         assert not torch.isclose(random.uniform((12, 5), other), random.uniform((12, 5), Counter(2**62 + 5, 3))).any()
+
+
+def test_every_way_to_multiply_gives_the_same_words():
+    """NumPy's, a device's, whose products wrap around, and a compiler's, which may not: in the whole range of words."""
+    g = torch.Generator().manual_seed(0)
+    words = torch.randint(2**32, (6, 4096), generator=g)
+    words[:, :4] = torch.tensor([0, 1, 2**31, 2**32 - 1])
+    made = philox(tuple(words[:4]), tuple(words[4:]))
+    for product in (philoxes._wrapped, philoxes._by_halves):
+        assert all(torch.equal(a, b) for a, b in zip(made, philoxes._rounds(*words, product)))
+    x = words[0]
+    for number in philoxes._MULTIPLIERS:
+        high, low = philoxes._by_halves(x, number)
+        whole = [int(w) * number for w in x]
+        assert high.tolist() == [w >> 32 for w in whole]
+        assert low.tolist() == [w & (2**32 - 1) for w in whole]
+        largest = (2**16 - 1) * number + (((2**16 - 1) * number) >> 16)
+        assert largest < 2**63  # so that no compiler may take liberties
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("seed", [3, 2**61 + 3, 2**62 + 2**31 + 5, 0x1CAF56E1A6917380])
+def test_a_compiler_draws_the_same(seed):
+    """With signed products that wrap around it drew other numbers for a whole batch: the strata's, which are one number."""
+
+    def draws(step, part):
+        source = Counter(seed, step, part, 2)
+        return random.uniform((4, 16), source), random.stratified(4, source), random.uniform((4, 1), source)
+
+    numbers = [torch.full((), number) for number in (3, 1)]
+    for a, b in zip(torch.compile(draws)(*numbers), draws(*numbers)):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-15)
+
+
+def test_a_stream_depends_on_its_seed_alone():
+    """Not on the rows beside it, nor on which of them have drawn how often; only what is read is drawn."""
+    seeds = [5, 2**62 + 1, 7]
+    beside, alone = Streams(seeds), Streams(seeds[1:2])
+    first = random.uniform((3, 4), beside)
+    assert torch.equal(first[1:2], random.uniform((1, 4), alone))
+    random.uniform((2, 9), random.of_rows(beside, torch.tensor([0, 2])))
+    random.discard((3, 4), beside)
+    random.discard((1, 4), alone)
+    at = torch.tensor([[True, False, True], [False, True, True], [False, False, False]])
+    p = torch.ones(4, 1000)
+    drawn = random.categorical(p, beside, at)
+    whole = random.categorical(torch.ones(1, 3, 1000), alone)[0]
+    assert torch.equal(drawn[2:], whole[at[1]])
+    last = random.of_rows(random.of_rows(beside, torch.tensor([2, 1])), torch.tensor([1]))
+    assert torch.equal(random.uniform((1, 2), last), random.uniform((1, 2), alone))
+    assert torch.equal(random.uniform((3, 4), beside)[1:2], random.uniform((1, 4), alone))
+    assert beside.calls.tolist() == [5, 5, 5]
+    with pytest.raises(InputError, match="3 streams for 2 rows"):
+        random.uniform((2, 4), beside)
+
+
+def test_streams_are_uniform_and_unlike():
+    """Over their seeds, calls and positions; chi squared is beyond five deviations once in 10^6."""
+    source = Streams(range(256))
+    u = torch.stack([random.uniform((256, 64), source) for _ in range(16)])
+    assert len(u.unique()) == u.numel()
+    for pairs in ((u[:, :, ::2], u[:, :, 1::2]), (u[:, ::2], u[:, 1::2]), (u[::2], u[1::2])):
+        low, high = ((part * 16).long() for part in pairs)
+        count = torch.bincount((low * 16 + high).flatten(), minlength=256).double()
+        expected = low.numel() / 256
+        assert abs(float(((count - expected) ** 2 / expected).sum()) - 255) < 5 * math.sqrt(2 * 255)
 
 
 def test_counted_draws_are_uniform():

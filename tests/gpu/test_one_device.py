@@ -1,12 +1,20 @@
 """No step mixes devices, held without a GPU: on PyTorch's meta device a tensor that was left on the CPU does not go unseen.
 
-Numbers on the CPU without a dimension are let through, as CUDA does.
+Numbers on the CPU without a dimension are let through, as CUDA does. And no step copies from one device to the other, which is
+waited for: `tests/second_device.py` has one that counts.
 """
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import second_device
 from zellige import Batch, Net
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
@@ -43,3 +51,35 @@ def test_what_is_left_behind_is_seen():
     there, here = torch.zeros(3, device="meta"), torch.zeros(3)
     with FakeTensorMode(allow_non_fake_inputs=True), Numberless(0.5), pytest.raises(RuntimeError, match="device"):
         there + here
+
+
+@pytest.fixture(scope="module")
+def copies():
+    """Of each case, sampler by sampler, the lines that copy, and how often."""
+    root = Path(__file__).parents[2]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "tests.second_device"]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", second_device.CASES)
+def test_no_step_copies_from_one_device_to_the_other(case, copies):
+    """In either direction, of training or of any sampler that takes the method."""
+    assert len(copies[case]) > 1
+    assert {step: lines for step, lines in copies[case].items() if lines} == {}
+
+
+def test_copies_in_both_directions_are_seen(copies):
+    """As a schedule made its two ends, a number that is read as a list, an index of the host's, and `to` both ways."""
+    assert copies["itself"] == {
+        "new_tensor": {"to the device": 1},
+        "as_tensor": {"to the device": 1},
+        "index": {"to the device": 1},
+        "to": {"to the device": 1},
+        "cpu": {"from the device": 1},
+        "tolist": {"from the device": 1},
+        "arange": {},
+        "full": {},
+    }

@@ -1,7 +1,7 @@
 """What data gives to a method, and a likelihood that a method may give back."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -41,12 +41,14 @@ class Batch:
         mask: (B, L) bool or None; False where a token is given (padding): it is never noised and never counted.
         segments: (B, L) long or None; which packed document a position belongs to.
         condition: labels or anything else that the network takes.
+        spare: () a uniform of the step's own, for what a compiled step hardly ever draws: see `positions`.
     """
 
     tokens: Tensor
     mask: Tensor | None = None
     segments: Tensor | None = None
     condition: Tensor | None = None
+    spare: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.tokens.ndim != 2 or self.tokens.dtype not in WHOLE:
@@ -77,8 +79,8 @@ class Batch:
         return self._each(lambda field: field[rows])
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        fields = (self.tokens, self.mask, self.segments, self.condition)
-        return Batch(*[None if field is None else change(field) for field in fields])  # pyright: ignore
+        fields = {name: getattr(self, name) for name in ("tokens", "mask", "segments", "condition")}
+        return replace(self, **{name: change(field) for name, field in fields.items() if field is not None})
 
     def __len__(self) -> int:
         return len(self.tokens)

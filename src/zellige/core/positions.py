@@ -2,8 +2,9 @@
 
 A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the law of the noise
 lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9, see
-`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. That draw is of
-torch's global generator, as dropout's are; `StepSeeds` seeds it for each part of a step, and so it, too, comes again.
+`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. The uniform for
+that is the step's own, `Batch.spare`: where nothing overflows it moves no other draw, so dropout's are those of the step that is
+not compiled.
 """
 
 from dataclasses import dataclass
@@ -58,8 +59,11 @@ class Positions:
         return values.new_zeros(self.rows).index_add(0, self.row, values)
 
 
-def positions(at: Tensor, most: int | None = None) -> Positions:
-    """Those where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if that is None."""
+def positions(at: Tensor, most: int | None = None, spare: Tensor | None = None) -> Positions:
+    """Those where `at` (B, L) is True; in a compiled step `most` of them, or all B * L if that is None.
+
+    spare: () the uniform by which they are chosen where there are more; None: one of torch's global generator.
+    """
     B, L = at.shape
     if not torch.compiler.is_compiling():
         index = at.flatten().nonzero()[:, 0]
@@ -70,7 +74,8 @@ def positions(at: Tensor, most: int | None = None) -> Positions:
         return Positions(index, index // L, B, at.flatten().double(), at.flatten())
     flat = at.flatten()
     n = flat.sum()
-    first = (torch.rand((), device=at.device) * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
+    u = torch.rand((), device=at.device) if spare is None else spare
+    first = (u * n).long().clamp_max((n - 1).clamp_min(0))  # 0 unless there are too many
     first = torch.where(n > most, first, 0)
     turn = torch.where(flat, (flat.cumsum(0) - 1 + first) % n.clamp_min(1), most)  # which of them a position is
     place = torch.where(turn < most, turn, most)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from . import maths
 from .process import Process
-from .schedule import CLEAN
+from .schedule import CLEAN, as_time
 
 
 @runtime_checkable
@@ -141,7 +141,7 @@ def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
     p = reverse(pred, s)
     if not isinstance(pred, Score):
         return p
-    possible = pred.process.clean | (torch.as_tensor(s, device=p.device) > CLEAN)[..., None]
+    possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]
     return maths.normalise(torch.where(possible, p.clamp_min(0.0), 0.0))
 
 

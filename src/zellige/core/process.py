@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from . import maths, random
 from .random import Randomness
-from .schedule import CLEAN, PRIOR, Schedule
+from .schedule import CLEAN, PRIOR, Schedule, as_time
 
 
 class Process(nn.Module):
@@ -60,6 +60,10 @@ class Process(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has discrete time: it has no rate; use the discrete bound")
 
     # ---------------------------------------------------------------------------------- what follows from it
+    def as_time(self, t: Tensor | float) -> Tensor:
+        """A time as a tensor; a number is one where the prior is."""
+        return as_time(t, self.prior.device)
+
     @property
     def span(self) -> tuple[float, float]:
         """The times between which a model of continuous time passes continuously: with a mask from alpha = 1 to 0, else [0, 1].
@@ -144,7 +148,7 @@ class Mixture(Process):
 
     def _keep(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """alpha_t / alpha_s, (*, 1) or (*, K); from a time where nothing is left to lose, 1."""
-        alpha_s, alpha_t = self.schedule.alpha(s), self.schedule.alpha(t)
+        alpha_s, alpha_t = self.schedule.alpha(self.as_time(s)), self.schedule.alpha(self.as_time(t))
         alpha_t, alpha_s = torch.broadcast_tensors(alpha_t.to(self.prior), alpha_s.to(self.prior))
         left = alpha_s > 0
         return torch.where(left, alpha_t / torch.where(left, alpha_s, 1.0), 1.0)
@@ -155,7 +159,7 @@ class Mixture(Process):
         return torch.diag_embed(a) + (1 - a)[..., None] * self.prior  # D3PM eq. 6 and 7, of all steps from s to t
 
     def rate(self, t):
-        b = self.schedule.beta(t).to(self.prior)
+        b = self.schedule.beta(self.as_time(t)).to(self.prior)
         b = b.expand(*b.shape[:-1], self.K)
         return b[..., None] * self.prior - torch.diag_embed(b)  # d/dt of the matrix at s = t
 
@@ -176,11 +180,11 @@ class Mixture(Process):
         return lost.scatter_add(-1, x, a.expand(lost.shape).gather(-1, x))
 
     def rate_into(self, x_t, t):
-        r = (self.schedule.beta(t).to(self.prior) * self.prior[x_t][..., None]).expand(*x_t.shape, self.K)
+        r = (self.schedule.beta(self.as_time(t)).to(self.prior) * self.prior[x_t][..., None]).expand(*x_t.shape, self.K)
         return r.scatter(-1, x_t[..., None], 0.0)
 
     def rate_from(self, x_t, t):
-        b = self.schedule.beta(t).to(self.prior)
+        b = self.schedule.beta(self.as_time(t)).to(self.prior)
         b = b.expand(*b.shape[:-1], self.K).expand(*x_t.shape, self.K).gather(-1, x_t[..., None])
         return (b * self.prior).scatter(-1, x_t[..., None], 0.0)
 
@@ -192,7 +196,7 @@ class Mixture(Process):
 
     def _alpha_of(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """alpha_t of the tokens x_0, (*) -> (*)."""
-        return self.schedule.alpha_of(x_0, t).to(self.prior)
+        return self.schedule.alpha_of(x_0, self.as_time(t)).to(self.prior)
 
     def divergence(self, x_0, t):
         # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two

@@ -2,6 +2,7 @@
 
 No other module turns random bits into tokens."""
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable, Sequence
@@ -131,7 +132,9 @@ def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Rand
 
     Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
     """
-    p = torch.as_tensor(probability, dtype=torch.float64, device=x.device).expand(x.shape)
+    if not isinstance(probability, Tensor):  # filled in, not copied to a device, which would be waited for
+        probability = torch.full((), probability, dtype=torch.float64, device=x.device)
+    p = probability.to(x.device, torch.float64).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
         unchanged = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
         return categorical((1 - p)[..., None] * unchanged + p[..., None] * law, generator)
@@ -153,17 +156,26 @@ def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
 
 
 def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:
-    return uniform(shape, generator, device) if at is None else positions(at).of(uniform(at.shape, generator, device))
+    if at is None:
+        return uniform(shape, generator, device)
+    where = positions(at)
+    if isinstance(generator, Streams):  # no more than are read
+        return generator.draw(where.row, where.index - where.row * at.shape[1])
+    return where.of(uniform(at.shape, generator, device))
 
 
 def of_rows(generator: Randomness, rows: Tensor) -> Randomness:
     """What these rows (N,) draw from, where each row may have its own generator."""
+    if isinstance(generator, Streams):
+        return generator.of(rows)
     return [generator[b] for b in rows.tolist()] if isinstance(generator, Sequence) else generator
 
 
 def discard(shape: Sequence[int], generator: Randomness) -> None:
     """Use up the uniforms of a draw that turned out not to be needed, so that rows with their own generators stay in step."""
-    if isinstance(generator, Sequence):
+    if isinstance(generator, Streams):
+        generator.count()
+    elif isinstance(generator, Sequence):
         uniform(shape, generator)
 
 
@@ -219,22 +231,75 @@ class Counter:
     def __init__(self, seed: int, step: int | Tensor = 0, part: int | Tensor = 0, parts: int = 1):
         self.key, self.step, self.part, self.parts, self.calls = (seed & WORD, seed >> 32), step, part, parts, 0
 
-    def _draw(self, position: Tensor, row: Tensor) -> Tensor:
-        number = lambda value: torch.as_tensor(value, dtype=torch.long, device=row.device)  # noqa: E731
-        self.calls += 1
-        a, b = (torch.full((), word, dtype=torch.long, device=row.device) for word in self.key)
-        return uniforms((position, row, torch.full_like(row, self.calls), number(self.step)), (a, b))
+    def _draw(self, position: Tensor, row: Tensor, call: int | None = None) -> Tensor:
+        if call is None:
+            self.calls = call = self.calls + 1
+        number = lambda value: torch.full((), value, dtype=torch.long, device=row.device)  # noqa: E731
+        step = self.step if isinstance(self.step, Tensor) else number(self.step)
+        return uniforms((position, row, torch.full_like(row, call), step.to(row.device)), tuple(map(number, self.key)))
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         rows = self.part + self.parts * torch.arange(shape[0], device=device)
         position = torch.arange(math.prod(shape[1:]), device=device)
         return self._draw(position[None], rows[:, None]).reshape(tuple(shape))
 
+    def spare(self, device: torch.device) -> Tensor:
+        """A uniform () of this part that is none of those that are drawn, and moves none of them."""
+        row = torch.full((), self.part, dtype=torch.long, device=device) if isinstance(self.part, int) else self.part
+        none = torch.zeros((), dtype=torch.long, device=device)
+        return self._draw(none, row, call=0)
+
     def stratified(self, n: int, device: torch.device | None) -> Tensor:
         """As `stratified` over the rows of all parts."""
         whole = torch.full((1,), WORD, dtype=torch.long, device=device)  # a row that is none
         row = self.part + self.parts * torch.arange(n, device=device, dtype=torch.float64)
         return (self._draw(torch.zeros_like(whole), whole) + row / (self.parts * n)) % 1.0
+
+
+class Streams:
+    """Draws of B rows that each have a stream: functions of (the row's seed, how many draws it has had, position).
+
+    So what a row draws depends on its seed alone: not on the rows beside it, nor on the device. Each call of a row draws anew; a
+    uniform has 53 bits.
+
+    Args:
+        seeds: of 63 bits, one for each row.
+        device: where they are drawn.
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
+        words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
+        self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
+        self.rows = torch.arange(len(words), device=words.device)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def of(self, rows: Tensor) -> "Streams":
+        """Those of these rows (N,), which go on where they are, and which the others then find so."""
+        some = copy.copy(self)
+        some.rows = self.rows[rows]
+        return some
+
+    def count(self) -> None:
+        """Use up a draw of each row."""
+        self.calls.index_add_(0, self.rows, torch.ones_like(self.rows))
+
+    def draw(self, row: Tensor, position: Tensor) -> Tensor:
+        """The next uniforms of these rows at these positions, which broadcast; every row uses up a draw."""
+        self.count()
+        row = self.rows[row]
+        return uniforms(
+            (position, self.calls[row], torch.zeros_like(row), torch.zeros_like(row)),
+            (self.key[0][row], self.key[1][row]),
+        )
+
+    def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
+        if len(self) != shape[0]:
+            raise InputError(f"{len(self)} streams for {shape[0]} rows; give one for each row")
+        row = torch.arange(len(self), device=self.rows.device)
+        position = torch.arange(math.prod(shape[1:]), device=self.rows.device)
+        return self.draw(row[:, None], position[None]).reshape(tuple(shape)).to(device)
 
 
 class Shard:

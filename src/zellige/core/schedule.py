@@ -92,7 +92,7 @@ class Schedule(nn.Module):
     def as_time(self, t: Tensor | float) -> Tensor:
         """A time as a tensor, where the schedule's own numbers are (a table, exponents) if it has any."""
         own = next(itertools.chain(self.parameters(), self.buffers()), None)
-        return as_time(t) if own is None else as_time(t).to(own.device)
+        return as_time(t) if own is None else as_time(t, own.device).to(own.device)
 
     def alpha(self, t: Tensor | float) -> Tensor:
         """P(untouched at t | clean): 1 at CLEAN, 0 at PRIOR."""
@@ -122,7 +122,7 @@ class Schedule(nn.Module):
 
         (*, 1) or (*, K); with `x` (*) of these states, (*).
         """
-        clean, noisy = self._alpha(t.new_tensor([0.0, 1.0]))
+        clean, noisy = self._alpha(_ends(t))
         lost, left = 1 - clean, noisy
         longest = lost.amax().detach(), left.amax().detach()
         t, lost, left = (t[..., None], lost, left) if x is None else (t, lost[x], left[x])
@@ -149,16 +149,26 @@ class Schedule(nn.Module):
         Only for schedules with one alpha for all states.
         """
         alpha = as_time(alpha)
-        clean, noisy = self._alpha(alpha.new_tensor([0.0, 1.0]))[:, 0]
+        clean, noisy = self._alpha(_ends(alpha))[:, 0]
         return self._inverse(alpha) + (noisy - alpha).clamp_min(0.0) - (alpha - clean).clamp_min(0.0)
 
     def extra_repr(self) -> str:
         return f"alpha_1={self.alpha_1:g}, alpha_0={self.alpha_0:g}"
 
 
-def as_time(t: Tensor | float) -> Tensor:
-    """A time as a tensor of real numbers: float64 unless it has a precision of its own."""
-    return t if isinstance(t, Tensor) and t.is_floating_point() else torch.as_tensor(t, dtype=torch.float64)
+def as_time(t: Tensor | float, device: torch.device | None = None) -> Tensor:
+    """A time as a tensor of real numbers: float64 unless it has a precision of its own.
+
+    A number is filled in on the `device`, not copied there, which would be waited for.
+    """
+    if isinstance(t, Tensor):
+        return t if t.is_floating_point() else t.double()
+    return torch.full((), float(t), dtype=torch.float64, device=device)
+
+
+def _ends(t: Tensor) -> Tensor:
+    """The times 0 and 1, (2,), where t is and as precise; counted, not copied to a device, which would be waited for."""
+    return torch.arange(2, dtype=t.dtype, device=t.device)
 
 
 def joined(t: Tensor, f: Callable[[Tensor], Tensor], end: Callable[[Tensor], Tensor]) -> Tensor:

@@ -50,7 +50,7 @@ class Absorbing(Diffusion):
         With `group` (B, L), which of its row's groups a position is in, the sum over each of them: (B, groups). The head is
         computed at the masks only, or at other positions `at` (B, L) bool.
         """
-        chosen = positions(x_t == self.process.mask, self.most(batch)) if at is None else positions(at)
+        chosen = positions(x_t == self.process.mask, self.most(batch), batch.spare) if at is None else positions(at)
         h = self.hidden(x_t, t, batch, self.clean(batch), chosen)
         each = chosen.weights(weight)
         each = None if each is None else each.to(h.dtype if h.dtype == torch.float64 else torch.float32)

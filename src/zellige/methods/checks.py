@@ -1,6 +1,7 @@
 """What is refused where a method is asked from outside: rows that are no texts of it, times and positions of other shapes."""
 
 import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from .. import arguments
 from ..core.batch import Batch, tensor
-from ..core.random import Randomness
+from ..core.random import Counter, Randomness
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def of_rows(function: Any, like: Any) -> Any:
     @functools.wraps(function)
     def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
         refuse_rows(self, batch)
+        if torch.compiler.is_compiling() and isinstance(generator, Counter):
+            batch = replace(batch, spare=generator.spare(batch.tokens.device))
         return function(self, batch, generator)
 
     return arguments.checked(ask, like=like)

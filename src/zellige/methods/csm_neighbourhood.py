@@ -5,7 +5,7 @@ A walk goes along them and against them: then it needs the Hastings factor, and 
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -137,6 +137,12 @@ class Star(Neighbourhood):
         return (self._all(y) != 0) & (y[..., None] == 0)
 
 
+@lru_cache(maxsize=16)
+def on(counts: Tensor, device: torch.device) -> Tensor:
+    """Counts (V,) of a neighbourhood on a device, copied there once: a device waits for a copy."""
+    return counts.to(device)
+
+
 def _drawn(
     arrows: Callable[[Tensor], Tensor],
     degree: Tensor,
@@ -152,7 +158,7 @@ def _drawn(
     if k == 0:
         row, place, token = (arrows(x) & counted[..., None]).nonzero().unbind(-1)
         return row, place, token, torch.ones(len(row), dtype=torch.float64, device=x.device)
-    each = degree.to(x.device)[x] * counted
+    each = on(degree, x.device)[x] * counted
     total, places, tokens = each.sum(-1), [], []
     some = torch.where(total[:, None] > 0, each, 1.0)  # where there is none, any: its weight is 0
     for _ in range(k):

@@ -17,7 +17,7 @@ from ..core.positions import positions
 from ..core.prediction import Prediction, truth
 from ..core.process import Process
 from ..core.random import Randomness
-from ..core.schedule import CLEAN
+from ..core.schedule import CLEAN, as_time
 from ..errors import InputError
 from . import checks, terms
 from .method import Method
@@ -93,7 +93,7 @@ class Diffusion(Method):
         checks.refuse_tokens(x_t, self.process.K)
         chosen = None if at is None else positions(at)
         h = self.hidden(x_t, t, beside, context, chosen)
-        t = torch.as_tensor(t, dtype=torch.float64, device=x_t.device).expand(x_t.shape)
+        t = as_time(t, x_t.device).to(x_t.device, torch.float64).expand(x_t.shape)
         if chosen is not None:
             x_t, t = chosen.of(x_t), chosen.of(t)
         return self.read(self.logits(h), x_t, t)

@@ -26,7 +26,7 @@ from ..core.positions import Positions, positions
 from ..core.prediction import truth
 from ..core.process import Process
 from ..core.random import Randomness
-from ..core.schedule import CLEAN, PRIOR
+from ..core.schedule import CLEAN, PRIOR, as_time
 from ..nn.chunks import each_position
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = No
     if not jumps_at(method.process, 0):
         return value
     x_t = method.corrupt(batch, 0.0, generator)
-    rows = positions(method.process.movable(x_t).any(-1, keepdim=True), method.most_rows(batch))
+    rows = positions(method.process.movable(x_t).any(-1, keepdim=True), method.most_rows(batch), batch.spare)
     if len(rows.index) == 0:
         return value
     t = torch.zeros(len(rows.index), dtype=torch.float64, device=value.device)
@@ -206,7 +206,7 @@ def _chosen(
     most = None if at is not None else method.most(batch)
     if at is None:
         at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
-    chosen = positions(at, most)
+    chosen = positions(at, most, batch.spare)
     return chosen, [chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)]
 
 
@@ -242,5 +242,6 @@ def per_position(t: Tensor) -> Tensor:
 
 def where_noised(batch: Batch, t: Tensor | float) -> Tensor:
     """Times (B, L), CLEAN where a token is given."""
-    t = torch.as_tensor(t, dtype=torch.float64, device=batch.tokens.device).expand(batch.tokens.shape)
+    device = batch.tokens.device
+    t = as_time(t, device).to(device, torch.float64).expand(batch.tokens.shape)
     return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import argument_names, checked
-from ..core.random import mix
+from ..core.random import Streams, mix
 from ..data import Data
 from ..errors import InputError, check_counts
 from ..samplers import State, pairing, run
@@ -189,7 +189,7 @@ def _states(
     for tried in range(how.redraw + 1):
         pairs = [(seed, first + row) if isinstance(seed, int) else seed[first + row] for row in rows.tolist()]
         seeds = [mix(*pair, *([tried] if tried else [])) for pair in pairs]
-        streams = [torch.Generator().manual_seed(number) for number in seeds]
+        streams = Streams(seeds, start_law(method).device)
         fixed = None if fixed_rows is None else fixed_rows[rows.to(fixed_rows.device)]
         condition = None if condition_rows is None else condition_rows[rows.to(condition_rows.device)]
         drawing = run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams, condition=condition)

@@ -181,10 +181,17 @@ class Block(nn.Module):
         if self.conv is not None:
             x = x + self.conv(x, seen, None if past is None else past[2])
         y, k, v = self.attention(modulate(self.norm1, x, shift1, scale1), rotary, seen, past, at)
+        shape = x.shape
         x, gate1, shift2, scale2, gate2 = chosen(at, x, gate1, shift2, scale2, gate2)
-        x = add(x, gate1, F.dropout(y, self.dropout, self.training))
+        x = add(x, gate1, self._drop(y, shape, at))
         h = modulate(self.norm2, x, shift2, scale2)
-        return add(x, gate2, F.dropout(self.mlp(h), self.dropout, self.training)), k, v
+        return add(x, gate2, self._drop(self.mlp(h), shape, at)), k, v
+
+    def _drop(self, y: Tensor, shape: torch.Size, at: Places | None) -> Tensor:
+        """y with dropout; at some positions only, that of all positions (B, L, D): it does not depend on which are asked."""
+        if at is None or not self.training or self.dropout == 0:
+            return F.dropout(y, self.dropout, self.training)
+        return y * at.of(F.dropout(y.new_ones(shape), self.dropout))
 
     def forward(self, x, rotary, time, seen, past=None, at: Places | None = None) -> Tensor:
         """x (B, L, D), the residual stream; time: what `Modulation` takes, or (); past: keys, values and tail of a cache.

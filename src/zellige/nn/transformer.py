@@ -241,9 +241,10 @@ class DiT(nn.Module):
         """InputError for what a cache cannot hold."""
         if not self.block:
             raise InputError("this network has no blocks, so it remembers nothing; build it with block=16 or so")
-        lengths = x.new_tensor([x.shape[1]]) if valid is None else valid.sum(-1)
-        if len(cut := lengths[lengths % self.block > 0]):
-            raise InputError(f"{int(cut[0])} tokens are not whole blocks of {self.block}; give whole ones")
+        lengths = [x.shape[1]] if valid is None else valid.sum(-1).tolist()
+        cut = next((length for length in lengths if length % self.block), None)
+        if cut is not None:
+            raise InputError(f"{cut} tokens are not whole blocks of {self.block}; give whole ones")
         if valid is not None and (cache is not None or (valid[:, :-1] & ~valid[:, 1:]).any()):
             raise InputError("valid is for the first tokens of a cache, and shorter rows begin with what is not valid")
 

@@ -10,7 +10,7 @@ from ..core import random
 from ..core.positions import positions
 from ..core.prediction import Prediction, Score
 from ..core.random import Randomness
-from ..core.schedule import CLEAN
+from ..core.schedule import CLEAN, as_time
 from ..methods.diffusion import Diffusion
 from .sampler import State
 
@@ -159,7 +159,7 @@ def given_places(method: Diffusion, state: State) -> Tensor:
 
 def clean_where_fixed(method: Diffusion, state: State, t: Tensor | float) -> Tensor:
     """Times (B, L): t, and CLEAN at the positions that are given, since they carry no noise."""
-    time = torch.as_tensor(t, dtype=torch.float64, device=state.x.device)
+    time = as_time(t, state.x.device).to(state.x.device, torch.float64)
     return torch.where(given_places(method, state), CLEAN, time)
 
 

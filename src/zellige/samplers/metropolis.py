@@ -26,7 +26,7 @@ from torch import Tensor
 from ..core import random
 from ..core.prediction import DataScore
 from ..errors import InputError
-from ..methods.csm_neighbourhood import Neighbourhood
+from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
 from .law import Law
 from .sampler import Sampler
@@ -122,7 +122,7 @@ class Metropolis(Sampler):
 
     def step(self, method: OverNeighbours, state, t, s, generator=None):
         x, arrows = state.x, method.neighbourhood
-        degree = arrows.degree.to(x.device)
+        degree = on(arrows.degree, x.device)
         each = degree[x].masked_fill(state.fixed, 0.0)  # (B, L): neighbours by the position in which they differ
         d_x = each.sum(-1)
         place = random.categorical(torch.where(d_x[:, None] > 0, each, 1.0), generator)[:, None]

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..arguments import checked, of_kind
 from ..core import random
 from ..core.batch import WHOLE, tensor
-from ..core.random import Randomness
+from ..core.random import Randomness, Streams
 from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
 from .guide import Guided
@@ -233,7 +233,7 @@ def run(
         steps: how many, or the times themselves, decreasing; None for the sampler's own number.
         fixed: (B, L) long, the token where it is given, -1 where it is free, HIDDEN where it stays masked. Exact for absorbing
             processes.
-        generator: one, or a list with one for each row: then a row's draw does not depend on its batch.
+        generator: one; or `Streams`, or a list, with one for each row: then a row's draw does not depend on its batch.
         condition: (B,) the class of each row, for a network with classes; -1 for none.
     """
     _answers(method)
@@ -243,7 +243,7 @@ def run(
     at_least("length", shape[1], 1)
     if fixed is not None and (fixed.ndim > 2 or any(a not in (1, b) for a, b in zip(fixed.shape[::-1], shape[::-1]))):
         raise InputError(f"`fixed` is {tensor(fixed)}; it must be of the shape {tuple(shape)}")
-    if isinstance(generator, Sequence) and len(generator) != shape[0]:
+    if isinstance(generator, Sequence | Streams) and len(generator) != shape[0]:
         raise InputError(f"{len(generator)} generators for {shape[0]} rows; give one for each row")
     if condition is not None and (condition.shape != shape[:1] or condition.dtype not in WHOLE):
         raise InputError(f"condition is {tensor(condition)}; it must be whole numbers of the shape {tuple(shape[:1])}")

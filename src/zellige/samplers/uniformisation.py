@@ -148,7 +148,7 @@ def _forgotten(process: Process, length: int) -> float:
 
 def unit_rate(process: Process, x: Tensor) -> Tensor:
     """R(., x), the rates into x for each unit of sigma, zero at x itself: (*) -> (*, K)."""
-    return process.rate_into(x, 0.5) / process.schedule.beta(0.5).to(process.prior)
+    return process.rate_into(x, 0.5) / process.schedule.beta(process.as_time(0.5)).to(process.prior)
 
 
 def bounds(process: Process, low: Tensor, high: Tensor) -> Tensor:

@@ -90,7 +90,7 @@ class Learner(lightning.LightningModule):
     def on_train_start(self) -> None:
         self.seeds = StepSeeds(self.train_config.seed, self.parts, self.device)
         whole = self.train_config.compile and not self.sharded
-        self.compiled = torch.compile(self.method.loss, dynamic=False) if whole else None
+        self.compiled = compile_step(self.method.loss) if whole else None
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         step, micro = divmod(index, self.train_config.accumulate)
@@ -113,6 +113,12 @@ class Learner(lightning.LightningModule):
         limit = self.train_config.clip or math.inf
         norm = torch.nn.utils.clip_grad_norm_([p for p in self.method.parameters() if p.grad is not None], limit)
         self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
+
+
+def compile_step(loss: Any, backend: str = "inductor") -> Any:
+    """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
+    options = {"fallback_random": True} if backend == "inductor" else None
+    return torch.compile(loss, dynamic=False, backend=backend, options=options)
 
 
 def shard(method: Method, mesh: Any) -> None:
