@@ -215,7 +215,27 @@ def test_an_audit_prints_which_claims_hold(run, folder):
     assert "3 of 7 claims hold" in out
     assert "'FID' is not among ours" in out
     code, out, _ = run(f"evaluate --audit {claims(lines[:3], folder / 'true').name}")
-    assert (code, "3 of 3 claims hold" in out) == (0, True)
+    assert (code, "3 of 3 claims hold\n" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "holds", "checked", "last"),
+    [
+        ("u", 1, None, 0, "0 of 1 claim hold, 1 cannot be checked"),
+        ("hu", 0, None, 1, "1 of 2 claims hold, 1 cannot be checked"),
+        ("h", 0, True, 1, "1 of 1 claim hold"),
+        ("fu", 1, False, 1, "0 of 2 claims hold, 1 cannot be checked"),
+    ],
+)
+def test_what_cannot_be_checked_does_not_hold(run, folder, lines, code, holds, checked, last):
+    """An audit that checked nothing has shown nothing."""
+    how = "--draws 2 --limit 4"
+    kinds = {"h": f"../m,,{how},8,bits/char,1000,", "f": f"../m,,{how},800,bits/char,1,", "u": f"../m,,{how},12,FID,,"}
+    name = claims([kinds[kind] for kind in lines], folder / f"claims-{lines}").name
+    ended, out, _ = run(f"evaluate --audit {name} --json audit.json")
+    result = json.loads(Path("audit.json").read_text())["result"]
+    assert (ended, result["holds"], result["checked"]) == (code, holds, checked)
+    assert out.rstrip().endswith(last)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from .common import (
     unfinished_folder,
 )
 from .evaluate_again import again
-from .evaluate_audit import audit
+from .evaluate_audit import audit, status
 from .evaluate_bracket import Bracket, bracket
 from .evaluate_features import train_features
 from .evaluate_pairs import Pairs, pairs
@@ -78,7 +78,7 @@ def evaluate(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if "--audit" in flags and asked:
         document = audit(words, terminal, judge_words)
         put_json(terminal, document)
-        return 0 if document["result"]["holds"] else 1
+        return status(document)
     if "--from" in flags and asked:
         classes = {"": Evaluate} | {flag: cls for flag, (_, cls) in MODES.items()}
         document = again(words, terminal, began, judge_words, classes)

@@ -64,7 +64,11 @@ class Claim:
 
 
 def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
-    """Every claim of a folder computed again, in one table; the document's result has "holds": whether all of them do."""
+    """Every claim of a folder computed again, in one table.
+
+    The document's result has "holds": true where all of them do, false where one does not, null where none is refuted but some
+    cannot be checked; and "checked", how many could be.
+    """
     folder, rest = typed.take(words, "--audit", "evaluate")
     if rest:
         raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
@@ -80,8 +84,18 @@ def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
     silent.out.close()
     for line in describe(claims, rows):
         terminal.result(line)
-    good = all(row["verdict"] in (HOLDS, UNKNOWN) for row in rows)
-    return json_record("evaluate", {"audit": folder}, {"holds": good, "claims": rows}, kind="audit")
+    verdicts = [row["verdict"] for row in rows]
+    checked = [verdict for verdict in verdicts if verdict != UNKNOWN]
+    refuted = any(verdict != HOLDS for verdict in checked)
+    holds = False if refuted else True if len(checked) == len(rows) else None
+    result = {"holds": holds, "checked": len(checked), "claims": rows}
+    return json_record("evaluate", {"audit": folder}, result, kind="audit")
+
+
+def status(document: Document) -> int:
+    """How the command ends: with 0 where something could be checked and nothing is refuted, else with 1."""
+    result = document["result"]
+    return 0 if result["checked"] and result["holds"] is not False else 1
 
 
 def read_claims(folder: Path) -> list[Claim]:
@@ -220,5 +234,6 @@ def describe(claims: Sequence[Claim], rows: Sequence[dict[str, Any]]) -> list[st
         body.append((str(number), what, f"{claim.text} {claim.unit}", value, row["verdict"]))
     lines = columns(body, "><>><", gap=2)
     lines += [""] + [f"  {n}: {row['why']}" for n, row in enumerate(rows, 1) if row["why"]]
-    held = sum(row["verdict"] == HOLDS for row in rows)
-    return [*lines, f"  {held} of {counted(len(rows), 'claim')} hold"]
+    held, unknown = (sum(row["verdict"] == verdict for row in rows) for verdict in (HOLDS, UNKNOWN))
+    unchecked = f", {unknown} cannot be checked" if unknown else ""
+    return [*lines, f"  {held} of {counted(len(rows), 'claim')} hold{unchecked}"]
