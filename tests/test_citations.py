@@ -1,7 +1,10 @@
 """Every number of a paper that source and docs cite stands in docs/citations.md beside its file, with the paper it is of."""
 
+import importlib
 import re
 from pathlib import Path
+
+from zellige.exact import identities
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "docs" / "citations.md"
@@ -58,3 +61,26 @@ def test_every_paper_is_in_the_list():
     ours = {number for text in sources().values() for number in ARXIV.findall(text)}
     assert {ARXIV.search(number)[0] for number in papers.values()} == ours  # pyright: ignore[reportOptionalSubscript]
     assert {row[1] for row in rows() if row[0].startswith("`")} <= set(papers)
+
+
+# that docstrings call as the file of their class; options; others' names
+OBJECTS = {"method", "model", "process", "terminal", "result", "report"}
+OBJECTS |= {"train", "data", "net", "config", "completions", "lists"}
+
+
+def test_what_docstrings_name_is_there():
+    """`file.name`, of a file of the library: it has that name; `file.py` is there; or it is a check of `verify`."""
+    source, wrong = ROOT / "src" / "zellige", []
+    files = {".".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.py")}
+    for path in files.values():
+        for named in re.findall(r"`([a-z_][a-z_.]*\.[A-Za-z_]\w*)(?:\([^`]*\))?`", path.read_text(encoding="utf-8")):
+            place, _, name = named.rpartition(".")
+            homes = [file for file in files if f".{file}".endswith(f".{place}")]
+            if place in OBJECTS or named in {*identities.SHARED, *identities.OWN}:
+                continue
+            if name == "py":
+                wrong += [] if homes or list(ROOT.glob(f"*/{named}")) else [(path.name, named)]
+            elif homes and not any(f".{file}".endswith(f".{named}") for file in files):
+                has = (hasattr(importlib.import_module(f"zellige.{home}"), name) for home in homes)
+                wrong += [] if any(has) else [(path.name, named)]
+    assert wrong == [], wrong

@@ -7,7 +7,7 @@ An upper bound on -log p(x_0) has three terms (DDPM's L_T, L_t, L_0):
     reconstruction   t = 0 -> CLEAN; as a jump it is -log p(x_0 | x_{t=0})
 
 For an absorbing process both ends of continuous time are integrals of `continuous` too (see `core.schedule`), else jumps.
-Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.py` integrates them.
+Jumps are `discrete` too, with s or t at CLEAN or PRIOR. The methods assemble the terms; `exact.bounds` integrates them.
 """
 
 from torch import Tensor

@@ -77,7 +77,7 @@ def expectation(
 ) -> Tensor:
     """E of a draw (batch, generator) -> (B,), of any number of rows, for each x_0 (M, L), over everything that it draws: (M,).
 
-    Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `maths.stratified` gives); what is discrete is
+    Times are integrated, at `nodes` if given (u in (0, 1) and weights, as what `random.stratified` gives); what is discrete is
     enumerated. Differentiable: the gradient is the expectation of the gradient of the draw, whatever the draws depend on.
     """
     u, weight = parts(x_0.shape[1]) if nodes is None else nodes
@@ -102,7 +102,7 @@ def quadrature(n: int = 60) -> tuple[Tensor, Tensor]:
 def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
     """`quadrature` on each of n equal parts of (0, 1): for what jumps between them, such as a number of masks drawn there."""
     t, weight = quadrature(each)
-    t = t.clamp(1e-9, 1 - 1e-9)  # the strata of `maths.stratified` round
+    t = t.clamp(1e-9, 1 - 1e-9)  # the strata of `random.stratified` round
     return ((torch.arange(n)[:, None] + t) / n).reshape(-1), (weight / n).repeat(n)
 
 

@@ -24,14 +24,14 @@ PIECE = 1 << 14  # rows of a batch of outcomes: what fits a cache
 class Script:
     """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
 
-    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `maths.bernoulli` and `maths.categorical`.
+    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `random.bernoulli` and `random.categorical`.
     A script says the outcome at each entry of a row, the same for all rows or for each its own; `probability` (B,) is then the
     product of the chances of the outcomes, and `ahead` (B, entries, n) the laws of the first draw that has no outcome in the
     script, None if there is none. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
 
     Args:
         outcomes: of each draw, (entries,) or (B, entries) whole numbers; a draw beyond them gives 0.
-        times: (B,) in (0, 1), what `maths.stratified` gives each row.
+        times: (B,) in (0, 1), what `random.stratified` gives each row.
         uniforms: (B,) in (0, 1), what each row draws as a single number; or (B, n), the first n such draws.
     """
 

@@ -19,11 +19,11 @@ of a row may share their random numbers: their times, or numbers of masks, are e
 | absorbing, by blocks | loglinear, t clipped | Mean (SUBS) or Score | weighted cross-entropy, t per block | blockwise |
 
 Where it leaks: times belong to positions, and the network has a second input. The clip interval is a law of t in training, not a
-schedule: `bound` is always over all of [0, 1], with the jumps at both ends, which the published one leaves out. A network that
-does not see the time draws numbers of masks instead of times (`Masked`): with L' = 1 every token is then always masked and the
-bound is -log p itself, without the variance to which the paper traces its gap to autoregression. A block's clean tokens are told
-t = 0, as when they are remembered in sampling; published code tells them the time of the row's first noisy token. With a score
-inside (SEDD), `loss` is the diffusion term alone.
+schedule: `bound` is always over all of [0, 1] and both ends of the schedule, one token of a block after another, which the
+published one leaves out. A network that does not see the time draws numbers of masks instead of times (`Masked`): with L' = 1
+every token is then always masked and the bound is -log p itself, without the variance to which the paper traces its gap to
+autoregression. A block's clean tokens are told t = 0, as when they are remembered in sampling; published code tells them the time
+of the row's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 """
 
 from dataclasses import dataclass

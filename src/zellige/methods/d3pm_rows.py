@@ -10,7 +10,10 @@ p~ divided by q(x_t | x_0) where it is a mean. The sums that make laws of p and 
 of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
 
 p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the first
-tenth) the rest is float64; from there float32: sums of K terms without signs, each right to 1e-7. Nothing is computed twice.
+tenth) the rest is float64; from there float32: sums of K terms without signs. A term is the square of how far p is from q* in
+proportion, which is right to 1e-7 of p itself, so that the nearer they are the fewer of its digits are: on 256 levels with a
+Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and 5e-3 at 0.9, the sum of 64 of
+them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4. Nothing is computed twice.
 """
 
 import torch

@@ -4,7 +4,7 @@
     time             tau = t_1 + (1 - t_1) t, t in [0, 1]: it begins at t_1 = 1e-3, before which few tokens are lost
     network          mu = p(x_0 | x_t) by SUBS, told the time as in MD4
     bound (eq. 32)   E_t sum over the masks of  sum_k r_k mu_k - r_{x_0} (log mu_{x_0} + 1),   r_k = -alpha_k'/(1 - alpha_k)
-                     + reconstruction: at t = 0, sum over the masks of -log mu_{x_0};  + the jump from the prior, alpha(1) = eps
+                     + both ends, one token after another: what lies before alpha(1) = eps, and what is masked at t = 0
     gradient in w    x_t depends on w: two draws x_t, x_t' of bounds f, f' (REINFORCE, leave one out; appendix I.2)
                      grad of (f + f')/2 + (f - f')/2 (log q(x_t | x_0) - log q(x_t' | x_0)), the first factor held fixed
 
@@ -18,9 +18,9 @@ is nearer to 1 the larger w_k is. The exponent of the mask is not used and stays
 
 Where it leaks: mu is p(x_0 | x_t), which leans towards tokens with a small w, as those are the masked ones. The published
 reconstruction does not ask the network: it is the cost of a guess in proportion to 1 - alpha; here it is the model's own. The
-published bound has no jump from the prior, and its integral over [t_1, 1] lacks the factor 1 - t_1 (theirs: `published`). The
-loss has the value of the bound and the gradient of the surrogate; the published one has the surrogate's value, which may be
-negative.
+published bound leaves out what lies before alpha(1), and its integral over [t_1, 1] lacks the factor 1 - t_1 (theirs:
+`published`). The loss has the value of the bound and the gradient of the surrogate; the published one has the surrogate's
+value, which may be negative.
 """
 
 import math

@@ -45,7 +45,7 @@ class Blockwise(Sampler):
         window: how many tokens it sees at most, the block among them; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
-        redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
+        redraw: how often a text that ends so is drawn again from its beginning (see `models.watch`); then it ends there.
     """
 
     name: ClassVar[str] = "blockwise"

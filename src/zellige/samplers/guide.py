@@ -3,8 +3,9 @@
 Temperature, top-k and top-p act on the clean posterior p(x_0 | x_t) whatever the network predicts, so they mean the same for
 every method; of an autoregressive model on the law of the next token. Greedy decoding is temperature 0.
 
-Whatever else guides takes the same form, a method around a method whose `predict` changes the clean posterior: classifier-free
-guidance asks the network with its condition and without it, classifier guidance asks a classifier of noisy texts beside it.
+Temperature, top-k and top-p are all that is here. Other guidance would take the same form, a method around a method whose
+`predict` changes the clean posterior: classifier-free guidance would ask the network with its condition and without it,
+classifier guidance a classifier of noisy texts beside it.
 """
 
 from dataclasses import dataclass

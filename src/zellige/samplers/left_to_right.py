@@ -28,7 +28,7 @@ class LeftToRight(Sampler):
         window: how many tokens the network sees at most; the length that it was built for if not given.
         end: the token that ends a text; None, or below 0: none does.
         entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
-        redraw: how often a text that ends so is drawn again from its beginning (see `generate.watch`); then it ends there.
+        redraw: how often a text that ends so is drawn again from its beginning (see `models.watch`); then it ends there.
     """
 
     name: ClassVar[str] = "left_to_right"

@@ -7,7 +7,7 @@ At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y
 
 `auto` is `sum` where the method's tokens are ordered and no state is a mask. The law of `one` at a position has K
 entries, p(y) = m_y e^-m with m_y the mean of n_y and m their sum, and is drawn at once. Of `sum` the counts are drawn
-(`maths.poisson`); its law, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is there for enumeration
+(`random.poisson`); its law, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is there for enumeration
 (`leap_law`). Order 1 in 1/steps.
 
 **Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the law of x
