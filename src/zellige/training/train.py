@@ -107,9 +107,9 @@ def train(
         signals = stack.enter_context(_stopping(progress, folder, again, rank))
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
-            kept = ("checkpoints", "samples")  # where nobody else writes
-            files.sweep(folder, kept)
-            for place in (folder / name for name in kept):
+            folders = ("checkpoints", "samples")  # where nobody else writes
+            files.sweep(folder, folders)
+            for place in (folder / name for name in folders):
                 if place.is_dir():
                     files.sweep(place)
         prepared = _prepare(

@@ -28,7 +28,7 @@ NETWORKS = "networks"
 SINGLE = 1e-6  # rotary angles and embeddings of the time are float32
 
 
-def filled(made: Any) -> Any:
+def with_numbers(made: Any) -> Any:
     """The same with fixed numbers for weights, in float64; norms near 1."""
     made = made.double().eval()
     with torch.no_grad():
@@ -48,8 +48,10 @@ def classed(method: Method) -> Any:
     """A method like this one whose transformer knows two classes."""
     net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, classes=2)
     if any(field.name == "block" for field in dataclasses.fields(method.config)):
-        return filled(methods.build(type(method), V, net, dataclasses.replace(method.config, block=L), ordered=True))
-    return filled(methods.build(type(method), V, net, method.config, ordered=True))
+        return with_numbers(
+            methods.build(type(method), V, net, dataclasses.replace(method.config, block=L), ordered=True)
+        )
+    return with_numbers(methods.build(type(method), V, net, method.config, ordered=True))
 
 
 @own("networks.classes", takes_classes)
@@ -65,9 +67,9 @@ def a_class_is_its_row(method: Method):
     bounds, steps, table = Largest(), Largest(), made.network.classes.weight
     rows, X = table.clone(), enumeration.states(V, L)
     for number in (0, 1, -1):
-        told = torch.full((len(X),), number)
-        ours = made.bound(Batch(X, condition=told), torch.Generator().manual_seed(1))
-        drawn = _step(made, told)
+        condition = torch.full((len(X),), number)
+        ours = made.bound(Batch(X, condition=condition), torch.Generator().manual_seed(1))
+        drawn = _step(made, condition)
         table[-1] = rows[number]
         bounds.see(ours, made.bound(Batch(X), torch.Generator().manual_seed(1)), f"class {number}")
         if drawn is not None:
@@ -84,13 +86,13 @@ def a_class_is_its_row(method: Method):
         yield steps.row(NETWORKS, "... and a step of ancestral")
 
 
-def _step(made: Any, told: Tensor | None) -> Tensor | None:
+def _step(made: Any, condition: Tensor | None) -> Tensor | None:
     """The transition matrix of one step inside (0, 1), of every state with this class."""
     if not isinstance(made, Diffusion) or Ancestral.refuse(made) is not None:
         return None
     X = enumeration.states(made.process.K, L)
     zeros = torch.zeros_like(X)
-    state = State(X, zeros.bool(), zeros[:, 0], condition=None if told is None else told[:1].expand(len(X)))
+    state = State(X, zeros.bool(), zeros[:, 0], condition=None if condition is None else condition[:1].expand(len(X)))
     time = torch.full((len(X), 1), 0.75, dtype=torch.float64)
     return script.transition(Ancestral(), made, state, time, time - 0.25)
 
@@ -139,18 +141,18 @@ def a_unet_is_its_definition():
         for levels in (False, True):
             net = Net(kind=kind.partition(",")[0], channels=8, grid=IMAGE, length=math.prod(IMAGE), condition=12, classes=2,
                       **choices)  # pyright: ignore  # fmt: skip
-            network = filled(UNet(net, V, time=True, levels=levels))
+            network = with_numbers(UNet(net, V, time=True, levels=levels))
             x = enumeration.states(V, 3).repeat(1, net.length // 3)[::4]
             time = torch.linspace(0, 8, len(x), dtype=torch.float64)
-            told = torch.arange(len(x)) % 3 - 1
-            ours = network.features(x, time, condition=told)
-            worst.see(ours, _defined(network, x, time, told), f"{kind}, levels {levels}")
-            alone = [network.features(x[i : i + 1], time[i : i + 1], condition=told[i : i + 1])[0] for i in (0, 3)]
+            classes = torch.arange(len(x)) % 3 - 1
+            ours = network.features(x, time, condition=classes)
+            worst.see(ours, _defined(network, x, time, classes), f"{kind}, levels {levels}")
+            alone = [network.features(x[i : i + 1], time[i : i + 1], condition=classes[i : i + 1])[0] for i in (0, 3)]
             worst.see(ours[[0, 3]], torch.stack(alone), f"{kind}, a row alone")
     yield worst.row(NETWORKS, "U-Net = its definition, layer by layer", SINGLE)
 
 
-def _defined(network: UNet, x: Tensor, time: Tensor, told: Tensor) -> Tensor:
+def _defined(network: UNet, x: Tensor, time: Tensor, classes: Tensor) -> Tensor:
     """Hidden states (B, L, D) as Ho et al. 2020 define them."""
     net, (height, width, colours) = network.net, network.image
     values = network.embedding.weight[x] if network.embedding is not None else (2 * x.double() / (V - 1) - 1)[..., None]
@@ -160,15 +162,15 @@ def _defined(network: UNet, x: Tensor, time: Tensor, told: Tensor) -> Tensor:
     assert network.time is not None
     assert network.classes is not None
     c = _linear(F.silu(_linear(waves, network.time.mlp[0])), network.time.mlp[2])
-    c = (F.silu(c) if network.time.silu else c) + F.silu(network.classes.weight[told % 3])
+    c = (F.silu(c) if network.time.silu else c) + F.silu(network.classes.weight[classes % 3])
     scale = 0.5**0.5 if net.rescale else 1.0
 
     def block(b: Any, h: Tensor) -> Tensor:
         inner = _convolved(F.silu(_normed(h, b.norm1)), b.conv1) + _linear(c, b.shift)[:, :, None, None]
         inner = _convolved(F.silu(_normed(inner, b.norm2)), b.conv2)
-        kept = h if b.shortcut is None else torch.einsum("bchw,dc->bdhw", h, b.shortcut.weight[:, :, 0, 0])
-        kept = kept if b.shortcut is None else kept + b.shortcut.bias[:, None, None]
-        h = (kept + inner) * scale
+        shortcut = h if b.shortcut is None else torch.einsum("bchw,dc->bdhw", h, b.shortcut.weight[:, :, 0, 0])
+        shortcut = shortcut if b.shortcut is None else shortcut + b.shortcut.bias[:, None, None]
+        h = (shortcut + inner) * scale
         if b.attention is None:
             return h
         pixels = _normed(h, b.attention.norm).flatten(2)
