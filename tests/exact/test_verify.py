@@ -229,6 +229,7 @@ def test_variants_differ_for_a_sampler_only_where_the_exact_network_or_the_pairi
         "band",
         "nearest, neighbours 1",
         "nearest, neighbours 2, sinkhorn",
+        "absorbing-nearest, neighbours 2, rank",
     ]
     assert names("d3pm") == noises
     assert names("csm") == ["", "cycle", "grid", "star"]

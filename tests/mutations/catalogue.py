@@ -305,7 +305,7 @@ PREDICTIONS = [
     M(
         "mass on the mask in the step to clean tokens",
         R,
-        "possible = pred.process.clean | (torch.as_tensor(s, device=p.device) > CLEAN)[..., None]",
+        "possible = pred.process.clean | (as_time(s, p.device).to(p.device) > CLEAN)[..., None]",
         "possible = torch.ones_like(p, dtype=torch.bool)",
         "bound.normalised sedd",
     ),
@@ -580,8 +580,8 @@ MASKED = [
     M(
         "the cross-entropy at all positions",
         A,
-        "chosen = positions(x_t == self.process.mask, self.most(batch))",
-        "chosen = positions(x_t >= 0, self.most(batch))",
+        "positions(x_t == self.process.mask, self.most(batch), batch.spare)",
+        "positions(x_t >= 0, self.most(batch), batch.spare)",
         "bound.closed-form mdlm",
     ),
     M(
