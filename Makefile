@@ -75,6 +75,7 @@ format: .venv/test.stamp
 	$(BIN)/ruff format --quiet .
 
 docs: .venv/docs.stamp
+	$(BIN)/python docs/floor_plan.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 	echo docs/_build/index.html
 

@@ -76,13 +76,6 @@ def arrows() -> dict[tuple[str, str], int]:
     return dict(sorted(count.items()))
 
 
-def drawn() -> set[tuple[str, str]]:
-    """The imports between packages that plan.svg shows."""
-    text = (PICTURES / "plan.svg").read_text(encoding="utf-8").partition("<dc:description>")[2]
-    words = text.partition("</dc:description>")[0].replace("-&gt;", "->").split()
-    return {(a, b) for pair in words for a, _, b in [pair.partition("->")]}
-
-
 def layers(inside: Iterable[str], edges: set[tuple[str, str]]) -> list[list[str]]:
     """Files in rows: each stands above all that it imports, as low as it can; in a row, near what it is joined to."""
     below = {name: {b for a, b in edges if a == name} for name in inside}

@@ -1,4 +1,4 @@
-"""The floor plan: imports point down, no files in a circle, papers apart from each other, long files with a reason."""
+"""The floor plan: imports point down, no files in a circle, papers apart from each other."""
 
 import ast
 import re
@@ -29,23 +29,6 @@ def test_papers_do_not_import_each_other():
     papers = {cls.__module__.removeprefix("zellige.") for cls in zellige.METHODS.values()}
     for paper in papers:
         assert not floor_plan.imports(paper) & (papers - {paper} | {"methods"}), paper
-
-
-def test_long_files_have_a_reason():
-    """A file above 300 lines may be one idea: then docs/design.md says which, after the file's path; of no other."""
-    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in floor_plan.modules().values()}
-    longer = lambda least: {str(path.relative_to(floor_plan.SOURCE)) for path in lines if lines[path] > least}  # noqa: E731
-    reasons = {*re.findall(r"^- `([\w/]+\.py)`: ", page.partition("(long)=")[2].partition("\n(")[0], re.M)}
-    assert not longer(300) - reasons, "split them, or say in docs/design.md why not"
-    assert not reasons - longer(270), "they are short now: take them out of docs/design.md"
-
-
-def test_the_floor_plan_is_that_of_the_code():
-    assert floor_plan.drawn() == set(floor_plan.arrows()), "draw it again: python docs/floor_plan.py"
-    page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    for package in {name.split(".")[0] for name in floor_plan.modules() if "." in name}:
-        assert f"(pictures/plan-{package}.svg)" in page
 
 
 def test_the_reference_is_made_from_the_code():
