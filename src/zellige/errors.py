@@ -102,6 +102,18 @@ def at_least(name: str, value: float, least: int) -> None:
         raise InputError(f"`{name}` is {shown}; it must be {least} or more")
 
 
+def between(name: str, value: float, least: int, most: int) -> None:
+    """InputError where the value of an argument or a field is not between the least and the most that it may be.
+
+    >>> between("corrector", 10**9, 0, 1000)
+    Traceback (most recent call last):
+    zellige.errors.InputError: `corrector` is 1,000,000,000; it must be 1,000 or less
+    """
+    at_least(name, value, least)
+    if value > most:
+        raise InputError(f"`{name}` is {value:,}; it must be {most:,} or less")
+
+
 def check_counts(**counts: int) -> None:
     """Each of these must be 1 or more."""
     for name, value in counts.items():

@@ -1443,6 +1443,49 @@ BEYOND = [
         tests="tests/training/test_train.py -k test_rate",
     ),
 ]
+WEB = "verify asks no server"
+SERVING = [
+    M(
+        "a network evaluation that lets nobody else have a turn",
+        "web/worker.py",
+        "                pause()\n                return evaluate",
+        "                return evaluate",
+        why=WEB,
+        tests="tests/web/test_play.py -k lets_others_go_first",
+    ),
+    M(
+        "whoever hangs up is drawn for to the end of the step",
+        "web/worker.py",
+        "if self.worker.closed or not any(job.waited_for for job in self.jobs):",
+        "if self.worker.closed:",
+        why=WEB,
+        tests="tests/web/test_play.py -k nobody_waits_for",
+    ),
+    M(
+        "a turn that its holder takes again before those who wait",
+        "web/worker.py",
+        "        if self.waiting:\n            self.__exit__()\n            self.__enter__()",
+        "        return",
+        why=WEB,
+        tests="tests/web/test_play.py -k lets_short_requests_through",
+    ),
+    M(
+        "corrector steps that the cost of a request leaves out",
+        "samplers/tau_leaping.py",
+        "return super().most_calls(times) * (1 + self.corrector)",
+        "return super().most_calls(times)",
+        why=WEB,
+        tests="tests/web/test_play.py -k wrong_request",
+    ),
+    M(
+        "a token without its scheme lets in",
+        "web/guard.py",
+        'if not right or scheme.lower() != "bearer":',
+        "if not right and not hmac.compare_digest(scheme.encode(), self.token.encode()):",
+        why=WEB,
+        tests="tests/web/test_serve.py -k no_wrong_token",
+    ),
+]
 CATALOGUE = [
     *SCHEDULES,
     *PROCESSES,
@@ -1456,4 +1499,5 @@ CATALOGUE = [
     *NETWORKS,
     *SAMPLERS,
     *BEYOND,
+    *SERVING,
 ]

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import time
+import typing
 
 import pytest
 import torch
@@ -44,6 +46,38 @@ def test_every_sampler_says_what_it_is():
 def test_the_command_line_has_the_options_of_all_samplers():
     every = {name for cls in samplers.SAMPLERS.values() for name in samplers.options(cls)}
     assert {field.name for field in dataclasses.fields(SamplerOptions)} == every | {"top_k", "drop_crossing"}  # of all
+
+
+def whole_options() -> list[tuple[str, str]]:
+    """(sampler, option) of every option that is a whole number, as the command line and the page take it."""
+    hints = typing.get_type_hints(SamplerOptions)
+    whole = [name for name, hint in hints.items() if int in typing.get_args(hint)]
+    return [(name, each) for name, cls in samplers.SAMPLERS.items() for each in whole if each in samplers.takes(cls)]
+
+
+@pytest.mark.parametrize(("name", "option"), whole_options())
+def test_every_whole_number_of_a_sampler_has_a_most(name, option):
+    """Each costs work or memory by its size, so that none may be as large as whoever asks likes."""
+    more = {"entropy": 4.0} if option == "redraw" else {}
+    with pytest.raises(InputError, match=rf"`{option}` is 1,000,000,000; it must be (1,000|1,000,000) or less"):
+        samplers.SAMPLERS[name](**more, **{option: 10**9})
+
+
+def test_tokens_a_step_beyond_the_length_cost_no_more_than_it():
+    torch.manual_seed(0)
+    state = AnyOrder(1_000_000).init(mdlm(), (1, L))
+    began = time.process_time()
+    *_, last = run(AnyOrder(1_000_000), mdlm(), (1, L))
+    assert time.process_time() - began < 5.0
+    assert last.x.shape == state.x.shape
+    assert not (last.x == V).any()
+
+
+def test_calls_at_most_are_no_fewer_than_those_that_are_made():
+    method = mdlm()
+    for sampler in (Ancestral(), TauLeaping(corrector=3), Confidence(), AnyOrder(), samplers.Blockwise(stride=1)):
+        *_, last = run(sampler, method, (4, L), 5, generator=generators(*range(4)))
+        assert int(last.calls.max()) <= sampler.most_calls(sampler.times(method, 5)), sampler.name
 
 
 @pytest.mark.parametrize("name", samplers.SAMPLERS)

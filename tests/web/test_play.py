@@ -1,9 +1,14 @@
 """`zellige play` without a browser: what its addresses answer, to right requests and to wrong ones."""
 
+import asyncio
 import dataclasses
 import json
+import math
 import re
+import socket
 import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -20,6 +25,7 @@ from .small_models import LENGTH, at_once, small
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
 Limits = pytest.importorskip("zellige.web.limits").Limits
 play = pytest.importorskip("zellige.web.play")
+worker = pytest.importorskip("zellige.web.worker")
 sampler_fields = pytest.importorskip("zellige.web.sampler_fields").sampler_fields
 
 HERE = "http://127.0.0.1"
@@ -38,7 +44,7 @@ NUMBER = {name: i for i, name in enumerate(MODELS)}
 
 @pytest.fixture(scope="module")
 def client():
-    limits = dataclasses.replace(play.LIMITS, body=20_000, steps=50)
+    limits = dataclasses.replace(play.LIMITS, body=20_000, steps=50, tokens=1_500)
     with TestClient(play.application(MODELS, limits), base_url=HERE, raise_server_exceptions=False) as client:
         yield client
 
@@ -234,6 +240,14 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
         ("draw", {"sampler": "remasking", "options": {"etta": 2}}, 400, "'etta'"),
         ("draw", {"sampler": "euler", "options": {"order": "backward"}}, 400, "takes no `order`"),
         ("draw", {"sampler": "fixed_order", "options": {"order": "2,0"}}, 400, "name each position from 0 to 1 once"),
+        ("draw", {"sampler": "tau_leaping", "options": {"corrector": 10**9}}, 400, "it must be 1,000 or less"),
+        ("draw", {"sampler": "any_order", "options": {"per_step": 10**9}}, 400, "it must be 1,000,000 or less"),
+        ("draw", {"options": {"grid": "1e-6"}}, 400, "1,000,000 steps; at most 50 are allowed here"),
+        ("draw", {"options": {"grid": "0.01", "block_sampler": "ancestral"}}, 400, "100 steps; at most 50"),
+        ("draw", {"options": {"grid": "1e-400"}}, 400, "between 1e-06 and 1"),
+        ("draw", {"sampler": "tau_leaping", "options": {"corrector": 999}, "steps": 50}, 400, "1,200,000 network evaluations"),
+        ("bound", CELLS | {"model": NUMBER["udlm"], "both": True}, 400, "196,608 network evaluations times"),
+        ("export", recorded(NOTHING, "text", t=[math.inf]), 400, "`t.0`"),
         ("draw", {"text": "Ж"}, 400, "not in the model's vocabulary"),
         ("draw", {"text": "a" * 200}, 400, "the model takes 24"),
         ("draw", {"text": "\ud800"}, 400, "not in the model's vocabulary"),
@@ -310,3 +324,173 @@ def test_what_nobody_foresaw_is_json_too(monkeypatch):
         answer = client.post("/api/export", json=recorded(NOTHING, "text"))
     assert answer.status_code == 500
     assert answer.json()["error"].startswith("the model failed (ZeroDivisionError)")
+
+
+# ---------------------------------------------------------------------------------------------- one request holds up none
+def job(start, key=None) -> worker.Job:
+    return worker.Job(object() if key is None else key, start, lambda job, step: step)
+
+
+async def collected(job) -> list:
+    return [step async for step in job.steps()]
+
+
+def test_a_long_step_lets_short_requests_through():
+    """A step that evaluates the network a thousand times: requests that come meanwhile are done before it is."""
+    done: list[str] = []
+
+    def long(jobs):
+        for _ in range(1_000):
+            worker.pause()
+            time.sleep(0.001)
+        done.append("long")
+        yield "long"
+
+    def short(jobs):
+        for step in range(5):
+            worker.pause()
+            yield step
+        done.append("short")
+
+    async def people(works: worker.Worker) -> None:
+        slow = asyncio.create_task(collected(works.ask(job(long))))
+        while not works.groups:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            assert await collected(works.ask(job(short))) == [0, 1, 2, 3, 4]
+        assert await slow == ["long"]
+
+    works = worker.Worker("test", Limits(lanes=2))
+    try:
+        asyncio.run(people(works))
+    finally:
+        works.close()
+    assert done == ["short"] * 3 + ["long"]
+
+
+@pytest.mark.parametrize("ends", ["hung up", "out of time"])
+def test_work_that_nobody_waits_for_ends_within_a_step(ends):
+    """Its one step would never be over."""
+
+    def forever(jobs):
+        while True:
+            worker.pause()
+            time.sleep(0.001)
+            yield from ()
+
+    async def person(works: worker.Worker) -> None:
+        asked = works.ask(job(forever))
+        if ends == "hung up":
+            began = time.monotonic()
+
+            async def gone() -> bool:
+                return time.monotonic() - began > 0.3
+
+            assert [step async for step in asked.steps(gone)] == []
+        else:
+            with pytest.raises(worker.OutOfTime):
+                await collected(asked)
+
+    works = worker.Worker("test", Limits(seconds=60 if ends == "hung up" else 0.5, lanes=1))
+    try:
+        asyncio.run(person(works))
+        began = time.monotonic()
+        while works.load and time.monotonic() - began < 20:
+            time.sleep(0.01)
+        assert not works.load
+        assert asyncio.run(next_one(works)) == ["done"]  # its thread is free again
+    finally:
+        works.close()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_network_evaluation_lets_others_go_first(client, model, monkeypatch):
+    """Of every method: at each of its evaluations the one that draws pauses, so that no step is longer than one of them."""
+    pauses: list[int] = []
+    monkeypatch.setattr(worker, "pause", lambda: pauses.append(0))
+    steps = draw(client, model)
+    assert len(pauses) >= steps[-1]["calls"] > 0
+    if MODELS[model].method.bounded:
+        size = len(steps[-1]["tokens"])
+        pauses.clear()
+        lines(
+            client.post("/api/bound", json={"model": NUMBER[model], "tokens": steps[-1]["tokens"], "held": [0] * size})
+        )
+        assert len(pauses) >= (1 if MODELS[model].method.exact else 8)
+
+
+async def next_one(works: worker.Worker) -> list:
+    return await collected(works.ask(job(lambda jobs: iter(["done"]))))
+
+
+@pytest.fixture
+def served():
+    """A page under uvicorn whose models of text and images count, and wait a little before, each evaluation; its application."""
+    listening_at = pytest.importorskip("zellige.web.listen")
+    models, evaluations = {"text": small(), "images": small("image")}, []
+    for model in models.values():
+        evaluate = model.method.network.features
+
+        def features(*args, evaluate=evaluate, **more):
+            evaluations.append(time.monotonic())
+            time.sleep(0.005)
+            return evaluate(*args, **more)
+
+        model.method.network.features = features
+    app = play.application(models)
+    listening = listening_at.listen("127.0.0.1", 0)
+    server = listening_at.server_of(app)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield listening.getsockname()[1], app, evaluations
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+@pytest.mark.parametrize("what", ["bound", "draw"])
+def test_who_hangs_up_frees_the_model_within_a_network_evaluation(served, what):
+    """Of a bracket, which has no step before some hundred evaluations; of a step with a thousand corrector steps."""
+    port, app, evaluations = served
+    ask: dict = {"sampler": "tau_leaping", "steps": 60, "options": {"corrector": 1_000}}
+    if what == "bound":
+        ask = {"model": 1, "tokens": [0] * 36, "held": [0] * 36, "both": True}
+    body = json.dumps(ask).encode()
+    head = f"POST /api/{what} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    workers = app.state.workers
+    with socket.create_connection(("127.0.0.1", port)) as wire:
+        wire.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        while len(evaluations) < 3:
+            time.sleep(0.005)
+    began = time.monotonic()
+    while any(each.load for each in workers) and time.monotonic() - began < 20:
+        time.sleep(0.01)
+    assert not any(each.load for each in workers)
+    assert len(evaluations) < 1_000
+
+
+def test_a_file_has_a_time_limit(monkeypatch):
+    """An export that lasts is ended, and the next one is made; the rows of a run are those of its changes."""
+    frames, L = 1_000, 60
+    run = play.Recorded(
+        format="html", steps=[*range(frames)], t=[0.0] * frames, calls=[0] * frames, held=[0] * L, entropy=[None] * L,
+        start=[-1] * L, changes=[[[i, (i + k) % 7] for i in range(L)] for k in range(frames)],
+    )  # fmt: skip
+    assert run.rows(7).tolist() == [[(i + k) % 7 for i in range(L)] for k in range(frames)]
+    exported, calls = play.exported, []
+
+    def forever(run, model):
+        if calls:
+            return exported(run, model)
+        calls.append(0)
+        while True:
+            worker.pause()
+            time.sleep(0.001)
+
+    monkeypatch.setattr(play, "exported", forever)
+    with TestClient(play.application({"text": small()}, Limits(seconds=1.0)), base_url=HERE) as client:
+        answers = [client.post("/api/export", json=recorded(NOTHING, "text")) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [504, 200]
+    assert "not done within 1 seconds" in answers[0].json()["error"]

@@ -14,13 +14,13 @@ from zellige.errors import InputError
 
 from .small_models import LENGTH, at_once, small
 
-uvicorn = pytest.importorskip("uvicorn", reason="the extra `web` is missing")
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
 Limits = pytest.importorskip("zellige.web.limits").Limits
-listen = pytest.importorskip("zellige.web.listen").listen
+listening_at = pytest.importorskip("zellige.web.listen")
 application = pytest.importorskip("zellige.web.serve").application
 
 HERE = "http://127.0.0.1"
+JSON = {"content-type": "application/json"}
 ASK = {"prompt": "the ", "max_tokens": 8, "seed": 3, "steps": 6}
 
 
@@ -119,12 +119,23 @@ def test_a_wrong_request_is_answered_in_one_sentence(client, fields, status, wor
     assert {"message", "type", "param", "code"} == error.keys()
 
 
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN", "1e400"])
+@pytest.mark.parametrize("field", ["temperature", "top_p"])
+def test_a_number_that_is_none_is_refused(client, field, number):
+    answer = client.post("/v1/completions", content=f'{{"prompt": "the ", "{field}": {number}}}', headers=JSON)
+    assert answer.status_code == 400
+    assert f"`{field}`: it should be" in answer.json()["error"]["message"]
+
+
 def test_no_other_page_no_other_name_and_no_wrong_token_gets_in(client, model):
     assert client.get("/v1/models", headers={"host": "elsewhere.example"}).status_code == 403
     assert client.post("/v1/completions", json=ASK, headers={"origin": "http://elsewhere.example"}).status_code == 403
     with TestClient(application(model, "tiny", token="secret"), base_url=HERE) as other:
         assert other.get("/v1/models").status_code == 401
-        assert other.get("/v1/models", headers={"authorization": "Bearer secret"}).status_code == 200
+        for value in ("secret", "Basic secret", "Bearer", "Bearer  secret", "Bearer secre", "bearersecret"):
+            assert other.get("/v1/models", headers={"authorization": value}).status_code == 401, value
+        for value in ("Bearer secret", "bearer secret"):
+            assert other.get("/v1/models", headers={"authorization": value}).status_code == 200
 
 
 def test_out_of_time_and_too_many_say_so(model):
@@ -158,8 +169,8 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
 def server(model):
     """A server with uvicorn; its address, and its application."""
     app = application(model, "tiny", Limits())
-    listening = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
+    listening = listening_at.listen("127.0.0.1", 0)
+    server = listening_at.server_of(app)
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
     thread.start()
     while not server.started:
@@ -225,3 +236,26 @@ def test_who_hangs_up_is_no_longer_drawn_for(server, stream):
         time.sleep(0.02)
     assert app.state.worker.load == 0
     assert all(step < 2_000 for step in steps)  # it was given up, not drawn to its end
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+def test_headers_that_dribble_are_cut(server, monkeypatch, sent):
+    """On a new connection, and after an answer on one that is kept; what comes at once is answered as ever."""
+    monkeypatch.setattr(listening_at, "SLOW", 0.5)
+    host, port = server[0].removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as wire:
+        wire.sendall(sent)
+        if sent:
+            assert b"200 OK" in wire.recv(10_000)
+        began, cut = time.monotonic(), False
+        while not cut and time.monotonic() - began < 15:
+            try:
+                wire.sendall(b"G")
+                wire.settimeout(0.05)
+                cut = wire.recv(100) == b""
+            except TimeoutError:
+                pass
+            except OSError:
+                cut = True
+    assert cut
+    assert 0.4 < time.monotonic() - began < 10

@@ -9,9 +9,22 @@ import torch
 from ..core.batch import Batch
 from ..core.random import mix
 from ..methods.method import Method
+from ..samplers.pairing import of_length
 from ..samplers.replay import path_of, weigh
 from .conditional import RowStreams
 from .two_sides import from_above, from_below
+
+SETS, PLACES = 8, 4  # replicates, and draws of each of a bound
+DRAWS, STEPS = 8, 64  # of each side of a bracket, and T of its chain where the method has none
+TERMS = 3  # network evaluations of a draw of a bound: the diffusion term, and the two ends
+
+
+def gaps_work(method: Method, length: int, both: bool, steps: int = STEPS) -> int:
+    """Network evaluations times positions of `bound_gaps` at most, or (`both`) of `bracket_gaps`, by their defaults."""
+    if not both:
+        return SETS * PLACES * TERMS * length
+    inside = of_length(method, min(method.block or length, length))
+    return SETS * 2 * DRAWS * path_of(method, steps).calls(inside) * length
 
 
 @torch.no_grad()
@@ -19,8 +32,8 @@ def bound_gaps(
     method: Method,
     tokens: Sequence[int],
     held: Sequence[bool],
-    sets: int = 8,
-    places: int = 4,
+    sets: int = SETS,
+    places: int = PLACES,
     seed: int = 0,
     condition: int | None = None,
 ) -> Iterator[float]:
@@ -41,9 +54,9 @@ def bracket_gaps(
     method: Method,
     tokens: Sequence[int],
     held: Sequence[bool],
-    sets: int = 8,
-    n: int = 8,
-    steps: int = 64,
+    sets: int = SETS,
+    n: int = DRAWS,
+    steps: int = STEPS,
     seed: int = 0,
     condition: int | None = None,
 ) -> Iterator[tuple[float, float]]:

@@ -22,12 +22,12 @@ from torch import Tensor
 from ..core import random
 from ..core.prediction import posterior
 from ..core.random import Randomness
-from ..errors import InputError
+from ..errors import between
 from ..methods.diffusion import Diffusion
 from .ask import expected_time, free, redraw
 from .law import Law, continuous_law
 from .pairing import absorbs
-from .sampler import Sampler
+from .sampler import TOKENS, Sampler
 
 
 class AnyOrder(Sampler):
@@ -45,8 +45,7 @@ class AnyOrder(Sampler):
 
     def __init__(self, per_step: int = 1, **guidance: Any):
         super().__init__(**guidance)
-        if per_step < 1:
-            raise InputError(f"`per_step` is {per_step}; it must be 1 or more")
+        between("per_step", per_step, 1, TOKENS)
         self.per_step = per_step
 
     @classmethod
@@ -72,7 +71,7 @@ class AnyOrder(Sampler):
     def _choose(self, masked: Tensor, generator: Randomness) -> Tensor:
         """Which of the masked positions (B, L) come next: `per_step` of them, drawn without replacement."""
         chosen = torch.zeros_like(masked)
-        for _ in range(self.per_step):
+        for _ in range(min(self.per_step, masked.shape[-1])):
             left = masked & ~chosen
             some = left.any(-1, keepdim=True)
             where = random.categorical(torch.where(some, left.double(), 1.0), generator)

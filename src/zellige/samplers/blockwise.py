@@ -28,12 +28,12 @@ from torch.nn.functional import pad
 
 from ..core import random
 from ..core.random import Randomness
-from ..errors import InputError
+from ..errors import InputError, between
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .law import Law, continuous_law
 from .pairing import absorbs, of_length
-from .sampler import Sampler, State, find
+from .sampler import TOKENS, Sampler, State, find
 
 
 class Blockwise(Sampler):
@@ -70,10 +70,12 @@ class Blockwise(Sampler):
             block_sampler = find(block_sampler)()
         if block_sampler.grows:
             raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
-        if stride is not None and stride < 1:
-            raise InputError(f"`stride` is {stride}; it must be 1 or more")
+        if stride is not None:
+            between("stride", stride, 1, TOKENS)
         self.inner: Sampler = block_sampler
         self.stride, self.window = stride, window
+        if window is not None:
+            between("window", window, 1, TOKENS)
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
         self.redraw = check_redraw(redraw, entropy)
 
@@ -142,6 +144,10 @@ class Blockwise(Sampler):
                 return None
             total += each
         return total
+
+    def most_calls(self, times):
+        """Those inside, and for each block one that reads what stands before it."""
+        return (self.inner.most_calls(times) + int(times[0, 0])) * (1 + self.redraw)
 
     def admit(self, method: Diffusion, fixed):
         check_given(method, fixed, *self.layout(method)[:2])

@@ -34,6 +34,12 @@ def known(grid: str) -> str:
     return grid
 
 
+def size_steps(grid: str) -> int | None:
+    """How many steps a grid has that is the size of its steps; None of another grid."""
+    size = step_size(grid)
+    return None if size is None else math.ceil(1 / size - 1e-9)
+
+
 def step_size(grid: str) -> float | None:
     """The size of its steps, where that is what a grid is named by."""
     try:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from ..core import maths
-from ..errors import InputError
+from ..errors import InputError, between
 from ..methods.method import Method
-from .sampler import State
+from .sampler import TOKENS, State
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself
+REDRAW = 1_000  # times that a text is drawn again, at most
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Ending:
     entropy: float | None = None
 
     def __post_init__(self):
+        if self.token is not None:
+            between("end", self.token, 0, TOKENS)
         if self.entropy is not None and not self.entropy > 0:
             raise InputError(f"`entropy` is {self.entropy:g}; it must be above 0, in nats per token")
 
@@ -99,8 +102,7 @@ def close(state: State, ending: Ending) -> State:
 
 def check_redraw(redraw: int, entropy: float | None) -> int:
     """How often a text that repeats itself is drawn again, if it is a number that can be."""
-    if redraw < 0:
-        raise InputError(f"`redraw` is {redraw}; it must be 0 or more")
+    between("redraw", redraw, 0, REDRAW)
     if redraw and entropy is None:
         raise InputError(
             "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"

@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import random
+from ..errors import between
 from ..methods.method import Method
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
 from .law import Law
-from .sampler import Sampler, State, check
+from .sampler import TOKENS, Sampler, State, check
 
 
 class LeftToRight(Sampler):
@@ -48,6 +49,8 @@ class LeftToRight(Sampler):
     ):
         super().__init__(**guidance)
         self.window = window
+        if window is not None:
+            between("window", window, 1, TOKENS)
         self.ending = Ending(None if end is None or end < 0 else end, entropy)
         self.redraw = check_redraw(redraw, entropy)
 

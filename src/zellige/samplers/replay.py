@@ -58,6 +58,7 @@ class Path(Protocol):
 
     @property
     def law(self) -> str: ...  # whose
+    def calls(self, method: Any) -> int: ...  # of the network for a text, or a block, at most
     def __call__(
         self, method: Any, batch: Batch, context: Any, generator: Randomness, draw: bool
     ) -> tuple[Tensor, Tensor, Tensor]: ...
@@ -124,6 +125,9 @@ class Replayed:
     law: str
     steps: int | None = None
 
+    def calls(self, method):
+        return self.sampler.most_calls(self.sampler.times(method, self.steps))
+
     def __call__(self, method, batch, context, generator, draw):
         x = batch.tokens
         source = Replay(generator, len(x), x.device, None if draw else x)
@@ -140,6 +144,9 @@ class Oracle:
     """The greedy order of who knows the text: next comes the position of the likeliest token, of equal ones the leftmost."""
 
     law: str = "none: the order is chosen by the text itself"
+
+    def calls(self, method):
+        return method.shape[0]
 
     def __call__(self, method, batch, context, generator, draw):
         x, counted = batch.tokens, batch.counted
@@ -169,6 +176,9 @@ class Trajectory:
     @property
     def law(self) -> str:
         return f"ancestral, T = {self.steps:,}"
+
+    def calls(self, method):
+        return self.steps
 
     def __call__(self, method, batch, context, generator, draw):
         process, counted = method.process, batch.counted

@@ -13,12 +13,13 @@ from ..arguments import checked, of_kind
 from ..core import random
 from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness, Streams
-from ..errors import InputError, Registry, at_least, unknown
+from ..errors import InputError, Registry, at_least, between, unknown
 from ..methods.method import Method
 from .guide import Guided
 from .law import Law, law_of
 from .pairing import of_length
 
+TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
 
 
@@ -86,8 +87,8 @@ class Sampler(Protocol):
         top_k: int | None = None,
         drop_crossing: bool = False,
     ):
-        if top_k is not None and top_k < 1:
-            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
+        if top_k is not None:
+            between("top_k", top_k, 1, TOKENS)
         self.temperature, self.top_p, self.top_k, self.drop_crossing = temperature, top_p, top_k, drop_crossing
 
     @classmethod
@@ -117,6 +118,10 @@ class Sampler(Protocol):
     def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
         """How many network calls a row with `free` positions to draw takes on these times, in expectation; None where unknown."""
         return None
+
+    def most_calls(self, times: Tensor) -> int:
+        """How many network calls a text takes on these times at most; what a sampler proposes and rejects comes on top."""
+        return (len(times) - 1) * (1 + self.redraw)
 
     def init(
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None

@@ -30,7 +30,7 @@ from ..core import random
 from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
-from ..errors import InputError
+from ..errors import InputError, between
 from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
@@ -40,6 +40,7 @@ from .pairing import absorbs, choosable, rateless
 from .sampler import Sampler, State
 
 JUMPS = ("auto", "one", "sum")
+CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
 
 
 class TauLeaping(Sampler):
@@ -73,8 +74,7 @@ class TauLeaping(Sampler):
         super().__init__(**guidance)
         if jumps not in JUMPS:
             raise InputError(f"unknown jumps '{jumps}'; auto, one or sum")
-        if corrector < 0:
-            raise InputError(f"`corrector` is {corrector}; it must be 0 or more")
+        between("corrector", corrector, 0, CORRECTOR)
         if not corrector_step > 0:
             raise InputError(f"`corrector_step` is {corrector_step:g}; it must be above 0")
         if not 0 < corrector_from <= 1:
@@ -122,6 +122,9 @@ class TauLeaping(Sampler):
         t, s = times[:-1], times[1:]
         end = (t >= 1) | s.isinf()
         return calls_of(_reveal(method, t, s, torch.where(end, 0.0, t - s), end)[:, 0], free)
+
+    def most_calls(self, times):
+        return super().most_calls(times) * (1 + self.corrector)
 
     def predict(self, method: Diffusion, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """A leap of the reverse rate from t to s; the kernel at the ends."""

@@ -2,7 +2,7 @@
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def require_film(suffix: str, what: str) -> None:
             raise not_installed(what, "av", "video", ", or take .gif") from None
 
 
-def film(kind: Modality, steps: Sequence[tuple[str, np.ndarray]], suffix: str, held: np.ndarray | None = None) -> bytes:
+def film(kind: Modality, steps: Iterable[tuple[str, np.ndarray]], suffix: str, held: np.ndarray | None = None) -> bytes:
     """The file.
 
     Args:

@@ -32,7 +32,7 @@ SHORT = 16  # tokens, where nobody says how many (OpenAI's number)
 class Completion(BaseModel):
     """The fields of OpenAI's `completions.create`, and below them our own. What is not supported may be sent at its default."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     model: str = ""
     prompt: str | list[str] = ""
@@ -125,8 +125,6 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
     limits.check("rows", len(prompts) * request.n, "texts (`prompt` times `n`)")
     for text in (*prompts, request.suffix or "", *stop):
         limits.check("text", len(text), "characters in a text")
-    if request.steps is not None:
-        limits.check("steps", request.steps, "steps")
     if not all(stop) or len(stop) > 4:
         raise InputError("`stop` has an empty text or more than 4; give up to 4 texts")
     if request.class_ is not None:
@@ -143,6 +141,7 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
         what = f"the prompt has {longest:,} tokens, the suffix {len(suffix):,}, and {drawn:,} are to be drawn"
         raise InputError(f"{what}; the model takes {length:,} in all, use `max_tokens` {max(room, 1):,} or less")
     limits.check("tokens", len(prompts) * request.n * (longest + drawn + len(suffix)), "tokens in all texts together")
+    limits.check_draw(sampler, model.method, way.get("steps"), longest + drawn + len(suffix), len(prompts) * request.n)
     if len({len(tokens) for tokens in encoded}) > 1 and (suffix or sampler.grows):
         raise InputError("prompts of different lengths, with a suffix or a model that writes left to right; ask apart")
     choices = [Choice(tokens, suffix, len(tokens) + drawn) for tokens in encoded for _ in range(request.n)]

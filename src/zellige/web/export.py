@@ -1,8 +1,10 @@
 """A run as a file: one HTML page with the player in it, a film of its steps, the last step as PNG or MIDI."""
 
 import base64
+import functools
 import hashlib
 import io
+from collections.abc import Iterator
 from html import escape
 from typing import Any, Literal
 
@@ -15,6 +17,7 @@ from ..report.page import asset, html_player
 from ..report.trace import page_text, piece_layout
 from ..show.film import FRAMES, film, require_film
 from ..show.kinds import of
+from .worker import pause
 
 MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "image/png", "mid": "audio/midi"}
 
@@ -22,7 +25,7 @@ MEDIA = {"html": "text/html", "gif": "image/gif", "mp4": "video/mp4", "png": "im
 class Recorded(BaseModel):
     """What the page knows of a run, as tokens: what it shows is made here again, so nothing of it is taken for text of ours."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     model: int = Field(0, ge=0)
     format: Literal["html", "gif", "mp4", "png", "mid"]
     title: str = Field("", max_length=200)
@@ -46,10 +49,13 @@ class Recorded(BaseModel):
             not -1 <= t < size for t in self.start
         ):
             raise InputError(f"the run holds a token that the model does not have; it has 0 to {size - 1:,}")
-        out = np.tile(np.array(self.start), (frames, 1))
+        out = np.empty((frames, L), np.int32)
+        row = np.array(self.start, np.int32)
         for k, changes in enumerate(self.changes):
+            pause()
             for i, token in changes:
-                out[k:, i] = token
+                row[i] = token
+            out[k] = row
         return out
 
 
@@ -62,8 +68,7 @@ def exported(run: Recorded, model: Any) -> tuple[bytes, str]:
     elif run.format in ("gif", "mp4"):
         require_film(f".{run.format}", f"a film as .{run.format}")
         at = np.linspace(0, len(rows) - 1, min(FRAMES, len(rows))).round().astype(int)
-        steps = [(f"step {run.steps[k]} of {run.steps[-1]}", rows[k][None]) for k in at]
-        content = film(kind, steps, f".{run.format}", np.array(run.held, bool))
+        content = film(kind, _pictures(run, rows, at), f".{run.format}", np.array(run.held, bool))
     elif run.format == "mid":
         kind.refuse(".mid")
         file = io.BytesIO()
@@ -75,16 +80,27 @@ def exported(run: Recorded, model: Any) -> tuple[bytes, str]:
     return content, MEDIA[run.format]
 
 
+def _pictures(run: Recorded, rows: np.ndarray, at: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    for k in at:
+        pause()
+        yield f"step {run.steps[k]} of {run.steps[-1]}", rows[k][None]
+
+
 def _page(run: Recorded, kind: Any, rows: np.ndarray) -> str:
     """One file that loads nothing: the report's player and style, and only the script whose hash stands in it may run."""
 
+    @functools.cache
     def piece(token: int) -> str | None:
         return None if token < 0 else page_text(kind.pieces([token])[0])
+
+    def shown(changes: list[list[int]]) -> list[list[Any]]:
+        pause()
+        return [[i, piece(t)] for i, t in changes]
 
     sample = {
         "pieces": [piece(t) or "·" for t in rows[-1].tolist()], "given": run.held, "calls": run.calls, "entropy": run.entropy,
         "start": [piece(t) for t in run.start],
-        "changes": [[[i, piece(t)] for i, t in changes] for changes in run.changes],
+        "changes": [shown(changes) for changes in run.changes],
     }  # fmt: skip
     most = max((bits for bits in run.entropy if bits is not None), default=0.0)
     data = {

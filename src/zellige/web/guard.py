@@ -84,8 +84,9 @@ class Guard:
         if origin is not None and origin.partition("//")[2] != host:
             return 403, "wrong_origin", "another page asks; only this one may"
         if self.token is not None:
-            brought = headers.get("authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(brought.encode(), self.token.encode()):
+            scheme, _, brought = headers.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(brought.encode(), self.token.encode())
+            if not right or scheme.lower() != "bearer":
                 return (
                     401,
                     "invalid_api_key",

@@ -1,6 +1,5 @@
 """The page of `zellige play`: models, their draws step by step, bounds, and a run as a file. The page itself is in `assets/`."""
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from .. import samplers
 from ..arguments import MOST_SEED
 from ..errors import InputError
-from ..evaluation.gaps import bound_gaps, bracket_gaps
+from ..evaluation.gaps import STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..models.classes import class_names, find_classes
 from ..models.defaults import PLAIN, with_defaults
 from ..models.identity import identity, unit
@@ -36,10 +35,9 @@ from .guard import Guard
 from .limits import Limits
 from .refusals import WRONG, Refusals
 from .sampler_fields import sampler_fields
-from .worker import Job, Worker
+from .worker import Job, Worker, in_turns
 
-STRICT = ConfigDict(extra="forbid", strict=True)
-STEPS = 64  # of the chain whose law a bracket is about, where it has no number of its own
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)
 
 
@@ -112,8 +110,6 @@ def own_options(asked: dict[str, Any]) -> dict[str, Any]:
 def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
     """A draw of one text, alone in its group: its steps are seen one by one. InputError where something is wrong."""
     limits.check("text", len(asked.text), "characters in a text")
-    if asked.steps is not None:
-        limits.check("steps", asked.steps, "steps")
     if asked.class_ is not None:
         find_classes(model, asked.class_)
     kind, length = of(model.tokenizer), int(model.method.shape[0])
@@ -136,8 +132,9 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
         how |= {"fixed": gaps(model.tokenizer, asked.text, length).fixed, "alone": True}
     elif asked.text:
         how["prompt"] = asked.text
-    frames = watch(model, count=1, **how)
     size = len(how["fixed"]) if "fixed" in how else length
+    limits.check_draw(chosen, model.method, steps, size)
+    frames = watch(model, count=1, **how)
     law = f"{chosen.name} (its error with many calls: {chosen.error})" + (
         f"; {note}" if "fixed" in how and (note := approximate(model)) else ""
     )
@@ -160,6 +157,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
     if not 0 < len(asked.tokens) <= model.method.shape[0] or all(asked.held):
         raise InputError("nothing was drawn, so there is nothing to bound; draw first")
     label = None if asked.class_ is None else int(find_classes(model, asked.class_)[0])
+    limits.check_work(gaps_work(model.method, len(asked.tokens), asked.both and not model.method.exact, STEPS))
 
     method, held = model.method, [bool(h) for h in asked.held]
     exact, both = bool(method.exact), asked.both and not method.exact
@@ -176,6 +174,16 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
         return {"nats": above, "below": below, "exact": exact, "law": law}
 
     return Job(object(), start, see)
+
+
+def export_job(run: Recorded, model: Any, limits: Limits) -> Job:
+    """A run as a file, in one step; what makes it pauses between its pictures."""
+    limits.check("tokens", len(run.start), "tokens")
+
+    def start(jobs: Sequence[Job]) -> Iterator[tuple[bytes, str]]:
+        yield exported(run, model)
+
+    return Job(object(), start, lambda job, file: file)
 
 
 def front() -> str:
@@ -198,16 +206,17 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
     chosen = list(models.values())
     for model in chosen:
         model.method.eval()
+        in_turns(model.method.network)
     models_about = [about(i, name, model) for i, (name, model) in enumerate(models.items())]
-    drawing = asyncio.Semaphore(1)  # pictures of runs, one at a time
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
         app.state.workers = [Worker(name, limits) for name in models]
+        app.state.exports = Worker("export", dataclasses.replace(limits, lanes=1))
         try:
             yield
         finally:
-            for worker in app.state.workers:
+            for worker in [*app.state.workers, app.state.exports]:
                 worker.close()
 
     app = FastAPI(title="Zellige", docs_url=None, redoc_url=None, openapi_url=None, lifespan=running)
@@ -247,12 +256,12 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
         return StreamingResponse(lines(job, request), media_type="application/x-ndjson")
 
     @app.post("/api/export")
-    async def _(run: Recorded) -> Response:
-        async with drawing:
-            content, media = await asyncio.to_thread(exported, run, of_number(run.model))
-        return Response(
-            content, media_type=media, headers={"content-disposition": f"attachment; filename=zellige.{run.format}"}
-        )
+    async def _(run: Recorded, request: Request) -> Response:
+        job = export_job(run, of_number(run.model), limits)
+        async for content, media in request.app.state.exports.ask(job).steps(request.is_disconnected):
+            name = {"content-disposition": f"attachment; filename=zellige.{run.format}"}
+            return Response(content, media_type=media, headers=name)
+        return Response(status_code=499)
 
     async def lines(job: Job, request: Request) -> AsyncIterator[str]:
         try:

@@ -19,7 +19,7 @@ from .completions import Completion, answer, opening, parts, plan, usage
 from .guard import Guard
 from .limits import Limits
 from .refusals import WRONG, Refusals
-from .worker import Worker
+from .worker import Worker, in_turns
 
 TYPES = {
     401: "authentication_error",
@@ -45,6 +45,7 @@ def application(model: Any, name: str, limits: Limits | None = None, host: str =
         raise InputError(f"serve completes texts, and this model makes {kind.many}; zellige play shows it")
     limits = limits or Limits()
     model.method.eval()
+    in_turns(model.method.network)
 
     @contextlib.asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:

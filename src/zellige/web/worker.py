@@ -1,16 +1,19 @@
-"""Who draws: a thread for each model. It takes one step of each group of requests in turn, so that a long one holds up none.
+"""Who draws: a few threads for each model, of which one computes at a time, a network evaluation each in turn.
 
-Requests that agree in all but their texts (`Job.key`) are drawn in one batch; each text has its own stream of random numbers
-(`models.watch`: `seed` as pairs), so that an answer does not depend on who else asks. Between two steps the worker looks who has
-hung up or is out of time; a group that nobody waits for is dropped.
+So a long request holds up none, not even within a step: `in_turns` puts a `pause` before every network evaluation. Requests that
+agree in all but their texts (`Job.key`) are drawn in one batch; each text has its own stream of random numbers (`models.watch`:
+`seed` as pairs), so that an answer does not depend on who else asks. At each pause a group that nobody waits for any longer is
+dropped: all have hung up or are out of time.
 """
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,7 @@ from .limits import Limits
 LOOK = 0.25  # seconds between two looks whether an asker has hung up
 GATHER = 0.005  # seconds that the first request of a group waits for others
 _END, _NOTHING = object(), object()  # the end of an iterator; no step within LOOK
+_HERE = threading.local()  # `group`: what this thread draws
 LOG = logging.getLogger("zellige.web")
 
 
@@ -31,6 +35,10 @@ class Busy(Exception):
 
 class OutOfTime(Exception):
     """The time of a request is over."""
+
+
+class _Dropped(BaseException):
+    """Nobody waits for what is being computed."""
 
 
 class Failed(Exception):
@@ -61,6 +69,11 @@ class Job:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _items: asyncio.Queue = field(default_factory=asyncio.Queue)
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether there is anybody, and time, to hand a step to."""
+        return not (self.over or self.cancelled or time.monotonic() > self.deadline)
+
     def put(self, item: Any, last: bool = False) -> None:
         """Hand a step, or the error that ends it, to the asker's event loop; from the worker's thread."""
         self.over = self.over or last
@@ -70,7 +83,7 @@ class Job:
     async def steps(self, gone: Callable[[], Any] | None = None) -> AsyncIterator[Any]:
         """What `see` gives, step by step. Raises what ended it.
 
-        gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are.
+        gone: whether the asker has hung up; awaited 4 times a second, however short or long the steps are, as is the deadline.
         """
         waited = time.monotonic()
         try:
@@ -78,6 +91,8 @@ class Job:
                 item, last = _NOTHING, False
                 with contextlib.suppress(TimeoutError):
                     item, last = await asyncio.wait_for(self._items.get(), LOOK)
+                if item is _NOTHING and not self.over and time.monotonic() > self.deadline:
+                    raise OutOfTime
                 if isinstance(item, BaseException):
                     raise item
                 if last:
@@ -92,64 +107,114 @@ class Job:
             self.cancelled = True
 
 
-class _Group:
-    """Jobs that are drawn together."""
+class _Turn:
+    """A lock that goes from hand to hand in the order in which it was asked for."""
 
-    def __init__(self, jobs: list[Job]):
-        self.jobs, self.key, self.iterator = jobs, jobs[0].key, None
+    def __init__(self):
+        self.lock, self.waiting, self.held = threading.Lock(), deque[threading.Event](), False
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.held:
+                self.held = True
+                return
+            mine = threading.Event()
+            self.waiting.append(mine)
+        mine.wait()
+
+    def __exit__(self, *_: Any) -> None:
+        with self.lock:
+            self.held = bool(self.waiting)
+            if self.held:
+                self.waiting.popleft().set()
+
+    def pass_on(self) -> None:
+        """Let all go first that wait already."""
+        if self.waiting:
+            self.__exit__()
+            self.__enter__()
+
+
+def pause() -> None:
+    """Stand between two pieces of a request's work, where the others have their turn; work that nobody waits for ends here."""
+    group = getattr(_HERE, "group", None)
+    if group is not None:
+        group.pause()
+
+
+def in_turns(network: Any) -> None:
+    """Have a network pause before each of its evaluations."""
+    for name in ("features", "advance", "extend"):
+        evaluate = getattr(network, name, None)
+        if evaluate is not None and not hasattr(evaluate, "paused"):
+
+            @functools.wraps(evaluate)
+            def paused(*args: Any, evaluate: Any = evaluate, **more: Any) -> Any:
+                pause()
+                return evaluate(*args, **more)
+
+            vars(paused)["paused"] = True
+            setattr(network, name, paused)
+
+
+class _Group:
+    """Jobs that are drawn together, by one thread."""
+
+    def __init__(self, jobs: list[Job], worker: "Worker"):
+        self.jobs, self.key, self.worker = jobs, jobs[0].key, worker
         first = 0
         for job in jobs:
             job.first, first = first, first + job.rows
 
-    def step(self) -> bool:
-        """Take a step; False where it is over."""
-        now = time.monotonic()
-        for job in self.jobs:
-            if not job.over and now > job.deadline:
-                job.put(OutOfTime(), last=True)
-        waiting = [job for job in self.jobs if not (job.over or job.cancelled)]
-        if not waiting:
-            return self._close()
-        try:
-            if self.iterator is None:
-                self.iterator = self.jobs[0].start(self.jobs)
-            with torch.no_grad():
-                made = next(self.iterator, _END)
-                for job in waiting:
-                    item = None if made is _END else job.see(job, made)
-                    if made is _END or item is not None:
-                        job.put(item, last=made is _END)
-        except InputError as error:
-            return self._close(error)
-        except Exception as error:
-            LOG.exception("a request failed")
-            return self._close(Failed(f"{type(error).__name__}"))
-        return made is not _END
+    def pause(self) -> None:
+        self.worker.turn.pass_on()
+        if self.worker.closed or not any(job.waited_for for job in self.jobs):
+            raise _Dropped
 
-    def _close(self, error: Exception | None = None) -> bool:
-        if self.iterator is not None and hasattr(self.iterator, "close"):
-            self.iterator.close()  # pyright: ignore[reportAttributeAccessIssue]
+    def draw(self) -> None:
+        """Take all steps, and hand them out."""
+        error: Exception | None = None
+        try:
+            with self.worker.turn, torch.no_grad(), contextlib.closing(self._steps()) as steps:
+                for made in steps:
+                    for job in self.jobs:
+                        if job.waited_for and (item := job.see(job, made)) is not None:
+                            job.put(item)
+                    self.pause()
+        except _Dropped:
+            return
+        except InputError as problem:
+            error = problem
+        except Exception as problem:
+            LOG.exception("a request failed")
+            error = Failed(f"{type(problem).__name__}")
         for job in self.jobs:
-            if not job.over:
-                job.put(error, last=True)
-        return False
+            job.put(error, last=True)
+
+    def _steps(self) -> Generator[Any]:
+        self.pause()
+        yield from self.jobs[0].start(self.jobs)
 
 
 class Worker:
-    """The thread of a model. `ask` hands it a job; `close` ends it."""
+    """The threads of a model, one for each of `limits.lanes` groups. `ask` hands it a job; `close` ends it."""
 
     def __init__(self, name: str, limits: Limits):
-        self.limits, self.changed = limits, threading.Condition()
+        self.limits, self.changed, self.turn = limits, threading.Condition(), _Turn()
         self.jobs: list[Job] = []
         self.groups: list[_Group] = []
         self.closed = False
-        self.thread = threading.Thread(target=self._run, name=f"zellige-{name}", daemon=True)
-        self.thread.start()
+        self.threads = [
+            threading.Thread(target=self._run, name=f"zellige-{name}-{i}", daemon=True) for i in range(limits.lanes)
+        ]
+        for thread in self.threads:
+            thread.start()
 
     def ask(self, job: Job) -> Job:
         """Put a job into the queue. Raises Busy where that is full."""
         job.deadline = time.monotonic() + self.limits.seconds
         with self.changed:
+            self._waiting()
             if len(self.jobs) >= self.limits.waiting:
                 raise Busy
             self.jobs.append(job)
@@ -164,38 +229,45 @@ class Worker:
     def close(self) -> None:
         with self.changed:
             self.closed = True
-            self.changed.notify()
-        self.thread.join(5)
+            self.changed.notify_all()
+        until = time.monotonic() + 5
+        for thread in self.threads:
+            thread.join(max(until - time.monotonic(), 0))
 
     def _run(self) -> None:
+        while (group := self._next()) is not None:
+            _HERE.group = group
+            try:
+                group.draw()
+            finally:
+                with self.changed:
+                    self.groups.remove(group)
+                    self.changed.notify_all()
+
+    def _waiting(self) -> Job | None:
+        """The first in the queue whose like is not being drawn: who agrees with a group goes with the next one."""
+        self.jobs = [job for job in self.jobs if job.waited_for]
+        taken = {group.key for group in self.groups}
+        return next((job for job in self.jobs if job.key not in taken), None)
+
+    def _next(self) -> _Group | None:
+        """A group of those that wait; None: there will be no more."""
         while True:
             with self.changed:
-                self.changed.wait_for(lambda: self.closed or self.jobs or self.groups)
+                self.changed.wait_for(lambda: self.closed or self._waiting())
                 if self.closed:
-                    return
-            if not self.groups:
+                    return None
+                idle = not self.groups
+            if idle:
                 time.sleep(GATHER)
-            self._gather()
-            self.groups = [group for group in self.groups if group.step()]
-
-    def _gather(self) -> None:
-        """Make groups of those that wait. Who agrees with a group that is being drawn goes with the next one."""
-        with self.changed:
-            waiting, now = [], time.monotonic()
-            for job in self.jobs:  # whoever is out of time or has hung up waits no longer
-                if now > job.deadline and not job.cancelled:
-                    job.put(OutOfTime(), last=True)
-                elif not job.cancelled:
-                    waiting.append(job)
-            while waiting and len(self.groups) < self.limits.lanes:
-                taken = {group.key for group in self.groups}
-                first = next((job for job in waiting if job.key not in taken), None)
+            with self.changed:
+                first = self._waiting()
                 if first is None:
-                    break
+                    continue
                 jobs, rows = [], 0
-                for job in waiting:
+                for job in self.jobs:
                     if job.key == first.key and (not jobs or rows + job.rows <= self.limits.batch):
                         jobs, rows = [*jobs, job], rows + job.rows
-                waiting = [job for job in waiting if job not in jobs]
-                self.groups.append(_Group(jobs))
-            self.jobs = waiting
+                self.jobs = [job for job in self.jobs if job not in jobs]
+                self.groups.append(_Group(jobs, self))
+                return self.groups[-1]
