@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..arguments import checked
+from ..errors import InputError
 
 
 @checked
@@ -58,3 +59,8 @@ class SamplerOptions:
     """tau_leaping: their size, in steps of the grid"""
     corrector_from: float | None = None
     """tau_leaping: the time from which on they are made"""
+
+    def __post_init__(self):
+        """The samplers check all other ranges themselves."""
+        if self.per_step is not None and self.per_step < 1:
+            raise InputError(f"`per_step` is {self.per_step}; it must be 1 or more")
