@@ -197,7 +197,7 @@ class _Group:
 
 
 class Worker:
-    """The threads of a model, one for each of `limits.lanes` groups. `ask` hands it a job; `close` ends it."""
+    """The threads of a model, one for each of `Limits.lanes` groups. `ask` hands it a job; `close` ends it."""
 
     def __init__(self, name: str, limits: Limits):
         self.limits, self.changed, self.turn = limits, threading.Condition(), _Turn()
