@@ -28,10 +28,14 @@ from zellige.errors import InputError
 from zellige.evaluation import sweep
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import Result
-from zellige.methods import D3PM, MDLM
+from zellige.methods import D3PM, MD4, MDLM, build
+from zellige.models.config import Config
 from zellige.models.frames import Frame
+from zellige.models.model import Model
 from zellige.models.watch import watch
-from zellige.report import assemble, figures, page, samples
+from zellige.models.weights import unfilled
+from zellige.nn import Net
+from zellige.report import assemble, figures, page, samples, work
 from zellige.samplers import Ancestral, run
 from zellige.show import kinds
 from zellige.training.logger import write_samples
@@ -76,7 +80,7 @@ def model(method, tokenizer):
 @pytest.fixture(scope="module")
 def frames(model) -> list[Frame]:
     """The samples of the page, in 32 steps."""
-    return list(watch(model, count=assemble.WATCHED, steps=32, seed=0))
+    return list(watch(model, count=work.WATCHED, steps=32, seed=0))
 
 
 @pytest.fixture(scope="module")
@@ -422,12 +426,35 @@ def test_the_page_is_the_same_each_time(written, model, corpus, tmp_path):
     assert again.read_bytes() == written.read_bytes()
 
 
+def test_a_page_says_how_far_it_is(written, model, corpus, tmp_path):
+    seen: list[tuple[int, int]] = []
+    report.write(written.parent, tmp_path / "again.html", model=model, steps=8, progress=lambda *at: seen.append(at))
+    assert seen == sorted(seen)
+    assert len({total for _, total in seen}) == 1
+    assert seen[0][0] < seen[-1][0] == seen[-1][1]
+    assert len(seen) > 16
+
+
+@pytest.mark.parametrize(("channels", "steps"), [(8, 32), (128, 8)])
+def test_a_page_asks_a_large_model_of_images_less(channels, steps):
+    """A U-Net of 36 million parameters on 32 x 32 x 3 was asked about 256 rows, minutes of a CPU beside other work."""
+    net = Net(length=3072, grid=(32, 32, 3), kind="unet", channels=channels)
+    with unfilled():
+        own = Model(
+            build("md4", 256, net, ordered=True), Levels(256, (32, 32, 3)), Config("md4", MD4.Config(), net=net)
+        )
+    asked = work.Work(own)
+    assert asked.steps == steps
+    assert asked.total < (70 if channels == 128 else 800)
+    assert work.Work(own, 64).steps == 64  # what is asked for is done
+
+
 def test_a_page_too_large_loses_samples_last_first(written, model, corpus, tmp_path, monkeypatch):
     whole = len(written.read_bytes())
     monkeypatch.setattr(assemble, "LIMIT", whole - 100)
     raw = report.write(written.parent, tmp_path / "small.html", model=model, steps=32).read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="watched">(.*?)</script>', raw, re.S)[1])
-    assert len(data["samples"]) == assemble.WATCHED - 1
+    assert len(data["samples"]) == work.WATCHED - 1
     assert "1 more was left out to keep the page under 2 MB" in raw
 
 
@@ -475,7 +502,7 @@ def shown(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "_corpus", lambda model: (corpus, ""))
         page = report.write(folder, model=model, steps=16)
-    return request.param, model, rows, page, list(watch(model, count=assemble.WATCHED, steps=16, seed=0))
+    return request.param, model, rows, page, list(watch(model, count=work.WATCHED, steps=16, seed=0))
 
 
 def test_the_page_shows_what_it_is(shown):

@@ -229,8 +229,8 @@ class _Parts:
         from ..report import write
 
         since = time.perf_counter()
-        with self.terminal.waiting("drawing"):
-            page = write(self.folder, model=self.model)
+        with Bar(self.terminal, "draw", 1) as bar:
+            page = write(self.folder, model=self.model, progress=lambda done, total: bar.update(done, total=total))
         self.say(f"6 report    {path(page)}, {byte_size(page.stat().st_size)}", since)
 
     def end(self, better: "Result", stopped: bool, seconds: float) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..errors import InputError
 from ..show.numbers import byte_size, path
+from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
 from .common import Run, load, writable, write_json
@@ -31,10 +32,11 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.out:
         writable(chosen.out, "--out")
     model = load(terminal, chosen.run, "report", chosen.method, "auto") if chosen.method else None
-    with terminal.waiting("drawing"):
+    with Bar(terminal, "draw", 1) as bar:
         from ..report import write
 
-        page = write(chosen.run, chosen.out, model=model, seed=chosen.seed)
+        counted = lambda done, total: bar.update(done, total=total)  # noqa: E731
+        page = write(chosen.run, chosen.out, model=model, seed=chosen.seed, progress=counted)
     terminal.result(f"{path(page)}, {byte_size(page.stat().st_size)}")
     result = {"page": str(page), "bytes": page.stat().st_size}
     write_json(terminal, "report", dataclasses.asdict(chosen), result, began, seed=chosen.seed)

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..launched import this_process
 from ..schema import read_json
 from ..show.numbers import path
-from ..show.progress import Training
+from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
 from . import config_file, options
 from .common import own_class, write_json
@@ -264,14 +264,15 @@ def _steps(chosen: Any, cls: Any, name: str) -> int:
 
 def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any) -> None:
     """The end of a run: what it came to, its page, what to type next."""
-    with terminal.waiting("drawing the report"):
+    with Bar(terminal, "draw the report", 1) as bar:
         from ..methods import METHODS, reference
         from ..models.model import load
         from ..report import write
 
         own = "" if method in METHODS.values() else f" --method {path(reference(method))}"
         try:
-            page = f"   {write(folder, model=load(folder, method=method) if own else None).name}"
+            model = load(folder, method=method) if own else None
+            page = f"   {write(folder, model=model, progress=lambda done, total: bar.update(done, total=total)).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..errors import InputError
 from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
 from ..models.checkpoints import folder_of_run
-from ..samplers.pairing import admissible
 from ..schema import read_json
 from ..show.kinds import of
 from ..show.numbers import count as counted
@@ -26,24 +25,31 @@ from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_c
 from .samples import infilled, stills, validation_samples
 from .sections import configuration_part, evaluation_part, run_facts
 from .trace import entropies, fewer, integrand, record
+from .work import POINTS, Work
 
 LIMIT = 2_000_000  # bytes of a page; above it samples are dropped, last first
-WATCHED = 4  # samples in the player
-TEXTS = 16  # over which the integrand is averaged
-FILLED = 8  # rows that are filled in
 SMALL = 2_000_000  # tokens of a train split up to which n-grams are fitted for comparison
 
 
 @checked
-def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, steps: int = 64, seed: int = 0) -> Path:
+def write(
+    run: Any,
+    out: str | os.PathLike | None = None,
+    *,
+    model: Any = None,
+    steps: int | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
     """Write the report of a run and return its path.
 
     Args:
         run: the run's folder (or what `train` returned).
         out: the file; default report.html in the run's folder.
         model: the run's model if it is already in memory; else its best checkpoint is loaded.
-        steps: of the watched samples, at most 199.
+        steps: of the watched samples, at most 199; 64 unless said, of images and the like 32, of a large model fewer.
         seed: of the watched samples and of the noise in the loss against t.
+        progress: called with how much of the model's work is done, and how much there is.
 
     Raises:
         InputError: there is no run at `run`, or a file in it is not what the run wrote.
@@ -62,8 +68,10 @@ def write(run: Any, out: str | os.PathLike | None = None, *, model: Any = None, 
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     asked, watched, filled = [page.html_note(problem)], None, ""
     if model is not None:
-        asked, watched = _ask(model, corpus, missing, min(steps, 199), seed)
-        filled = _filled(model, corpus, min(steps, 199), seed)
+        work = Work(model, steps, progress)
+        asked, watched = _ask(model, corpus, missing, work, seed)
+        filled = _filled(model, corpus, work, seed)
+        work.passed(work.total)  # also what was left out, as it has no meaning for this model
 
     here = page.html_code(f"zellige evaluate {shown_path(folder)}")
     sections = {
@@ -97,15 +105,15 @@ def _curves(folder: Path, baselines: Mapping[str, float]) -> str:
     return page.html_figure(curves(folder, baselines=baselines), "curves-figure", "Training and validation", text)
 
 
-def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[list[str], dict[str, Any]]:
+def _ask(model: Any, corpus: Any, missing: str, work: Work, seed: int) -> tuple[list[str], dict[str, Any]]:
     """What the model itself says: figures of its schedule, order of reveal and integrand; and the watched samples."""
     method = model.method
-    frames = _watch(model, steps, seed)
-    unsure = None if method.process is None else entropies(method, frames)
+    frames = _watch(model, work, seed)
+    unsure = None if method.process is None else entropies(method, frames, work.passed)
     watched = record(method, model.tokenizer, fewer(frames, method), unsure)
     if not (kind := of(model.tokenizer)).running:
         watched["stills"] = stills(kind, frames)
-    watched["note"] = f"{counted(steps)} steps, seed {seed}."
+    watched["note"] = f"{counted(work.steps)} steps, seed {seed}."
     if method.process is None:
         missing = (
             "no schedule and no order of reveal" if method.bounded else "no schedule, no order of reveal and no bound"
@@ -124,19 +132,18 @@ def _ask(model: Any, corpus: Any, missing: str, steps: int, seed: int) -> tuple[
         figures.append(_learnt(values, model.tokenizer))
     if corpus is None:
         return [*figures, page.html_note(missing)], watched
-    t, loss, unit = _loss(model, corpus, seed)
+    t, loss, unit = _loss(model, corpus, work, seed)
     return [
         *figures,
         page.html_figure(loss_against_t(t, loss, unit), "schedule-loss", "Loss against t", _LOSS),
     ], watched
 
 
-def _filled(model: Any, corpus: Any, steps: int, seed: int) -> str:
+def _filled(model: Any, corpus: Any, work: Work, seed: int) -> str:
     """Images, music, grids: rows of the test split filled in."""
     if corpus is None or model.method.process is None or of(model.tokenizer).running:
         return ""
-    steps = admissible(model.method, steps)
-    return infilled(model, corpus.test, steps, seed, _affordable(model.method, FILLED, 2 * steps))
+    return infilled(model, corpus.test, work.steps, seed, work.filled, work.passed)
 
 
 def _learnt(values: Mapping[str, torch.Tensor], tokenizer: Any) -> str:
@@ -197,28 +204,23 @@ def _corpus(model: Any) -> tuple[Any, str]:
         return None, f"the loss against t needs the run's texts: {problem}"
 
 
-def _affordable(method: Any, rows: int, calls: int) -> int:
-    """How many of `rows` to ask about with so many network calls each: all of a small model, fewer of a large one."""
-    weights = list(method.parameters())
-    flops = 2.0 * sum(p.numel() for p in weights) * method.shape[0] * calls
-    budget = 1e12 if not weights or weights[0].device.type == "cpu" else 1e15  # seconds; of a large model, one sample
-    return max(1, min(rows, int(budget / max(flops, 1.0))))
-
-
-def _watch(model: Any, steps: int, seed: int) -> list[Any]:
+def _watch(model: Any, work: Work, seed: int) -> list[Any]:
     from ..models.watch import watch_some
 
-    steps = admissible(model.method, steps)
-    return list(watch_some(model, _affordable(model.method, WATCHED, 2 * steps), steps=steps, seed=seed))
+    frames = []
+    for frame in watch_some(model, work.watched, steps=work.steps, seed=seed):
+        frames.append(frame)
+        work.passed(work.watched)
+    return frames
 
 
-def _loss(model: Any, corpus: Any, seed: int, points: int = 16) -> tuple[np.ndarray, np.ndarray, str]:
+def _loss(model: Any, corpus: Any, work: Work, seed: int) -> tuple[np.ndarray, np.ndarray, str]:
     """The integrand on validation texts, in the model's unit: times (G,), (G, N), unit."""
     rows = corpus.validation
-    count = max(4, _affordable(model.method, TEXTS, points))
-    some = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
+    some = np.linspace(0, len(rows) - 1, min(work.texts, len(rows))).astype(int)
     device = next(model.method.parameters()).device
-    t, nats = integrand(model.method, rows.collate([rows[int(i)] for i in some]).to(device), points, seed)
+    batch = rows.collate([rows[int(i)] for i in some]).to(device)
+    t, nats = integrand(model.method, batch, POINTS, seed, work.passed)
     if model.unit.startswith("bits") and (rows.characters or corpus.tokenizer.shape):
         return t, nats * len(rows) / ((rows.characters or rows.tokens_total) * math.log(2)), model.unit
     return t, nats * len(rows) / rows.tokens_total, "nats/token"

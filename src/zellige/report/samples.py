@@ -1,6 +1,6 @@
 """Samples on the page as their kind shows them: running text to copy, else a picture."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -49,8 +49,13 @@ def stills(kind: Modality, frames: Sequence[Any]) -> str:
     return page.html_picture(kind.png([frames[k].x[0].tolist() for k in at], None, captions), ", ".join(captions))
 
 
-def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
-    """Rows of the data of which a part was given, filled in by the model, beside the truth; at most so many are drawn."""
+def infilled(
+    model: Any, rows: Any, steps: int, seed: int, most: int, passed: Callable[[int], None] = lambda rows: None
+) -> str:
+    """Rows of the data of which a part was given, filled in by the model, beside the truth; at most so many are drawn.
+
+    passed: called with the rows that the network was asked about.
+    """
     kind = of(model.tokenizer)
     across = kind.name != "roll"  # a roll is as wide as the page
     each = 2 if across and most > 1 else 1
@@ -58,11 +63,10 @@ def infilled(model: Any, rows: Any, steps: int, seed: int, most: int) -> str:
     chosen = np.linspace(0, len(rows) - 1, count).astype(int).tolist()
     truth = np.stack([rows[i]["tokens"].numpy() for i in chosen])
     fixed = np.stack([kind.given(row) if rows.clues is None else rows.clues[i] for i, row in zip(chosen, truth)])
-    frames = [
-        f
-        for f in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed, defaults=False)
-        if f.step == f.steps
-    ]
+    frames = []
+    for frame in watch(model, fixed=fixed, count=each * len(fixed), steps=steps, seed=seed, defaults=False):
+        passed(len(frame.x))
+        frames += [frame] if frame.step == frame.steps else []
     drawn = np.concatenate([kind.rows(f.x) for f in frames]).reshape(len(fixed), each, -1)
     shown = np.concatenate([fixed[:, None], drawn, truth[:, None]], 1).reshape(-1, truth.shape[-1])
     is_fixed = np.repeat(fixed >= 0, each + 2, 0)

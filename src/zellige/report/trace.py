@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,14 @@ def trace(states: Iterable[Any]) -> Trace:
     )
 
 
-def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def integrand(
+    method: Any, batch: Any, points: int = 16, seed: int = 0, passed: Callable[[int], None] = lambda rows: None
+) -> tuple[np.ndarray, np.ndarray]:
     """The diffusion term's integrand at `points` midpoints of [0, 1]: times (points,) and nats (points, B).
 
     Of a T-step model T times the bound of a step, at as many of its T steps: from i/T to the next time of its grid, i = T being
     where sampling starts, so that the mean over all of them is the bound without the prior's term.
+    passed: called with the rows that were asked about.
     """
     times, T = (np.arange(points) + 0.5) / points, method.steps
     times = np.unique(np.ceil(times * T)) / T if T else times
@@ -78,17 +81,22 @@ def integrand(method: Any, batch: Any, points: int = 16, seed: int = 0) -> tuple
             x_t = method.corrupt(batch, t[:, None], generator)
             value = T * method.step(batch, x_t, t, s) if T else method.diffusion(batch, x_t, t)
             rows.append(value.double().cpu().numpy())
+            passed(len(t))
     return times, np.stack(rows)
 
 
-def entropies(method: Any, states: Sequence[Any]) -> np.ndarray:
-    """(B, L) bits: how unsure the network was of a token when it was revealed; nan where nothing was."""
+def entropies(method: Any, states: Sequence[Any], passed: Callable[[int], None] = lambda rows: None) -> np.ndarray:
+    """(B, L) bits: how unsure the network was of a token when it was revealed; nan where nothing was.
+
+    passed: called with the rows that were asked about.
+    """
     seen = trace(states)
     bits = np.full(seen.fixed.shape, np.nan)
     with torch.no_grad():
         for before, changed in zip(states, seen.changed[1:]):
             at = torch.as_tensor(changed, device=before.x.device)
             rows = at.any(1)
+            passed(len(rows))
             if not rows.any():
                 continue
             condition = getattr(getattr(before, "state", before), "condition", None)
