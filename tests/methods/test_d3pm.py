@@ -211,7 +211,8 @@ def test_an_eps_in_the_logarithms_adds_what_p_has_where_x_1_cannot_come_from(pro
     mass = (p * (ours.process.likelihood(x_1, CLEAN, time) > 0)).sum(-1)
     more = -(q * mass.log().sum(-1)).sum()
     assert (float(more) > 0.1) == (process in ("middle", "absorbing"))
-    nodes = (torch.arange(T, dtype=D) + 0.5) / T, torch.full((T,), 1 / T, dtype=D)
+    n = T - 1  # the last step is not drawn
+    nodes = (torch.arange(n, dtype=D) + 0.5) / n, torch.full((n,), 1 / n, dtype=D)
     assert theirs.grid(T)[0] == 1.0  # absorbing noise, too: L_T is a term of its own
     expected = exact.step_bound(ours, x_0, ours.grid(T)) + more
     close(exact.expectation(theirs.bound, x_0, nodes), expected, rtol=0, atol=1e-6)

@@ -18,6 +18,7 @@ from zellige.errors import InputError
 from zellige.methods import BD3LM, MD4, MDLM, METHODS
 from zellige.methods.bd3lm import BD3LMScore
 from zellige.methods.diffusion import Diffusion
+from zellige.methods.terms import between
 from zellige.nn import Net
 
 D = torch.float64
@@ -138,10 +139,14 @@ def test_T_steps_are_the_step_bound_of_the_T_step_model(T, kind):
     expected = exact.step_bound(method, x_0, times)
     for b in range(2):
         batch, value = Batch(x_0[b : b + 1]), dict.fromkeys(TERMS, 0.0)
-        for i in range(T):
-            for name in TERMS:
-                draw = lambda u, i=i, n=name, batch=batch: method.terms(batch, Given((i + 0.5) / T, u))[n][0]  # noqa: E731
-                value[name] = value[name] + noised(method, batch.tokens, times[i], draw) / T
+        here = between(method, T)
+        drawn = {"reconstruction": [T - 1], "prior": [0] * (T > 1), "diffusion": here}
+        for name, steps in drawn.items():
+            for i in steps:
+                at = (i - here.start + 0.5) / max(1, len(here))  # the draw that is this step; of the ends none is drawn
+                given = lambda u, at=at: Given(*[at, u] * (len(here) > 0), u, u)  # noqa: E731
+                draw = lambda u, n=name, batch=batch, given=given: method.terms(batch, given(u))[n][0]  # noqa: E731
+                value[name] = value[name] + noised(method, batch.tokens, times[i], draw) / len(steps)
         close(sum(value.values()), expected[b], rtol=1e-9, atol=1e-9)
         assert value["reconstruction"] > 0
         assert (value["prior"] > 0) == (T > 1)

@@ -57,6 +57,8 @@ class Evaluate(OfData):
     estimator: Estimator = "bound"
     ends: str = "model"
     """terms at the ends of time: model, its own; jumps, each in one; none; published, as MD4's, GenMD4's, D3PM's code"""
+    terms: str = "drawn"
+    """of T steps in discrete time: drawn, one of them a draw beside the first and last; all, their sum: T network evaluations"""
     unconditional: bool = False
     """of a model with classes, tell it none: a bound on -log p, and not given the class"""
     from_: Annotated[str | None, tyro.conf.arg(name="from")] = None
@@ -112,8 +114,8 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
         result = judge.evaluate(
             model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch,
-            estimator=chosen.estimator, ends=chosen.ends, unconditional=chosen.unconditional, processes=chosen.processes,
-            distributed=here.world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
+            estimator=chosen.estimator, ends=chosen.ends, terms=chosen.terms, unconditional=chosen.unconditional,
+            processes=chosen.processes, distributed=here.world > 1, keep=unfinished_folder(chosen.run, model.config.data.cache),
             progress=lambda done, total: bar.update(done, total=total),
         )  # fmt: skip
     if here.rank:
@@ -127,8 +129,8 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     arguments = {
         "run": chosen.run, "data": None if data is None else dataclasses.asdict(data), "split": chosen.split,
         "draws": chosen.draws, "seed": chosen.seed, "limit": chosen.limit, "batch": chosen.batch,
-        "estimator": chosen.estimator, "ends": chosen.ends, "unconditional": chosen.unconditional, "method": chosen.method,
-        "device": chosen.device, "precision": chosen.precision,
+        "estimator": chosen.estimator, "ends": chosen.ends, "terms": chosen.terms, "unconditional": chosen.unconditional,
+        "method": chosen.method, "device": chosen.device, "precision": chosen.precision,
     }  # fmt: skip
     _print(terminal, result, shares)
     document = result.to_dict("evaluate", arguments)

@@ -60,7 +60,14 @@ def describe(result: Result) -> list[str]:
         lines += _both(result)
         lines += textwrap.wrap(_law(result), 80, initial_indent="    ", subsequent_indent="    ")
     drawn = f"    {count(result.sequences)} sequences x {counted(result.draws, 'draw')}"
-    if result.kind == "exact":
+    if result.undetermined:
+        lines += textwrap.wrap(
+            f"{drawn.strip()}; the interval is {result.undetermined}",
+            80,
+            initial_indent="    ",
+            subsequent_indent="    ",
+        )
+    elif result.kind == "exact":
         lines.append(f"    {counted(result.sequences, 'sequence')}; exact for each: the interval is that of the texts")
     elif result.draws == 1:
         lines.append(f"{drawn}; with --draws 2 or more it is known how much of the interval the draws make")
@@ -104,6 +111,8 @@ def _law(result: Result) -> str:
 def _both(result: Result) -> list[str]:
     """The two intervals by their names, and the other perplexity."""
     half, drawn = (pm(0, h).partition("± ")[2] for h in (result.half, result.draws_half))
+    if result.undetermined:
+        return []
     lines = [f"    ± {half} over the population of texts, ± {drawn} over draws of these texts"]
     if result.between is None:
         lines = [f"    ± {half} over the population of texts and draws"]

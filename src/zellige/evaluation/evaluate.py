@@ -23,7 +23,8 @@ from ..models.model import as_model
 from . import workers
 from .corpus import asked_of_classes, beside_training, corpus_of
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence
-from .result import Result, summarize
+from .pilot import pilot, proposal_of
+from .result import Result, determined, summarize
 
 GROUP = 64  # rows (texts x draws) that share their strata
 PROTOCOL = "zellige-1"
@@ -45,6 +46,7 @@ def evaluate_rows(
     t_min: float = 0.0,
     ends: str = "model",
     steps: int = 0,
+    terms: str = "drawn",
     processes: int = 1,
     distributed: bool = False,
     keep: Path | None = None,
@@ -62,7 +64,8 @@ def evaluate_rows(
         batch: rows in one call of the network; the number does not depend on it, nor on the number of processes.
         characters: how many characters all the rows hold: the number is then in bits per character; None: nats per token.
         unit: of the number, where it is not one of these: bits/dim, bits/note, bits/cell.
-        t_min, ends, steps: what is left out of the bound, or its number of steps; see `likelihood.Likelihood`.
+        t_min, ends, steps, terms: what is left out of the bound, its number of steps, and whether all of these are summed; see
+            `likelihood.Likelihood`. Where times are drawn by importance, a pilot of some 80 draws comes first (`pilot`).
         processes: worker processes, 1: this one; distributed: share the work with the other ranks of torchrun or Slurm.
         keep: a folder for the groups that are done; they are read again if this is interrupted and called again.
         progress: called with (texts done, texts in all).
@@ -76,7 +79,7 @@ def evaluate_rows(
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
     chosen = [i * len(rows) // N for i in range(N)]
-    ask = Likelihood(method, estimator, t_min, ends, steps)
+    ask = Likelihood(method, estimator, t_min, ends, steps, terms)
     kind, draws = ask.kind, 1 if ask.certain else draws
     if kind == "loss":
         characters, unit = None, f"loss/{unit.partition('/')[2] or 'token'}"
@@ -99,9 +102,14 @@ def evaluate_rows(
         "bounds samples of": ask.bounds,
     } | (protocol or {})
     full_protocol |= {} if ends == "model" else {"ends": ends}
+    full_protocol |= {"terms": "all"} if terms == "all" else {}
     training = method.training
     method.eval()
     try:
+        if ask.importance:
+            found = pilot(ask, rows, chosen, seed, device)
+            ask.proposal = proposal_of(found, ask)
+            full_protocol |= {} if found is None else {"pilot": found}
         results = _gathered(work, full_protocol, processes, distributed, keep, progress)
     finally:
         method.train(training)
@@ -113,26 +121,29 @@ def evaluate_rows(
         torch.tensor([n for f in results for n in f[of]], dtype=torch.float64) for of in ("tokens", "documents")
     )
     per_token = 1.0 if characters is None else characters / int(getattr(rows, "tokens_total", 0) or tokens.sum())
-    terms = {name: float(table.mean()) for name, table in tables.items()}
+    means = {name: float(table.mean()) for name, table in tables.items()}
     if estimator == DIVERGENCE:
-        terms = entropy_and_divergence(terms[estimator], rows.collate([rows[i] for i in chosen]).tokens)
+        means = entropy_and_divergence(means[estimator], rows.collate([rows[i] for i in chosen]).tokens)
     total, group = torch.stack(list(tables.values())).sum(0), torch.arange(N) // texts
     each = (
         summarize(total, pieces, "nats/document", kind, group=group) if kind != "loss" and int(pieces.sum()) else None
     )
-    return summarize(
+    result = summarize(
         total,
         tokens * per_token,
         unit or ("nats/token" if characters is None else "bits/char"),
         kind,
         group=group,
         draws=draws,
-        terms=terms,
+        terms=means,
         seed=seed,
         protocol=full_protocol,
         seconds=time.perf_counter() - started,
         document=each,
     )
+    if not (ask.draws_times and (ask.T or ask.importance)):
+        return result
+    return determined(result, torch.cat([torch.tensor(f["squares"], dtype=torch.float64).mean(0) for f in results]))
 
 
 def _gathered(
@@ -175,6 +186,7 @@ def evaluate(
     estimator: str = "bound",
     ends: str = "model",
     steps: int = 0,
+    terms: str = "drawn",
     unconditional: bool = False,
     processes: int = 1,
     distributed: bool = False,
@@ -198,6 +210,8 @@ def evaluate(
             of another model; "none", or "published", as the code of MD4, GenMD4 and D3PM's images has them: no bound then.
         steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3), which bounds what `ancestral`
             draws in T steps; 0: the model as it is, whose bound says nothing of few steps.
+        terms: of a bound of T steps, in discrete time or by `steps`: "drawn", each draw has the last step, the first where
+            nothing is known before it, and one of the others, drawn by a proposal that a pilot makes; or "all", their sum.
         unconditional: of a model that is told classes, do not tell it any: its bound on -log p(x), and not given the class.
         processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
         progress, reading: called with (done, total) while the texts are judged, and while the data is read.
@@ -215,8 +229,8 @@ def evaluate(
     asked = asked_of(model, corpus, split, unconditional)
     result = evaluate_rows(
         method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=estimator,
-        unit=asked.unit, progress=progress, protocol=asked.protocol, ends=ends, steps=steps, processes=processes,
-        distributed=distributed, keep=keep,
+        unit=asked.unit, progress=progress, protocol=asked.protocol, ends=ends, steps=steps, terms=terms,
+        processes=processes, distributed=distributed, keep=keep,
     )  # fmt: skip
     return replace(result, about=asked.about)
 

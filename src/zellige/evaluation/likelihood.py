@@ -15,18 +15,22 @@ from torch import Tensor
 
 from ..core import maths, random
 from ..core.batch import Batch, Estimator
+from ..core.proposal import Proposal
 from ..core.random import Randomness, mix
+from ..core.schedule import PRIOR
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
+from ..methods import terms as bound_terms
 from ..methods.diffusion import Diffusion
+from ..methods.masked import Masked
 from ..methods.method import Method
-from ..methods.terms import discrete_time, ends, per_position
 from ..nn.attention import documents
 from ..samplers import laws
 from ..samplers.law import CONTINUOUS, steps_law
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
 ENDS = ("model", "jumps", "none", "published")
+TERMS = ("drawn", "all")
 Draw = Callable[[Batch, Randomness], dict[str, Tensor]]
 
 
@@ -41,6 +45,8 @@ class Likelihood:
             them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where it
             has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
         steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
+        terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"), or "all".
+        proposal: how the times between the ends are drawn, see `pilot`; None: evenly.
     """
 
     method: Method
@@ -48,6 +54,8 @@ class Likelihood:
     t_min: float = 0.0
     ends: str = "model"
     steps: int = 0
+    terms: str = "drawn"
+    proposal: Proposal | None = None
 
     def __post_init__(self) -> None:
         m, self.other = self.method, estimator_of(self.method, self.estimator)
@@ -61,6 +69,10 @@ class Likelihood:
         if self.ends not in ENDS:
             raise unknown("ends", self.ends, ENDS)
         self.published = self.ends == "published"
+        if self.terms not in TERMS:
+            raise unknown("terms", self.terms, TERMS)
+        if self.terms == "all" and (why := self._no_sum()):
+            raise InputError(f"`terms` all is the sum over the steps of a bound of T steps, and {why}; leave it out")
         if self.published:
             why = self._none_published()
             if why:
@@ -81,13 +93,48 @@ class Likelihood:
         approximate = self.other is None and getattr(self.method, "approximate", False)
         return "estimate" if self.published or approximate else "bound"
 
+    @property
+    def judged(self) -> Method:
+        """The method whose terms are asked for: that of published code where its bound is one of another method."""
+        m = self.method
+        other = m.as_published() if self.ends == "published" and isinstance(m, Diffusion) else None
+        return m if other is None else other
+
+    @property
+    def T(self) -> int:
+        """The number of steps of the bound; 0 in continuous time."""
+        return self.steps or getattr(self.method, "steps", 0)
+
+    @property
+    def draws_times(self) -> bool:
+        """Whether it is a sum or an integral over time as `methods.terms` has it, and a draw has one time between the ends."""
+        m = self.judged
+        generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
+        elsewhere = self.ends == "published" and m is self.method
+        counted = self._by_counts and self.terms == "drawn"
+        return generic and not (elsewhere or counted or self.certain or self.other is not None)
+
+    @property
+    def importance(self) -> bool:
+        """Whether times are worth a proposal. Under a mask the terms are of one size, and times are drawn evenly."""
+        return self.draws_times and self.terms == "drawn" and self.method.process.mask is None  # pyright: ignore
+
+    def _no_sum(self) -> str | None:
+        """Why there is no sum over steps."""
+        if self.other is not None:
+            return "this is another estimator"
+        if not self.T:
+            return f"{self.method.name} has {'no time' if self.method.process is None else 'continuous time'}"
+        return None if self.draws_times else f"{self.method.name} has terms of its own"
+
     def _none_published(self) -> str | None:
         """Why there are no terms as published."""
         if self.other is not None:
             return "this is another estimator"
         if not isinstance(self.method, Diffusion):
             return f"{self.method.name} has no time"
-        if type(self.method).published is Diffusion.published:
+        cls, none = type(self.method), Diffusion
+        if cls.published is none.published and cls.as_published is none.as_published:
             return f"that of {self.method.name} leaves them out"
         return "its times are its own: leave `t_min` out" if self.t_min else None
 
@@ -98,14 +145,22 @@ class Likelihood:
             return self.other.about
         if self.certain:
             return "one token at a time, left to right"
-        steps = self.steps or getattr(self.method, "steps", 0)
-        if steps or self.ends == "published":
-            whole = f"{steps} steps" if steps else "whole of t in [0, 1]"
-            return f"{whole} (stratified)" + (", the ends as published" if self.ends == "published" else "")
+        published = ", the ends as published" if self.ends == "published" else ""
+        if self.T and self.draws_times:
+            first = "the last" if self.method.start != PRIOR or self.T == 1 else "the first and the last"
+            n = len(bound_terms.between(self.judged, self.T))  # pyright: ignore
+            how = "by importance" if self.importance else "evenly"
+            if self.terms == "all" or n == 0:
+                return f"{f'all {self.T} steps' if self.T > 1 else 'one step'} of every sequence{published}"
+            some = f"{first} of every sequence, of the {n} others one drawn {how} (stratified)"
+            return f"{self.T} steps: {some}{published}"
+        if self.T or self.ends == "published":
+            return (f"{self.T} steps" if self.T else "whole of t in [0, 1]") + f" (stratified){published}"
+        stratified = "(stratified, by importance)" if self.importance else "(stratified)"
         if not self.published:
-            return "whole of t in [0, 1] (stratified)" + (", a jump at each end" if self.ends == "jumps" else "")
+            return f"whole of t in [0, 1] {stratified}" + (", a jump at each end" if self.ends == "jumps" else "")
         low = f"t in [{self.t_min:g}, 1]" if self.t_min else "t in [0, 1]"
-        return f"{low} (stratified), {'without' if self.ends == 'none' else 'with'} the ends of time"
+        return f"{low} {stratified}, {'without' if self.ends == 'none' else 'with'} the ends of time"
 
     @property
     def law(self) -> str | None:
@@ -132,7 +187,7 @@ class Likelihood:
         """What the draws are spread evenly over; None where nothing is drawn, or nothing is stratified."""
         if self.other is not None:
             return self.other.strata
-        if self.certain:
+        if self.certain or self.terms == "all":
             return None
         return "numbers of masks" if self._by_counts else "times"
 
@@ -144,30 +199,45 @@ class Likelihood:
 
     def __call__(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """One draw of each term: name -> (B,) nats."""
-        m = self.method
+        m = self.judged
         if self.other is not None:
             return {self.estimator: self.other(batch, generator)}
         if not isinstance(m, Diffusion):
             return m.terms(batch, generator)
+        if not self.draws_times:
+            return self._drawn_otherwise(m, batch, generator)
+        if self.T:
+            return bound_terms.discrete_time(m, batch, generator, self.T, self.proposal, self.terms == "all")
+        if not self.published:
+            return bound_terms.continuous_time(m, batch, generator, self.ends == "jumps", self.proposal)
+        terms = {"diffusion": self.between(batch, generator)}
+        if self.ends in ("model", "jumps"):
+            terms |= bound_terms.ends(m, batch, generator, jumps=self.ends == "jumps")
+        return terms
+
+    def between(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        """One draw of the term whose times are drawn, that between the ends: (B,) nats."""
+        m: Any = self.judged
+        if self.T:
+            return bound_terms.drawn_step(m, batch, generator, self.T, self.proposal)
+        return bound_terms.inside(m, batch, generator, self.proposal, self.t_min)
+
+    def _drawn_otherwise(self, m: Diffusion, batch: Batch, generator: Randomness) -> dict[str, Tensor]:
+        """One draw of each term where a method has terms of its own, or numbers of masks are drawn and not times."""
         if self.ends == "published":
             return m.published(batch, generator, self.steps)
-        if self.steps and self._by_counts:
-            return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.steps:
-            return discrete_time(m, batch, generator, self.steps)
+            return {"diffusion": _steps_by_counts(m, self.steps, batch, generator)}
         if self.ends == "jumps" and not self.t_min:
             return m.jump_terms(batch, generator)
         if not self.published:
             return m.terms(batch, generator)
         if not self.t_min:
             return {"diffusion": m.terms(batch, generator)["diffusion"]}
-        if self._by_counts:
-            terms = {"diffusion": _from_t_min(m, self.t_min, batch, generator)}
-        else:
-            t = self.t_min + (1 - self.t_min) * m.draw_times(batch, generator)
-            terms = {"diffusion": m.diffusion(batch, m.corrupt(batch, per_position(t), generator), t)}
+        drawn = _from_t_min(m, self.t_min, batch, generator) if self._by_counts else self.between(batch, generator)
+        terms = {"diffusion": drawn}
         if self.ends in ("model", "jumps"):
-            terms |= ends(m, batch, generator, jumps=self.ends == "jumps")
+            terms |= bound_terms.ends(m, batch, generator, jumps=self.ends == "jumps")
         return terms
 
 
@@ -200,21 +270,23 @@ class Work:
         return self.rows.collate([self.rows[i] for i in chosen])
 
     def __call__(self, index: int) -> dict[str, Any]:
-        """{"terms": name -> replicates -> texts, "tokens": ..., "documents": ...}"""
-        group, terms = self.group(index), {}
+        """{"terms": name -> replicates -> texts, "squares": replicates -> texts, "tokens": ..., "documents": ...}"""
+        group, terms, squares = self.group(index), {}, []
         for replicate in range(self.replicates):
-            seed = mix(self.seed, index, replicate)
-            for name, value in self._draw(group, seed).items():
-                terms.setdefault(name, []).append(value.tolist())
+            drawn = self._draw(group, mix(self.seed, index, replicate))
+            for name, value in drawn.items():
+                terms.setdefault(name, []).append(value.mean(0).tolist())
+            squares.append(torch.stack(list(drawn.values())).sum(0).square().mean(0).tolist())
         return {
             "terms": terms,
+            "squares": squares,
             "tokens": number_of_tokens(group).tolist(),
             "documents": number_of_documents(group).tolist(),
         }
 
     @torch.no_grad()
     def _draw(self, group: Batch, seed: int) -> dict[str, Tensor]:
-        """Each term of each text, the mean over its draws: name -> (texts,) float64. Row d * texts + j is draw d of text j."""
+        """Each term of each text: name -> (draws, texts) float64. Row d * texts + j of what is asked is draw d of text j."""
         n = len(group.tokens)
         total = n * self.draws
         size = max(d for d in range(1, min(self.batch, total) + 1) if total % d == 0)
@@ -227,7 +299,7 @@ class Work:
             )  # the same for each part of the group: `Shard` takes its rows
             for name, value in self.ask(part, random.Shard(generator, shard, total // size)).items():
                 terms.setdefault(name, []).append(value.double().cpu())
-        return {name: torch.cat(values).reshape(self.draws, n).mean(0) for name, values in terms.items()}
+        return {name: torch.cat(values).reshape(self.draws, n) for name, values in terms.items()}
 
 
 def bounded(method: Method) -> bool:

@@ -20,7 +20,7 @@ papers print, and which is larger: by what the texts differ, and, since exp is c
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from ..show.record import as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
 from .per_sequence import PerSequence, per_sequence_from, per_sequence_perplexity
 from .result_json import WrittenResult, interval_ends, read_result
+from .two_sides import SKEWED, skewness
 
 DRAWS = 4  # of each text, where nobody says how many
 
@@ -57,6 +58,7 @@ class Result:
         draws_low, draws_high: the 95% interval over the draws, for these very texts; infinite where it is not known.
         freedom: its degrees of freedom; None where nothing is drawn.
         per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
+        undetermined: why there are no intervals, where the draws are too few for any; else "".
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
@@ -78,6 +80,7 @@ class Result:
     draws_high: float = math.inf
     freedom: int | None = None
     per_sequence: PerSequence | None = None
+    undetermined: str = ""
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
 
@@ -92,13 +95,14 @@ class Result:
         """`evaluate-SET-SPLIT.json`, and in it every choice that is not the default's, so that none replaces another.
 
         SET has a tag of its content where it is not the run's own; `-limit-N` is a partial result, `-draws-N` and `-seed-N`
-        one of other draws; `-ends-none` and such one of other terms at the ends of time; `-unconditional` one of a
-        model with classes that was told none.
+        one of other draws; `-ends-none` and such one of other terms at the ends of time; `-terms-all` one of
+        all steps; `-unconditional` one of a model with classes that was told none.
         """
         estimator = str(self.protocol.get("estimator", "bound"))
         parts = [self.about.get("data", "data"), self.about.get("other"), self.about.get("split", "test")]
         parts += [estimator if estimator not in ("bound", "divergence") else None]
         parts += [f"ends-{self.protocol['ends']}" if self.protocol.get("ends", "model") != "model" else None]
+        parts += ["terms-all" if self.protocol.get("terms") == "all" else None]
         parts += ["unconditional" if self.protocol.get("class") == "without the class" else None]
         parts += [f"limit-{self.sequences}" if self.partial else None]
         parts += [f"draws-{self.draws}" if self.draws != DRAWS and self.kind != "exact" else None]
@@ -190,7 +194,8 @@ class Result:
             }
         return json_record(
             command, self.about.get("arguments") if arguments is None else arguments, result,
-            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS},
+            interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS}
+            | ({"why": self.undetermined} if self.undetermined else {}),
             unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
         )  # fmt: skip
 
@@ -217,7 +222,7 @@ class Result:
                 result["value"], *interval_ends(interval), data["unit"], data["kind"], result["terms"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
                 result.get("about", {}), data["seconds"], document, *interval_ends(drawn or {"low": None, "high": None}),
-                (drawn or {}).get("freedom"), per_sequence_from(each) if each else None,
+                (drawn or {}).get("freedom"), per_sequence_from(each) if each else None, interval.get("why", ""),
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as missing:
             raise InputError(
@@ -266,6 +271,32 @@ def summarize(
         freedom=int(freedom) if freedom < math.inf else None,
         draws_low=(value - drawn) / scale, draws_high=(value + drawn) / scale,
         per_sequence=per_sequence_perplexity(table, sizes, group, kind) if perplexed else None, nats=mean, sizes=sizes, **more,
+    )  # fmt: skip
+
+
+def determined(result: Result, squares: Tensor) -> Result:
+    """The result itself; or, where too few of its draws count for an interval to hold what it says, without intervals.
+
+    Of draws v, Kish's (sum v)^2 / sum v^2 count. Were they lognormal, that alone gives the skewness of their mean, and above
+    SKEWED Student's interval begins to miss (`two_sides.skewness`).
+
+    Args:
+        squares: (N,) of each text, the mean over its draws of the squared nats.
+    """
+    assert result.nats is not None
+    assert result.sizes is not None
+    some = result.sizes > 0
+    size, n = result.sizes[some], int(some.sum()) * result.draws
+    mean, square = float((result.nats[some] / size).mean()), float((squares[some] / size**2).mean())
+    share = mean**2 / square if square > 0 else 1.0
+    if not math.isfinite(mean) or skewness(share, 2 * n) <= SKEWED:
+        return result
+    why = f"not determined: of {n:,} draws {n * share:.3g} count; more texts or more draws"
+    open_ended = {"low": -math.inf, "high": math.inf, "draws_low": -math.inf, "draws_high": math.inf}
+    each, document = result.per_sequence, result.document
+    return replace(
+        result, **open_ended, undetermined=why, per_sequence=None if each is None else replace(each, **open_ended),
+        document=None if document is None else replace(document, **open_ended, undetermined=why),
     )  # fmt: skip
 
 

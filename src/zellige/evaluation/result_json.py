@@ -36,6 +36,7 @@ class _Numbers(TypedDict, total=False):
 class _Ends(TypedDict, total=False):
     low: float | None
     high: float | None
+    why: str
 
 
 class WrittenResult(TypedDict, total=False):

@@ -177,7 +177,7 @@ def _terms(method: Diffusion) -> Iterator[str]:
     reaches = isinstance(method, Absorbing) and _exact(method, law)
     with torch.no_grad():
         for name, draw in (("bound", method.bound), *([("loss", method.loss)] * method.loss_is_bound)):
-            ours = bounds.expectation(draw, x_0, nodes(method))
+            ours = bounds.expectation(draw, x_0, nodes(method, loss=name == "loss"))
             terms = _true_terms(method, x_0, jumps=name == "loss")
             whole = torch.stack(list(terms.values())).sum(0)
             off = ours - whole

@@ -228,16 +228,19 @@ class D3PM(Absorbing):
             return super().prior_term(batch, generator)
         return (d3pm_images.prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
 
-    def published(self, batch, generator=None, steps=0):
+    def costly(self, x_t):
+        return super().costly(x_t) | (self.config.log_eps > 0)  # an eps in the logarithm of a token that is certain
+
+    def as_published(self):
         if self.parameterization == "mean":
             raise InputError("the published bound of d3pm reads its network by eq. 4, and this one says p(x_0 | x_t)")
         other = copy.copy(self)
         other.config = replace(self.config, last="image", log_eps=self.config.log_eps or 1e-6)  # that of the image code
-        return other.terms(batch, generator)
+        return other
 
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:
-            return self.bound(batch, generator)
+            return super().loss(batch, generator)
         _, t, s = terms.draw_step(self, batch, generator)
         rows = self._rows(t, s)
         if rows is None:

@@ -153,6 +153,10 @@ class Diffusion(Method):
         """How many positions of a batch one draw of the noise can have the head asked about; None: all of them."""
         return None
 
+    def costly(self, x_t: Tensor) -> Tensor:
+        """Rows of x_t (B, L) in which a step back can cost anything: (B,) bool."""
+        return self.process.movable(x_t).any(-1)
+
     def most_rows(self, batch: Batch) -> int | None:
         """In how many rows something can be left to say at t = 0; None: in all."""
         return None
@@ -182,15 +186,26 @@ class Diffusion(Method):
     def terms(self, batch, generator=None):
         """One unbiased draw of each term of an upper bound on -log p(x_0): (B,) nats, float64.
 
-        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows.
+        Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows; of T steps the last one, and the
+        first where it is a jump, are of every row.
         """
         return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
+
+    def loss(self, batch, generator=None):
+        """What training minimises, the bound unless the paper differs; of T steps from one of them for each row: (B,) nats."""
+        return terms.one_step(self, batch, generator) if self.steps else self.bound(batch, generator)
+
+    def as_published(self) -> "Diffusion | None":
+        """The method whose `terms` are those of `published`; None where they are computed otherwise."""
+        return None
 
     def published(self, batch: Batch, generator: Randomness = None, steps: int = 0) -> dict[str, Tensor]:
         """One draw of each term as the paper's own code prints it, of `steps` steps unless 0: (B,) nats, and no bound.
 
         Only where that code has terms at the ends of time that are not the model's; where it has none, they are left out.
         """
+        if (other := self.as_published()) is not None:
+            return other.terms(batch, generator)
         raise NotImplementedError
 
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:

@@ -98,6 +98,8 @@ class Masked(Absorbing):
         return {name: (n * weight * ce).sum(-1) for name, weight in self._count_weights(n, k, jumps).items()}
 
     def loss(self, batch, generator=None):
+        if self.steps:
+            return super().loss(batch, generator)
         if not self.by_counts:
             return torch.stack(list(self.jump_terms(batch, generator).values())).sum(0)
         group, n, k, x_t = self.mask_some(batch, generator)

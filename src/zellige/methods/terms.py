@@ -1,8 +1,11 @@
 """The ELBO, assembled from what a method says: its three terms in continuous time and in T steps, and sums over positions.
 
     prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
-    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or T times a step of `grid(T)` drawn uniformly
-    reconstruction   the end t = 0 -> CLEAN
+    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of `grid(T)` between the ends
+    reconstruction   the end t = 0 -> CLEAN; the last step of `grid(T)`
+
+A draw of the bound has both ends of every row. The times between are drawn, one for each row, evenly or by a `Proposal`; of T
+steps they may all be taken instead. Training draws one of all T steps (`one_step`): one network evaluation, and more variance.
 
 An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is
 a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
@@ -25,6 +28,7 @@ from ..core.batch import Batch
 from ..core.positions import Positions, positions
 from ..core.prediction import truth
 from ..core.process import Process
+from ..core.proposal import Proposal
 from ..core.random import Randomness
 from ..core.schedule import CLEAN, PRIOR, as_time
 from ..nn.chunks import each_position
@@ -34,24 +38,30 @@ if TYPE_CHECKING:
 
 
 # ---------------------------------------------------------------------------------- the three terms
-def parts(method: "Diffusion", jumps: bool = False) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
+def parts(
+    method: "Diffusion", jumps: bool = False, proposal: Proposal | None = None
+) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
     """The three terms in continuous time, which are drawn apart, each as a function of a batch: (B,) nats.
 
     The ends are as the `span` says, or with `jumps` a jump each.
     """
     low, high = (0.0, 1.0) if jumps else method.span
     return {
-        "diffusion": partial(inside, method),
+        "diffusion": partial(inside, method, proposal=proposal),
         "reconstruction": partial(one_by_one if low < 0 else reconstruction, method),
         "prior": partial(one_by_one, method, end=1.0) if high > 1 else method.prior_term,
     }
 
 
 def continuous_time(
-    method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    jumps: bool = False,
+    proposal: Proposal | None = None,
 ) -> dict[str, Tensor]:
     """One draw of each term with a time of its own for each row, stratified."""
-    return {name: draw(batch, generator) for name, draw in parts(method, jumps).items()}
+    return {name: draw(batch, generator) for name, draw in parts(method, jumps, proposal).items()}
 
 
 def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> dict[str, Tensor]:
@@ -59,29 +69,86 @@ def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps:
     return {name: draw(batch, generator) for name, draw in parts(method, jumps).items() if name != "diffusion"}
 
 
-def inside(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """One draw of the diffusion term, t in (0, 1]."""
-    t = method.draw_times(batch, generator)
-    return method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+def inside(
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    proposal: Proposal | None = None,
+    low: float = 0.0,
+) -> Tensor:
+    """One draw of the mean of the diffusion term over t in (low, 1]: (B,) nats."""
+    t, weight = method.draw_times(batch, generator), None
+    if proposal is not None:
+        t, weight = proposal.times(1 - t)
+        t = 1 - t
+    t = t if low == 0 else low + (1 - low) * t
+    value = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+    return value if weight is None else weight * value
 
 
 def discrete_time(
-    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int | None = None
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    steps: int | None = None,
+    proposal: Proposal | None = None,
+    every: bool = False,
 ) -> dict[str, Tensor]:
-    """One draw of each term of the T-step model: one step of the grid for each row, stratified, T times its bound.
+    """One draw of each term of the T-step model: D3PM eq. 1; MD4 section 3.
 
-    T is the method's own unless `steps` says otherwise.
+    The last step, and the first one where it is a jump, are of every row; of those between each row has one, stratified, or
+    with `every` all of them. T is the method's own unless `steps` says otherwise.
     """
     T = steps or method.steps
-    jumps = method.start == PRIOR
-    i, t, s = draw_step(method, batch, generator, T)
-    value = T * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1; MD4 section 3
-    last, first = i == T - 1, (i == 0) & (T > 1) & jumps
-    return {
-        "diffusion": value.masked_fill(first | last, 0.0),
-        "reconstruction": value.masked_fill(~last, 0.0),
-        "prior": value.masked_fill(~first, 0.0) if jumps else method.prior_term(batch, generator),
-    }
+    times, here = method.grid(T, batch.tokens.device), between(method, T)
+    if every:
+        each = (jump(method, batch, times[i], times[i + 1], generator) for i in here)
+        diffusion = sum(each, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
+    else:
+        diffusion = drawn_step(method, batch, generator, T, proposal)
+    last = jump(method, batch, times[-2], times[-1], generator)
+    if method.start != PRIOR:
+        first = method.prior_term(batch, generator)
+    else:
+        first = jump(method, batch, times[0], times[1], generator) if T > 1 else torch.zeros_like(last)
+    return {"diffusion": diffusion, "reconstruction": last, "prior": first}
+
+
+def between(method: "Diffusion", steps: int) -> range:
+    """The steps of the T-step model that are neither the last one nor a jump from PRIOR."""
+    return range(int(method.start == PRIOR), steps - 1)
+
+
+def drawn_step(
+    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int = 0, proposal: Proposal | None = None
+) -> Tensor:
+    """The sum of the steps `between`, of which each row draws one, stratified: (B,) nats."""
+    here, times = between(method, steps), method.grid(steps, batch.tokens.device)
+    if len(here) == 0:
+        return torch.zeros(len(batch), dtype=torch.float64, device=times.device)
+    u = random.stratified(len(batch), generator, times.device)
+    i, weight = (proposal or Proposal.even(len(here))).steps(u)
+    t, s = times[here.start + i], times[here.start + i + 1]
+    return weight * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)
+
+
+def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """The bound of the T-step model from one of all its steps for each row, stratified, T times: (B,) nats."""
+    _, t, s = draw_step(method, batch, generator)
+    value = method.steps * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1
+    return value if method.start == PRIOR else value + method.prior_term(batch, generator)
+
+
+def jump(
+    method: "Diffusion", batch: Batch, t: Tensor, s: Tensor, generator: Randomness = None, most: int | None = None
+) -> Tensor:
+    """The bound of the step from time t to s, () each, for all rows: (B,) nats; those in which nothing can move are not asked."""
+    x_t = method.corrupt(batch, t, generator)
+    rows = positions(method.costly(x_t)[:, None], most, batch.spare)
+    if len(rows.index) == 0:
+        return torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
+    t, s = (time.expand(len(rows.index)) for time in (t, s))
+    return rows.sum(method.step(batch.take(rows.index), x_t[rows.index], t, s))
 
 
 def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
@@ -97,16 +164,11 @@ def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Te
 
 
 def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
-    """The jump t = 0 -> CLEAN; the network is not asked about rows in which nothing can move."""
-    value = torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
+    """The jump t = 0 -> CLEAN."""
     if not jumps_at(method.process, 0):
-        return value
-    x_t = method.corrupt(batch, 0.0, generator)
-    rows = positions(method.process.movable(x_t).any(-1, keepdim=True), method.most_rows(batch), batch.spare)
-    if len(rows.index) == 0:
-        return value
-    t = torch.zeros(len(rows.index), dtype=torch.float64, device=value.device)
-    return rows.sum(method.step(batch.take(rows.index), x_t[rows.index], t, torch.full_like(t, CLEAN)))
+        return torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
+    t = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
+    return jump(method, batch, t, torch.full_like(t, CLEAN), generator, method.most_rows(batch))
 
 
 def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
@@ -135,11 +197,9 @@ def jumps_at(process: Process, end: int) -> bool:
     return schedule is None or not schedule.whole[end]
 
 
-def draw_step(
-    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each; T as there."""
-    T, device = steps or method.steps, batch.tokens.device
+def draw_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
+    T, device = method.steps, batch.tokens.device
     i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
     times = method.grid(T, device)
     return i, times[i], times[i + 1]

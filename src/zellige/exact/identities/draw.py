@@ -7,19 +7,23 @@ from ...core.batch import Batch
 from ...core.curves import Linear
 from ...methods.diffusion import Diffusion
 from ...methods.score import Scored
+from ...methods.terms import between
 from .. import bounds, enumeration
 from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own
 
 
-def nodes(method: Diffusion) -> tuple[Tensor, Tensor]:
-    """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn."""
+def nodes(method: Diffusion, loss: bool = True) -> tuple[Tensor, Tensor]:
+    """For `exact.expectation`: the T steps, or a quadrature with a part for each number of masks where that is drawn.
+
+    A loss draws one of all steps, a bound one of those between the ends.
+    """
     if not method.steps:
         if method.process.mask is not None and not method.block:  # of what is revealed in an end a number stays masked
             return bounds.parts(L)
         blocks = 1 if method.clean(Batch(enumeration.states(V, L))) is None else L  # their times are spread over (0, 1)
         return bounds.parts(L) if method.by_counts else bounds.parts(blocks, 72)
-    n = method.steps
+    n = method.steps if loss else max(1, len(between(method, method.steps)))
     return (torch.arange(n, dtype=torch.float64) + 0.5) / n, torch.full((n,), 1 / n, dtype=torch.float64)
 
 
@@ -29,7 +33,7 @@ def draws_have_the_bound_as_expectation(method: Diffusion):
     value, gradient, x_0 = Largest(), Largest(), enumeration.states(V, L)[[1, 3, 8]]  # with each token at each position
     end_at(method, 0.1)  # so that the ends are seen, which are of order alpha(1)^2
     with torch.set_grad_enabled(not method.loss_is_bound):
-        ours = bounds.expectation(method.bound, x_0, nodes(method))
+        ours = bounds.expectation(method.bound, x_0, nodes(method, loss=False))
         bound = total(method, x_0)
     value.see(ours.detach(), bound.detach(), "x_0")
     if not method.steps and method.span != (0.0, 1.0):  # else it has no ends that are passed otherwise

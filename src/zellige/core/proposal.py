@@ -1,0 +1,104 @@
+"""A proposal distribution of times: which times of a bound are drawn, and the weight that keeps the sum unbiased.
+
+The terms of a bound differ by orders of magnitude along time: under noise without a mask those near clean tokens are the
+largest. A density q of times in place of the even one gives a term the weight 1/q. The variance of one draw is least where q is
+in proportion to the root mean square of the term (the Cauchy-Schwarz inequality), which a pilot estimates (`evaluation.pilot`).
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+SMALLEST = 2.0**-10  # the bins at both ends of continuous time
+PARTS = 8  # of a bin
+EVEN = 0.1  # how much of a proposal is even: no weight is more than 1 / EVEN times that of even draws
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A density of time that is constant in each bin.
+
+    Attributes:
+        edges: of the bins, rising: from 0 to 1 in continuous time, from 0 to n for n steps, which are 0 .. n - 1.
+        probabilities: of each bin; they add up to 1.
+    """
+
+    edges: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    @classmethod
+    def even(cls, size: float) -> Self:
+        """All times alike."""
+        return cls((0, size), (1.0,))
+
+    @classmethod
+    def proportional(cls, edges: Sequence[float], sizes: Sequence[float], whole: bool = False) -> Self:
+        """A density in proportion to the root mean square of the term, estimated in each bin between `edges`.
+
+        Densities are smoothed over three neighbours and interpolated, both geometrically by the numbers of bins, in PARTS of each
+        bin; EVEN of the result is even. All is even where no size is known: they are 0, or one is not finite.
+
+        Args:
+            sizes: of each bin, the root mean square of the term times the bin's width.
+            whole: whether edges are numbers of steps.
+        """
+        size, width = (torch.tensor(x, dtype=torch.float64) for x in (sizes, _widths(edges)))
+        if not bool(size.isfinite().all()) or float(size.max()) <= 0:
+            return cls.even(edges[-1])
+        height = (size / size.max()).clamp_min(2.0**-40).log2() - width.log2()
+        smooth = height.clone()
+        smooth[1:-1] = (height[:-2] + 2 * height[1:-1] + height[2:]) / 4
+        fine, density = [float(edges[0])], []
+        for k, (low, high) in enumerate(itertools.pairwise(edges)):
+            parts = min(PARTS, int(high - low)) if whole else PARTS
+            for i in range(parts):
+                end = low + (high - low) * (i + 1) / parts
+                fine.append(float(round(end) if whole else end))
+                density.append(_between(smooth.tolist(), k + (i + 0.5) / parts - 0.5))
+        share = torch.tensor(density, dtype=torch.float64).exp2() * (width := torch.tensor(_widths(fine)))
+        share = EVEN * width / width.sum() + (1 - EVEN) * share / share.sum()
+        return cls(tuple(fine), tuple(share.tolist()))
+
+    def times(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Even u in [0, 1) -> times in [edges[0], edges[-1]), and the weight of each, 1 over its density: (*) each."""
+        _, time, weight = self._draw(u)
+        return time, weight
+
+    def steps(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Even u in [0, 1) -> whole steps, and the weight of each, 1 over its probability: (*) each."""
+        k, time, weight = self._draw(u)
+        edges = torch.tensor(self.edges, dtype=torch.long, device=u.device)
+        return time.floor().long().clamp(edges[k], edges[k + 1] - 1), weight
+
+    def _draw(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        edges, p = (torch.tensor(x, dtype=torch.float64, device=u.device) for x in (self.edges, self.probabilities))
+        above = p.cumsum(0)
+        k = torch.searchsorted(above, u * above[-1], right=True).clamp_max(len(p) - 1)
+        low, width = edges[k], edges.diff()[k]
+        inside = ((u * above[-1] - above[k] + p[k]) / p[k]).clamp(0.0, 1 - 2.0**-53)
+        return k, torch.minimum(low + inside * width, edges[k + 1].nextafter(low)), width / p[k]
+
+
+def _widths(edges: Sequence[float]) -> list[float]:
+    return [high - low for low, high in itertools.pairwise(edges)]
+
+
+def _between(values: Sequence[float], at: float) -> float:
+    """Values at 0, 1, 2, ... interpolated; constant beyond them."""
+    at = min(max(at, 0.0), len(values) - 1.0)
+    k = min(int(at), len(values) - 2) if len(values) > 1 else 0
+    return values[k] if len(values) == 1 else values[k] + (at - k) * (values[k + 1] - values[k])
+
+
+def octaves(steps: int = 0) -> tuple[float, ...]:
+    """Edges of bins that double in width from both ends to the middle: of so many steps, or of [0, 1] for 0 of them."""
+    if not steps:
+        below = [0.0, *itertools.takewhile(lambda x: x < 0.5, (SMALLEST * 2**k for k in itertools.count()))]
+        return (*below, 0.5, *(1 - x for x in reversed(below)))
+    below = list(itertools.takewhile(lambda n: 2 * n < steps, (2**k - 1 for k in itertools.count())))
+    middle = [steps // 2] if below[-1] < steps // 2 < steps - below[-1] else []
+    return tuple(float(n) for n in dict.fromkeys((*below, *middle, *(steps - n for n in reversed(below)))))
