@@ -144,7 +144,8 @@ def test_T_steps_are_the_step_bound_of_the_T_step_model(T, kind):
         for name, steps in drawn.items():
             for i in steps:
                 at = (i - here.start + 0.5) / max(1, len(here))  # the draw that is this step; of the ends none is drawn
-                given = lambda u, at=at: Given(*[at, u] * (len(here) > 0), u, u)  # noqa: E731
+                time = [at] * (len(here) > 0)
+                given = lambda u, time=time: Given(*time, *[u] * len(time), u, u)  # noqa: E731
                 draw = lambda u, n=name, batch=batch, given=given: method.terms(batch, given(u))[n][0]  # noqa: E731
                 value[name] = value[name] + noised(method, batch.tokens, times[i], draw) / len(steps)
         close(sum(value.values()), expected[b], rtol=1e-9, atol=1e-9)
