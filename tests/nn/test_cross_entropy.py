@@ -41,7 +41,8 @@ def inputs(N=300, D=5, K=11, exclude=None, dtype=torch.float64, bias=True, weigh
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("weight", [True, False])
 @pytest.mark.parametrize("upstream", ["mean", "any"])
-def test_equals_the_plain_one(exclude, bias, weight, upstream):
+def test_equals_the_plain_one(exclude, bias, weight, upstream, monkeypatch):
+    monkeypatch.setattr(ce, "chunk_rows", lambda states, device: 128)
     h, W, b, target, w = inputs(exclude=exclude, bias=bias, weight=weight)
     v = torch.full((300,), 1 / 300) if upstream == "mean" else torch.randn(300)
     leaves = [p for p in (h, W, b, w) if p is not None]
@@ -53,7 +54,7 @@ def test_equals_the_plain_one(exclude, bias, weight, upstream):
 
 
 def test_gradcheck(monkeypatch):
-    monkeypatch.setattr(ce, "CHUNK", 3)
+    monkeypatch.setattr(ce, "chunk_rows", lambda states, device: 3)
     h, W, b, target, w = inputs(N=7, D=3, K=5, exclude=4)
     assert torch.autograd.gradcheck(lambda h, W, b, w: ce.chunked(h, W, b, target, w, 4), (h, W, b, w))
 
@@ -89,7 +90,7 @@ def test_no_positions(monkeypatch, large):
 
 
 def test_autocast_is_bfloat16_with_float32_sums(monkeypatch):
-    monkeypatch.setattr(ce, "CHUNK", 32)
+    monkeypatch.setattr(ce, "chunk_rows", lambda states, device: 32)
     torch.manual_seed(0)
     h, W, b, target, _ = inputs(D=64, K=500, dtype=torch.float32)
     exact = torch.autograd.grad(plain(h, W, b, target, None, 499).mean(), (h, W, b))
@@ -102,6 +103,13 @@ def test_autocast_is_bfloat16_with_float32_sums(monkeypatch):
     for a, e in zip(torch.autograd.grad(ours.mean(), (h, W, b)), exact):
         assert a.dtype == torch.float32
         assert (a - e).norm() < 0.02 * e.norm()
+
+
+def test_a_chunk_has_more_rows_where_there_are_fewer_states():
+    """By entries, not by rows: of 256 states a GPU's kernel takes more than 256 times as many as of 50,258."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [ce.chunk_rows(K, cpu) for K in (256, 50_258)] == [4096, 128]
+    assert [ce.chunk_rows(K, gpu) for K in (256, 50_258)] == [1 << 18, 1335]
 
 
 def test_twice_backward_and_frozen_head():

@@ -234,7 +234,9 @@ def summed(
         return value if share is None else share[i] * value
 
     h = method.hidden(x_t, per_position(t), batch, method.clean(batch), chosen)
-    return chosen.sum(each_position(method.network.head, h, method.process.K, here, method.parameters()))  # pyright: ignore
+    inside = {*method.network.parameters()}  # of which the head alone is used behind the hidden states
+    learnt = [p for p in method.parameters() if p not in inside]
+    return chosen.sum(each_position(method.network.head, h, method.process.K, here, learnt))  # pyright: ignore
 
 
 def from_prediction(

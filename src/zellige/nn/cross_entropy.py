@@ -12,8 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-CHUNK = 128  # rows whose softmax is taken at one time; two to four of them exist together
-CHUNK_GPU = 1024  # the same where launching a kernel costs more than memory
+CHUNK = (
+    128  # rows whose softmax is taken at one time, or more if they have few states; two to four chunks exist together
+)
+ENTRIES, ENTRIES_GPU = (
+    1 << 20,
+    1 << 26,
+)  # of a chunk's logits, if that is more: what fits a cache, what a kernel's launch is worth
 LARGE = 1 << 22  # N * K from which the logits are taken in chunks
 
 
@@ -132,6 +137,11 @@ def _gradients(ctx, grad, *_):
 _whole.register_autograd(_gradients, setup_context=_save)
 
 
+def chunk_rows(states: int, device: torch.device) -> int:
+    """How many rows of this many states are taken at one time."""
+    return max(CHUNK, (ENTRIES if device.type == "cpu" else ENTRIES_GPU) // states)
+
+
 def _sweep(h, W, b, target, weight, exclude, compute, needed):
     """nll (N,), unweighted, and the gradients of sum(weight * nll) for h, W, b where `needed`, else None.
 
@@ -147,7 +157,7 @@ def _sweep(h, W, b, target, weight, exclude, compute, needed):
     db = torch.zeros_like(b, dtype=full) if needed[2] and b is not None else None
     w = torch.ones_like(nll) if weight is None else weight.to(full)
     h_, wh, W_ = h.to(compute), (w[:, None] * h).to(compute), W.to(compute)
-    rows = CHUNK if h.device.type == "cpu" else CHUNK_GPU
+    rows = chunk_rows(K, h.device)
     group = 4 * rows if low else 2 * rows  # dW is read and written once a group (in bfloat16 also rounded: so fewer)
     logits = torch.empty(min(N, group), K, dtype=compute, device=h.device)
     scratch = torch.empty(min(N, rows) if low else 0, K, dtype=full, device=h.device)
