@@ -127,9 +127,9 @@ def unchecked(skip: bool = True) -> Iterator[None]:
         checking.reset(before)
 
 
-def sha256(path: Path, report: Callable[[int], None] = lambda count: None) -> str:
-    """Of a file's bytes, read in blocks. report(bytes since the last call) is called."""
-    digest = hashlib.sha256()
+def sha256(path: Path, report: Callable[[int], None] = lambda count: None, kind: str = "sha256") -> str:
+    """Of a file's bytes, read in blocks. report(bytes since the last call) is called. kind: another sum, "md5"."""
+    digest = hashlib.new(kind)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)

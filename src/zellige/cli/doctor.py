@@ -23,22 +23,35 @@ EXTRAS = {  # an extra of pyproject.toml -> what it installs
 
 @dataclass(frozen=True)
 class Doctor:
+    verify_caches: bool = False
+    """read all that Zellige's cache holds, and the texts it was made of, and compare them with their checksums: what damaged a
+    file without changing its times is not seen otherwise"""
     seed: int = 0
     """changes nothing"""
 
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:
-    """`zellige doctor`: it always ends with 0, since nothing that it finds is wrong in itself."""
-    options.parse(Doctor, words, "doctor", about="What this machine has, and what it lacks.")
+    """`zellige doctor`: it ends with 0, since nothing that it finds is wrong in itself; with 1 where a file is damaged."""
+    chosen = options.parse(Doctor, words, "doctor", about="What this machine has, and what it lacks.")
     with terminal.waiting("looking"):
         result = {
             "versions": versions(), "devices": _devices(), "extras": _extras(), "caches": _caches(),
             "writable": _writable(), "terminal": _terminal(terminal),
         }  # fmt: skip
+    if chosen.verify_caches:
+        result["damaged"] = _damaged(terminal)
     for line in _lines(result):
         terminal.result(line)
-    write_json(terminal, "doctor", {}, result, began)
-    return 0
+    write_json(terminal, "doctor", {"verify_caches": chosen.verify_caches}, result, began)
+    return 1 if result.get("damaged") else 0
+
+
+def _damaged(terminal: Terminal) -> list[str]:
+    from ..data.verified import damages
+
+    at = ["reading the cache"]
+    with terminal.waiting(at):
+        return list(damages(cache_folder(), lambda place: at.__setitem__(0, f"reading {path(place)}")))
 
 
 def _devices() -> dict[str, Any]:
@@ -106,6 +119,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
             f"pictures {'by ' + shell['pictures'] if shell['pictures'] else 'as characters'}",
         ]),
     ]  # fmt: skip
+    if "damaged" in result:
+        lines.append(("damaged", result["damaged"] or ["nothing: all that the cache holds is what was written"]))
     return [f"{head if i == 0 else '':<10}{text}" for head, texts in lines for i, text in enumerate(texts)]
 
 

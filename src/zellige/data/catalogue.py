@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import os
 import re
+import secrets
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from ..errors import InputError, Registry
 from . import remote
+from .folder import make_place, own_cache
+from .sums import Sums
 
 SPLITS = ("train", "validation", "test")
 _TEXT = ("path", "field", "tokenizer", "pack", "fill", "crop")
@@ -268,25 +271,48 @@ def pydocs() -> list[str]:
 
 def cache_folder(chosen: str | None = None) -> Path:
     """Where downloads and tokens are kept: `data.cache`, else ZELLIGE_CACHE, else ~/.cache/zellige."""
-    return Path(chosen or os.environ.get("ZELLIGE_CACHE") or Path.home() / ".cache" / "zellige").expanduser()
+    return Path(chosen or os.environ.get("ZELLIGE_CACHE") or own_cache()).expanduser()
+
+
+def download_path(address: str, cache: Path) -> Path:
+    """Where in `cache` the file of an address is kept."""
+    return cache / "downloads" / f"{hashlib.sha256(address.encode()).hexdigest()[:8]}-{address.rpartition('/')[2]}"
+
+
+def _sum_there(path: Path, kind: str, cache: Path) -> str:
+    """The checksum of a downloaded file; "" where it cannot be read."""
+    sums = Sums(cache)
+    try:
+        digest = sums.of(path, kind=kind)
+    except OSError:
+        return ""
+    sums.keep()
+    return digest
 
 
 def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[int, int], None] | None = None) -> Path:
-    """Download once into `cache`/downloads; checked, then renamed into place. Returns the path."""
-    name = address.rpartition("/")[2]
-    target = cache / "downloads" / f"{hashlib.sha256(address.encode()).hexdigest()[:8]}-{name}"
-    if target.exists():
-        return target
+    """Download once into `cache`/downloads; checked, then renamed into place. Returns the path.
+
+    What is there is checked too (read for that once, as long as its times stay), and downloaded again where it is damaged.
+    """
+    target = download_path(address, cache)
     kind, _, wanted = (checksum or "").rpartition(":")
-    digest = hashlib.new(kind or "sha256")
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    kind, damage = kind or "sha256", ""
+    if target.exists():
+        if not wanted or _sum_there(target, kind, cache) == wanted:
+            return target
+        damage = f"'{target}' is damaged, and "
+    digest = hashlib.new(kind)
+    aside = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     if reason := remote.silence(address):
-        raise remote.Unreachable(f"cannot download '{address}' ({reason}); give a local copy by `data.path`", reason)
+        raise remote.Unreachable(
+            f"{damage}cannot download '{address}' ({reason}); give a local copy by `data.path`", reason
+        )
     try:
         with urllib.request.urlopen(address, timeout=60) as response:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_place(target.parent)
             total, done = int(response.headers.get("Content-Length") or 0), 0
-            with aside.open("wb") as out:
+            with aside.open("xb") as out:
                 while block := response.read(1 << 20):
                     digest.update(block)
                     out.write(block)
@@ -301,7 +327,7 @@ def fetch(address: str, checksum: str | None, cache: Path, progress: Callable[[i
         os.replace(aside, target)
     except OSError as problem:
         reason = getattr(problem, "reason", None) or problem
-        raise InputError(f"cannot download '{address}' ({reason}); give a local copy by `data.path`") from None
+        raise InputError(f"{damage}cannot download '{address}' ({reason}); give a local copy by `data.path`") from None
     finally:
         aside.unlink(missing_ok=True)
     return target

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +15,20 @@ from ..schema import read_json, sealed, sha256, structure
 from .sums import Sums
 
 FORMAT = 1
+
+
+def own_cache() -> Path:
+    """The cache of who asks for no other, in the home folder."""
+    return Path.home() / ".cache" / "zellige"
+
+
+def make_place(place: Path) -> None:
+    """Make a folder of a cache. All in it is as the umask has it, so that several may share one; the own one is made private."""
+    with suppress(RuntimeError):  # no home folder
+        if place.is_relative_to(own_cache()):
+            own_cache().parent.mkdir(parents=True, exist_ok=True)
+            own_cache().mkdir(0o700, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
 
 
 def folder_key(what: dict[str, Any]) -> str:
@@ -68,8 +82,9 @@ def written_aside(folder: Path, whole: Callable[[Path], Any], what: str) -> Iter
     """
     new = [p for p in [folder.parent, *folder.parent.parents] if not p.exists()]
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        make_place(folder.parent)
+        aside = folder.parent / f".{folder.name}-{secrets.token_hex(8)}"
+        aside.mkdir()
     except OSError as problem:
         raise InputError(
             f"cannot write {what} to '{folder.parent}' ({problem.strerror}); set `data.cache` or ZELLIGE_CACHE"

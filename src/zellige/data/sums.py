@@ -3,14 +3,17 @@
 `sums.json` in the cache holds, for each file, its size, its times, its number and its sum. A file written a moment ago could
 change once more within one tick of the clock, and is read each time until it has settled (as Git does it). Without `sums.json`
 every file is read again.
+
+The trade: a corpus of a terabyte opens at once, and what changes a file without changing its times (a disk that loses a bit, a
+restored image) is not seen until it is read through: `Sums.damaged`, `zellige doctor --verify-caches`.
 """
 
 import contextlib
 import json
 import os
-import tempfile
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,14 +39,17 @@ class Sums:
         except InputError:  # there is none, or it is damaged
             return {}
 
-    def of(self, path: Path, report: Callable[[int], None] = lambda count: None) -> str:
-        """sha256 of a file's bytes. report(bytes since the last call) is called. OSError where it cannot be read."""
-        name, now, before = str(path.absolute()), time.time(), _state(path)
+    def of(self, path: Path, report: Callable[[int], None] = lambda count: None, kind: str = "sha256") -> str:
+        """sha256 of a file's bytes. report(bytes since the last call) is called. OSError where it cannot be read.
+
+        kind: another sum, "md5".
+        """
+        name, now, before = _name(path, kind), time.time(), _state(path)
         known = self._new.get(name) or self._known.get(name)
         if isinstance(known, list) and known[:-1] == before:
             report(before[0])
             return known[-1]
-        known = [*before, sha256(path, report)]
+        known = [*before, sha256(path, report, kind)]
         if before == _state(path) and max(before[1:3]) < (now - SETTLED) * 1e9:
             self._new[name] = known
         return known[-1]
@@ -52,13 +58,42 @@ class Sums:
         """Write the sums that came since; where the cache cannot be written they are forgotten."""
         if not self._new:
             return
-        there = {name: known for name, known in self._known.items() if os.path.exists(name)}
+        there = {name: known for name, known in self._known.items() if os.path.exists(_split(name)[0])}
         self._known, self._new = there | self._new, {}
+        self._write()
+
+    def _write(self) -> None:
         with contextlib.suppress(OSError):
-            handle, aside = tempfile.mkstemp(prefix=f".{NAME}-", dir=self.cache)
-            with open(handle, "w", encoding="utf-8") as file:
+            aside = self.cache / f".{NAME}-{secrets.token_hex(8)}"
+            with aside.open("x", encoding="utf-8") as file:
                 json.dump(sealed(self._known), file)
             os.replace(aside, self.cache / NAME)
+
+    def damaged(self) -> Iterator[Path]:
+        """The files whose bytes have another sum than the one remembered, although nothing else of them has changed.
+
+        All of them are read. What lies in the cache itself is forgotten then, so that whoever reads it next reads it through.
+        """
+        wrong = []
+        for name, known in self._known.items():
+            path, kind = _split(name)
+            with contextlib.suppress(OSError):
+                if known[:-1] == _state(path) and sha256(path, kind=kind) != known[-1]:
+                    wrong.append(name)
+                    yield path
+        inside = [name for name in wrong if _split(name)[0].is_relative_to(self.cache.absolute())]
+        if inside:
+            self._known = {name: known for name, known in self._known.items() if name not in inside}
+            self._write()
+
+
+def _name(path: Path, kind: str) -> str:
+    return str(path.absolute()) if kind == "sha256" else f"{kind}:{path.absolute()}"
+
+
+def _split(name: str) -> tuple[Path, str]:
+    """The path that a name means, and the kind of its sum."""
+    return (Path(name.removeprefix("md5:")), "md5") if name.startswith("md5:") else (Path(name), "sha256")
 
 
 def _state(path: Path) -> list[int]:
