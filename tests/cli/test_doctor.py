@@ -1,8 +1,10 @@
 """`zellige doctor` and `zellige completion`: what they say is so."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -31,6 +33,38 @@ def test_the_doctor_says_what_is_there_and_ends_well(capsys, tmp_path, monkeypat
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line[0] != " "] == [*result]
     assert "          wandb    lacks wandb: pip install 'zellige[wandb]'" in lines
+
+
+def test_a_torchvision_of_another_build_is_one_line(tmp_path):
+    """Lightning imports torchmetrics, which imports it wherever it is installed; nothing here does."""
+    place = tmp_path / "site"
+    for folder in ("torchvision", "torchvision-0.99.dist-info"):
+        (place / folder).mkdir(parents=True)
+    (place / "torchvision" / "__init__.py").write_text(
+        'raise RuntimeError("operator torchvision::nms does not exist")\n'
+    )
+    (place / "torchvision-0.99.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torchvision\nVersion: 0.99\n"
+    )
+    (tmp_path / "notes.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 100)
+    environment = os.environ | {"PYTHONPATH": f"{place}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+
+    def run(words: str):
+        command = [sys.executable, "-m", "zellige", *words.split()]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+
+    done = run("train mdlm --data.path notes.txt --data.cache c --net.layers 1 --net.hidden 16 --net.heads 2 --net.length 8 "
+               "--train.steps 1 --train.batch 2 --train.device cpu --run r")  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "error: 'torchvision' cannot be imported (operator torchvision::nms does not exist), and Lightning imports it; "
+        "install the one that belongs to this build of torch, or uninstall it"
+    )
+    said = next(line for line in run("doctor").stdout.splitlines() if "fid " in line)
+    assert (
+        "torchvision cannot be imported (operator torchvision::nms does not exist), and without it nothing trains"
+        in said
+    )
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):

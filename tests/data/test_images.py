@@ -195,6 +195,7 @@ def bad(path, kind):
     if kind == "alpha":
         save(path, RNG.integers(0, 256, (6, 4, 4), dtype=np.uint8))
     elif kind == "transparent":
+        grey[0, 0] = 3
         save(path, grey, transparency=3)
     elif kind == "16 bits":
         save(path, grey.astype(np.uint16) * 200)
@@ -223,6 +224,37 @@ def test_images_that_are_refused(folder, kind, message):
     with pytest.raises(InputError) as error:
         prepare(Data("images", path=str(root)))
     assert str(error.value).startswith(f"'{root / 'dog' / '39.png'}' {message}")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "L", "P", "RGB"])
+def test_an_alpha_channel_that_hides_nothing_is_taken(tmp_path, mode):
+    """matplotlib writes such. A transparent level or colour that no pixel has hides nothing either."""
+    pixels = RNG.integers(0, 250, (30, 6, 4, 3), dtype=np.uint8)
+    for i, image in enumerate(pixels):
+        made = Image.fromarray(image[..., 0] if mode in ("L", "LA") else image).convert(mode)
+        more = {"L": {"transparency": 255}, "RGB": {"transparency": (255, 255, 255)}, "P": {"transparency": 255}}
+        made.save(tmp_path / f"{i}.png", **more.get(mode, {}))
+    plain = [np.asarray(Image.open(tmp_path / f"{i}.png").convert("L" if "L" in mode else "RGB")) for i in range(30)]
+    if mode != "P":  # of 256 colours
+        assert np.array_equal(np.stack(plain), pixels[..., 0] if "L" in mode else pixels)
+    corpus = prepare(Data("images", path=str(tmp_path)))
+    assert corpus.tokenizer.shape == ((6, 4) if "L" in mode else (6, 4, 3))
+    read = np.concatenate([images(corpus, split) for split in ("train", "validation", "test")])
+    assert sorted(image.astype(np.uint8).tobytes() for image in read) == sorted(image.tobytes() for image in plain)
+
+
+def test_a_folder_of_too_few_images_says_how_many_it_takes(tmp_path):
+    for i in range(11):
+        with pytest.raises(InputError, match=f"has {i} rows" if i else "no .png or .jpg") as error:
+            prepare(Data("images", path=str(tmp_path)))
+        said = f"'{tmp_path}' has {i} rows, and 0.05 of them for the validation split is none; give 11 or more, or `data.validation` 1"
+        assert not i or str(error.value) == said
+        save(tmp_path / f"{i}.png", RNG.integers(0, 256, (4, 4), dtype=np.uint8))
+        if i == 2:
+            one = prepare(Data("images", path=str(tmp_path), validation=1, test=1))
+            assert [len(one.split(s)) for s in catalogue.SPLITS] == [1, 1, 1]
+    corpus = prepare(Data("images", path=str(tmp_path)))
+    assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [9, 1, 1]
 
 
 def test_folders_that_are_refused(tmp_path):
@@ -354,6 +386,40 @@ def test_cifar100_as_published(tmp_path):
     assert np.array_equal(images(corpus, "test"), raw[20:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     assert labels(corpus, "train") + labels(corpus, "validation") == raw[:20, 1].tolist()
     assert corpus.about["classes"] == names
+
+
+def test_cifar10_as_it_is_extracted(tmp_path):
+    """The folder in the archive, or that in which it lies; the version for Python is not opened, and says what to take."""
+    raw = RNG.integers(0, 256, (60, 3073), dtype=np.uint8)
+    raw[:, 0] = RNG.integers(0, 10, 60)
+    binary = tmp_path / "a" / "cifar-10-batches-bin"
+    binary.mkdir(parents=True)
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    for name, part in zip(names, np.split(raw, 6)):
+        (binary / name).write_bytes(part.tobytes())
+    for place in (binary, tmp_path / "a"):
+        corpus = prepare(Data("cifar10", path=str(place), labels=True))
+        assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [45, 5, 10]
+        assert np.array_equal(images(corpus, "test"), raw[50:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+        assert labels(corpus, "train") + labels(corpus, "validation") == raw[:50, 0].tolist()
+    (binary / "data_batch_3.bin").unlink()
+    with pytest.raises(
+        InputError, match=r"batches-bin' lacks 'data_batch_3.bin' of 6 files; extract cifar-10-binary.tar.gz"
+    ):
+        prepare(Data("cifar10", path=str(binary)))
+    python = tmp_path / "b" / "cifar-10-batches-py"
+    python.mkdir(parents=True)
+    for name in names:
+        (python / name.removesuffix(".bin")).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    for place in (python, tmp_path / "b"):
+        with pytest.raises(
+            InputError,
+            match=r"cifar-10-batches-py' is the version for Python, which is pickled and is not opened; "
+            r"give cifar-10-binary.tar.gz \(https://www.cs.toronto.edu/~kriz/cifar.html\), or the folder that is in it$",
+        ):
+            prepare(Data("cifar10", path=str(place)))
+    with pytest.raises(InputError, match=r"no 'cifar-10-binary.tar.gz' in folder"):
+        prepare(Data("cifar10", path=str(tmp_path)))
 
 
 def test_labels_of_mnist(published):

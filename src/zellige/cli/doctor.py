@@ -10,7 +10,7 @@ from typing import Any
 from ..data.catalogue import cache_folder
 from ..show.numbers import byte_size, counted, path
 from ..show.terminal import Terminal
-from ..show.versions import version_of, versions
+from ..show.versions import version_of, versions, why_broken
 from . import options
 from .common import write_json
 
@@ -65,10 +65,13 @@ def _devices() -> dict[str, Any]:
 
 
 def _extras() -> dict[str, dict[str, Any]]:
-    return {
+    extras: dict[str, dict[str, Any]] = {
         name: {"missing": [p for p in packages if version_of(p) is None], "install": f"pip install 'zellige[{name}]'"}
         for name, packages in EXTRAS.items()
     }
+    if why := why_broken("torchvision"):  # torch-fidelity needs it
+        extras["fid"]["broken"] = f"torchvision cannot be imported ({why})"
+    return extras
 
 
 def _caches() -> dict[str, dict[str, Any]]:
@@ -125,4 +128,6 @@ def _lines(result: dict[str, Any]) -> list[str]:
 
 
 def _lacks(extra: dict[str, Any]) -> str:
+    if "broken" in extra:
+        return f"{extra['broken']}, and without it nothing trains: install the one that belongs to this build of torch"
     return f"lacks {' and '.join(extra['missing'])}: {extra['install']}" if extra["missing"] else "there"

@@ -97,6 +97,16 @@ def tell(data: "Data") -> str:
     return f"'{data.path}'" if data.path else data.name
 
 
+def least_rows(share: float) -> int:
+    """The fewest rows of which a share comes to one.
+
+    >>> least_rows(0.05), least_rows(0.1)
+    (11, 6)
+    """
+    rows = int(0.5 / share)
+    return rows if round(rows * share) else rows + 1
+
+
 def cut_splits(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> dict[str, np.ndarray]:
     """Train, validation and test: what is published stays; what is missing is cut off the end, in order.
 
@@ -117,6 +127,11 @@ def cut_splits(splits: dict[str, np.ndarray], data: "Data", entry: Source) -> di
             raise InputError(
                 f"{tell(data)} has {total:,} rows, the {name} split would take {take:,}; "
                 "set `data.validation` and `data.test` lower"
+            )
+        if not take and shares[name] and name == "validation":
+            raise InputError(
+                f"{tell(data)} has {total:,} rows, and {shares[name]:g} of them for the validation split is none; "
+                f"give {least_rows(shares[name])} or more, or `data.validation` 1"
             )
         if take:
             splits[source], splits[name] = rows[:-take], rows[-take:]

@@ -4,7 +4,7 @@ Subfolders train, validation and test, or train_64x64 and valid_64x64, are the s
 an order that is a hash of their paths. The folder in which a file lies there, the first one below the split, is its class.
 
 Pixels are taken as they are stored, and exactly: 8 bits grey or RGB, no colour profile, no turning by EXIF. What would have to be
-decided (transparency, 16 bits, CMYK, grey among colours) is refused with what to do.
+decided (transparency that shows, 16 bits, CMYK, grey among colours) is refused with what to do.
 """
 
 import hashlib
@@ -31,6 +31,7 @@ from .text_source import Progress, load_hub
 if TYPE_CHECKING:
     from .corpus import Data
 
+SEEN_THROUGH = {"LA": "L", "La": "L", "PA": "P", "RGBA": "RGB", "RGBa": "RGB"}  # with it: taken where it hides nothing
 TOGETHER = 64  # files decoded at once: what is in memory
 MODES = {"1": "grey", "L": "grey", "P": "rgb", "RGB": "rgb"}  # Pillow's, of 8 bits and less without transparency
 
@@ -198,8 +199,12 @@ def _decode(path: Path, colours: str) -> tuple[np.ndarray, str]:
 
 def _pixels(image: Any, colours: str, of: str) -> tuple[np.ndarray, str]:
     """The same of an image of Pillow."""
-    if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
-        raise InputError(f"{of} has an alpha channel; flatten it on a background first, and save it without")
+    if image.mode in SEEN_THROUGH or "transparency" in image.info:
+        own = MODES[SEEN_THROUGH.get(image.mode, image.mode)]
+        image = image.convert("RGBA")
+        if image.getchannel("A").getextrema() != (255, 255):
+            raise InputError(f"{of} has an alpha channel; flatten it on a background first, and save it without")
+        image = image.convert("L" if own == "grey" else "RGB")  # of three equal colours L is that level
     if image.mode not in MODES:
         bits = "16 bits or more a colour" if image.mode[0] in "IF" else f"the colours {image.mode}"
         raise InputError(f"{of} has {bits}; save it with 8 bits, as RGB or grey")

@@ -1,6 +1,6 @@
 """Images as published: MNIST's idx files, CIFAR's binary files, scikit-learn's digits, and those of the Hugging Face hub.
 
-Nothing is unpickled: CIFAR is read from its binary version.
+Nothing is unpickled: CIFAR is read from its binary version, the archive or what is in it.
 """
 
 import re
@@ -89,6 +89,7 @@ def amat(path: Path) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------- CIFAR, digits
+_ADDRESS = "https://www.cs.toronto.edu/~kriz/cifar.html"
 CIFAR = {  # which files of the binary version are which split; the label bytes of a record; where the names stand
     "cifar10": ([f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"], 1, "batches.meta.txt"),
     "cifar100": (["train.bin"], ["test.bin"], 2, "fine_label_names.txt"),
@@ -96,31 +97,70 @@ CIFAR = {  # which files of the binary version are which split; the label bytes 
 
 
 def cifar(data: "Data", fetch: Fetch) -> Raw:
-    """CIFAR's binary versions: one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes an
-    image, colour by colour."""
+    """CIFAR's binary versions, the archive or the folder in it.
+
+    An image is one label byte, of CIFAR-100 two (the coarse one and the fine one), and 3 x 32 x 32 bytes, colour by colour.
+    """
     if elsewhere := copies(data, fetch):
         return elsewhere
-    files, about = locate_files(data, fetch)
     train, test, labels, listed = CIFAR[data.name]
     archive_name = DATASETS[data.name].files["all"][0].rpartition("/")[2]
-    members: dict[str, bytes] = {}
-    try:
-        with tarfile.open(files["all"], "r:*") as archive:
-            for member in archive:
-                name = member.name.rpartition("/")[2]
-                if member.isfile() and (name.endswith(".bin") or name == listed):
-                    members[name] = archive.extractfile(member).read()  # pyright: ignore[reportOptionalMemberAccess]
-    except (tarfile.TarError, EOFError, OSError) as problem:
-        raise InputError(f"'{files['all']}' is damaged ({problem}); give {archive_name}") from None
+    if folder := extracted(data, [*train, *test], archive_name):
+        files = {name: folder / name for name in [*train, *test]}
+        there, about = files | {listed: folder / listed}, sums(files)
+        members = {name: path.read_bytes() for name, path in there.items() if path.is_file()}
+        source = folder
+    else:
+        found, about = locate_files(data, fetch)
+        source = found["all"]
+        members = unpacked(source, listed, archive_name)
     whole = lambda name: name in members and len(members[name]) % (labels + 3072) == 0  # noqa: E731
     missing = next((name for name in [*train, *test] if not whole(name)), "")
     if missing:
-        raise InputError(f"'{files['all']}' holds no whole '{missing}'; give {archive_name}")
+        raise InputError(f"'{source}' holds no whole '{missing}'; give {archive_name}")
     records = {"train": b"".join(members[n] for n in train), "test": b"".join(members[n] for n in test)}
     classes = {split: cifar_labels(raw, labels) for split, raw in records.items()} if data.labels else {}
     splits = {split: cifar_images(raw, labels) for split, raw in records.items()}
     names = tuple(members.get(listed, b"").decode("utf-8", "replace").split())
     return Raw(splits, 256, about=about, classes=classes, names=names)
+
+
+def extracted(data: "Data", names: list[str], archive: str) -> Path | None:
+    """The folder that an archive was extracted to: `data.path`, or one in it; None where there is none.
+
+    InputError where it is the version for Python, which is pickled, or where a file is missing.
+    """
+    given = Path(data.path or "").expanduser()
+    if not data.path or not given.is_dir() or (given / archive).is_file():
+        return None
+    folders = [given, *sorted(path for path in given.iterdir() if path.is_dir())]
+    folder = max(folders, key=lambda folder: sum((folder / name).is_file() for name in names))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if not missing:
+        return folder
+    pickled = next((f for f in folders for name in names if (f / name.removesuffix(".bin")).is_file()), None)
+    if len(missing) == len(names) and pickled:
+        raise InputError(
+            f"'{pickled}' is the version for Python, which is pickled and is not opened; "
+            f"give {archive} ({_ADDRESS}), or the folder that is in it"
+        )
+    if len(missing) < len(names):
+        raise InputError(f"'{folder}' lacks '{missing[0]}' of {len(names)} files; extract {archive} again")
+    return None
+
+
+def unpacked(file: Path, listed: str, archive_name: str) -> dict[str, bytes]:
+    """The .bin files of an archive by their names, and that of the names of the classes."""
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(file, "r:*") as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                if member.isfile() and (name.endswith(".bin") or name == listed):
+                    members[name] = archive.extractfile(member).read()  # pyright: ignore[reportOptionalMemberAccess]
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise InputError(f"'{file}' is damaged ({problem}); give {archive_name}") from None
+    return members
 
 
 def cifar_images(raw: bytes, labels: int = 1) -> np.ndarray:

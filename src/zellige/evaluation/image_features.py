@@ -96,7 +96,7 @@ def inception(weights: Path | None = None, device: torch.device | str = "cpu") -
         raise not_installed(
             "`features` inception", "torch-fidelity", "fid", ", or give a folder of zellige evaluate --train-features"
         ) from None
-    except RuntimeError as problem:  # torchvision beside a torch of another build
+    except (RuntimeError, OSError) as problem:  # torchvision beside a torch of another build
         first = str(problem).partition("\n")[0]
         raise InputError(
             f"'torch-fidelity' cannot be imported ({first}); install the torchvision that belongs to this build of torch"

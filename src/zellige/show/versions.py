@@ -1,5 +1,6 @@
 """What this runs on: the versions of the library and of what computes, the platform, the commit of a checkout."""
 
+import importlib
 import platform
 import subprocess
 from functools import cache
@@ -25,6 +26,18 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def why_broken(package: str) -> str:
+    """How importing a package ends that is installed, in a line: what was made for another build; "" where it ends well, or there
+    is none."""
+    if version_of(package) is None:
+        return ""
+    try:
+        importlib.import_module(package)
+    except Exception as problem:
+        return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    return ""
 
 
 @cache

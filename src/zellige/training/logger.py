@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import not_installed
+from ..errors import InputError, not_installed
 from ..files import make, write_file
 from ..models.checkpoints import METRICS, step_name
 from ..models.checksums import check_sums
 from ..schema import accessible, read_text, sealed
+from ..show.versions import why_broken
 
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",
@@ -172,7 +173,15 @@ def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) ->
 @contextlib.contextmanager
 def libraries_into(log: Path | None) -> Iterator[None]:
     """The notices and warnings of the libraries go into a file (None: nowhere), not onto the screen."""
-    import lightning  # noqa: F401  (which adds its own handlers when it is imported)
+    try:
+        import lightning  # noqa: F401  (which adds its own handlers when it is imported)
+    except Exception as problem:
+        if why := why_broken("torchvision"):
+            raise InputError(
+                f"'torchvision' cannot be imported ({why}), and Lightning imports it; install the one that belongs to "
+                "this build of torch, or uninstall it"
+            ) from problem
+        raise
 
     handler: logging.Handler = logging.NullHandler()
     if log:
