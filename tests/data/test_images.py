@@ -247,8 +247,8 @@ def test_a_folder_of_too_few_images_says_how_many_it_takes(tmp_path):
     for i in range(11):
         with pytest.raises(InputError, match=f"has {i} rows" if i else "no .png or .jpg") as error:
             prepare(Data("images", path=str(tmp_path)))
-        said = f"'{tmp_path}' has {i} rows, and 0.05 of them for the validation split is none; give 11 or more, or `data.validation` 1"
-        assert not i or str(error.value) == said
+        split = "0.05 of them for the validation split is none; give 11 or more, or `data.validation` 1"
+        assert not i or str(error.value) == f"'{tmp_path}' has {i} rows, and {split}"
         save(tmp_path / f"{i}.png", RNG.integers(0, 256, (4, 4), dtype=np.uint8))
         if i == 2:
             one = prepare(Data("images", path=str(tmp_path), validation=1, test=1))
