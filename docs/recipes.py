@@ -6,6 +6,7 @@
 """
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from zellige.training.cost import PEAK, UTILISATION
 from zellige.training.recipe import Recipe
 from zellige.training.recipes import RECIPES
 from zellige.training.setup import typed
+
+sys.path.insert(0, str(Path(__file__).parent))
+import published  # pyright: ignore[reportMissingImports]
 
 PAGE = Path(__file__).with_name("recipes.md")
 HEAD = f"""\
@@ -45,6 +49,11 @@ zellige plan mdlm-owt --gpus 64 --device h100 --mfu 0.4 --price 2.5
 ```
 
 [Plan a training](tutorials/plan.md) says what it counts.
+
+A table under each recipe has its choices beside the files that its authors published, value by value, written down from
+these ([the files](#files)). A paper's own text comes first: where a file contradicts it, `differs` names both. A limit of the
+gradient's norm is of the loss that it was made for: `--train.clip` acts on nats per token of the whole bound, and the published
+limits are converted.
 
 | recipe | reported | network | tokens | FLOP | H100 hours |
 |---|---|---|---|---|---|
@@ -84,7 +93,8 @@ def section(name: str, recipe: Recipe) -> str:
     ]
     lines += [f"- not given; ours: {', '.join(recipe.ours)}"] if recipe.ours else []
     lines += [f"- differs: {what}" for what in recipe.differs]
-    return "\n".join(lines) + "\n"
+    entries = published.table(recipe, published.PUBLISHED[name])
+    return "\n".join(lines) + f"\n\n{entries}"
 
 
 def page() -> str:
@@ -96,7 +106,8 @@ def page() -> str:
         rows.append(
             f"| [{name}](#{name}) | {row['reported']} | {net.kind}, {row['size']} | {tokens} | {flops} | {hours} |\n"
         )
-    return "".join([HEAD, *rows, *(section(name, recipe) for name, recipe in RECIPES.items())])
+    sections = [section(name, recipe) for name, recipe in RECIPES.items()]
+    return "".join([HEAD, *rows, *sections, "\n## Files\n\n", published.files()])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import D3PM, MD4, METHODS, build, terms
 from zellige.models.config import Config, from_json, to_json
+from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net, UNet
 from zellige.nn.chunks import each_position
 from zellige.nn.cross_entropy import cross_entropy
@@ -312,6 +313,14 @@ def test_first_weights_are_those_of_the_authors():
     for half, at in ((0, column), (32, line)):
         assert float(place[half + i]) == pytest.approx(math.sin(at * 1e4 ** (-i / 16)), abs=1e-6)
         assert float(place[half + 16 + i]) == pytest.approx(math.cos(at * 1e4 ** (-i / 16)), abs=1e-6)
+
+
+@pytest.mark.parametrize("net", [SMALL, of((5, 7, 2), rescale=True), UVIT], ids=str)
+def test_no_first_weights_are_drawn_where_they_will_be_loaded(net):
+    before = torch.get_rng_state()
+    with unfilled():
+        METHODS["d3pm"].build_network(net, 8, METHODS["d3pm"].Config())
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_patch_has_dropout_of_whole_channels_after_attention_and_twice_in_the_mlp(monkeypatch):

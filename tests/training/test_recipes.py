@@ -1,9 +1,12 @@
 """The recipes: of the published sizes, at a cost that arithmetic gives too; each trains, small; the command line fills it in."""
 
+import copy
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,14 +17,19 @@ import zellige
 from zellige import Data, Net, Train, samplers
 from zellige.cli import help, main
 from zellige.core.batch import Batch
+from zellige.core.curves import Exponential
+from zellige.data.rows import Rows
 from zellige.errors import InputError
-from zellige.methods import METHODS, build
+from zellige.methods import METHODS, build, terms
 from zellige.models.config import Config
 from zellige.models.sampler_choice import choose_sampler
 from zellige.training.cost import PEAK, UTILISATION, training_cost
+from zellige.training.loop import Learner
+from zellige.training.order import StepSeeds
 from zellige.training.recipes import RECIPES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
+import published  # pyright: ignore[reportMissingImports]
 import recipes as recipes_page  # pyright: ignore[reportMissingImports]
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "condition": 8, "channels": 8}
@@ -71,6 +79,94 @@ def test_the_page_is_made_from_the_code():
     assert recipes_page.page() == recipes_page.PAGE.read_text(encoding="utf-8"), (
         "write it again: python docs/recipes.py"
     )
+
+
+# ---------------------------------------------------------------------------------- as published
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_the_published_configuration(name):
+    """Value by value beside the published files; what contradicts the paper is named; no number is without a source."""
+    entries = published.PUBLISHED[name]
+    assert published.disagreements(RECIPES[name], entries) == []
+    assert published.unstated(RECIPES[name], entries) == []
+    assert {entry.file for entry in entries} <= {*published.FILES, published.PAPER}
+    assert len({entry.ours for entry in entries}) == len(entries)
+
+
+def with_value(recipe, ours, value):
+    """The recipe with another value of a choice, whether or not it is one that would be taken."""
+    section, _, name = ours.partition(".")
+    if not name:
+        return replace(recipe, **{section: value})
+    if section in ("options", "drawing"):
+        return replace(recipe, **{section: tuple({**dict(getattr(recipe, section)), name: value}.items())})
+    changed = copy.copy(getattr(recipe, section))
+    object.__setattr__(changed, name, value)
+    return replace(recipe, **{section: changed})
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_wrong_number_at_writing_is_a_disagreement(name, monkeypatch):
+    """Each value in turn is made wrong, by a thousandth if it is a number; each contradiction is left out."""
+    recipe, entries = RECIPES[name], published.PUBLISHED[name]
+    monkeypatch.setattr(type(recipe), "config", property(lambda self: ConfigAsWritten(self)))
+    for entry in entries:
+        value = published.said(recipe, entry.ours)
+        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+        wrong = (value * 1.001 or 0.001) if numeric else not value if isinstance(value, bool) else "another"
+        found = published.disagreements(with_value(recipe, entry.ours, wrong), entries)
+        assert [text.split(" is ")[0] for text in found] == [entry.ours]
+    unnamed = published.disagreements(replace(recipe, differs=()), entries)
+    assert len(unnamed) == sum(len(entry.words) for entry in entries)
+
+
+class ConfigAsWritten:
+    """What `Recipe.config` is, with options that nobody checks."""
+
+    def __init__(self, recipe):
+        self.data, self.net, self.train = recipe.data, recipe.net, recipe.train
+        self.options = SimpleNamespace(**vars(METHODS[recipe.method].Config()) | dict(recipe.options))
+
+
+def test_taus_times_from_001_make_099_of_its_loss():
+    """`min_time` 0.01 and times in (0, 1] are its rates at 0.01 + 0.99 t, 0.99 times: so are the bound, and clipping."""
+    t = torch.linspace(0.0, 1.0, 7, dtype=torch.float64)
+    ours, theirs = Exponential(3.0, 100.0, 0.01), lambda t: 3.0 * math.log(100.0) * 100.0**t
+    torch.testing.assert_close(ours.beta(t)[:, 0], 0.99 * theirs(0.01 + 0.99 * t), atol=0, rtol=1e-12)
+    assert RECIPES["tauldr-cifar10"].train.clip == pytest.approx(0.99 / 3072)
+
+
+@pytest.mark.parametrize(
+    ("method", "choices"),
+    [("d3pm", {"process": "gaussian", "last": "image"}), ("d3pm", {}), ("sedd", {}), ("radd", {})],
+)
+def test_a_clipped_gradient_is_that_of_the_published_loss_at_its_own_scale(method, choices):
+    """The loss of training is nats of the whole bound, a token: the published losses are (T ln 2), (T / L) and (1 / L) of it."""
+    K, L, T, rows = 4, 5, 6, 12
+    options = METHODS[method].Config(
+        **choices, **({"diffusion_steps": T, "auxiliary": 0.0} if method == "d3pm" else {})
+    )
+    torch.manual_seed(0)
+    net = Net(layers=1, hidden=16, heads=2, length=L, condition=8, dropout=0.0)
+    built = build(method, K, net, options, L, ordered=True).double()
+    batch = Batch(torch.randint(K, (rows, L), generator=torch.Generator().manual_seed(1)))
+    train = Train(steps=1, batch=rows, device="cpu", precision="float32")
+    learner = Learner(built, Config(method, options, net=net, train=train), Rows(batch.tokens.numpy(), L), 0, 1, False)
+    learner.seeds, learner.compiled = StepSeeds(0, 1, torch.device("cpu")), None
+    learner._trainer = SimpleNamespace(global_rank=0)
+    ours = torch.autograd.grad(learner.training_step(batch, 0), [*built.network.parameters()], allow_unused=True)
+    draws = StepSeeds(0, 1, torch.device("cpu")).seed_part(0, 0)
+    if method == "d3pm":  # one step of each row, and its KL
+        _, t, s = terms.draw_step(built, batch, draws)
+        step = built.step(batch, built.corrupt(batch, t[:, None], draws), t, s)
+        bits = "last" in choices
+        published_loss = step.mean() / (L * math.log(2)) if bits else step.mean()
+        scale = T * math.log(2) if bits else T / L
+    else:
+        published_loss, scale = built.loss(batch, draws).mean(), 1 / L
+    theirs = torch.autograd.grad(published_loss, [*built.network.parameters()], allow_unused=True)
+    for g, h in zip(ours, theirs, strict=True):
+        if g is not None:
+            torch.testing.assert_close(g, scale * h, atol=1e-12, rtol=1e-9)
 
 
 # ---------------------------------------------------------------------------------- that they train

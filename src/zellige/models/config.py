@@ -39,8 +39,8 @@ class Train:
     """learning rate of AdamW, at its highest"""
     warmup: int = 100
     """steps in which the rate rises from 0"""
-    decay: Literal["cosine", "constant"] = "cosine"
-    """what the rate does after that; cosine ends at 0"""
+    decay: Literal["cosine", "constant", "inverse-sqrt"] = "cosine"
+    """what the rate does after that; cosine ends at 0, inverse-sqrt falls with the root of the step"""
     weight_decay: float = 0.01
     """of matrices; vectors and scalars are left alone, unless `decay_all`"""
     decay_all: bool = False
@@ -48,7 +48,8 @@ class Train:
     betas: tuple[float, float] = (0.9, 0.99)
     """of AdamW"""
     clip: float = 1.0
-    """largest gradient norm; 0 does not clip"""
+    """largest norm of the loss's gradient, in nats per token of the whole bound (its sum over T in discrete time): a published
+    limit is of another scale where its loss is (recipes convert it); 0 does not clip"""
     ema: float = 0.999
     """decay of the averaged weights that are evaluated and kept; 0 averages nothing"""
     ema_warmup: bool = True

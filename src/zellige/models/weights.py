@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import InputError
 
-_FILLS = {"fill_", "zero_", "normal_", "uniform_", "copy_"}
+_FILLS = {"fill_", "zero_", "normal_", "uniform_", "truncated_", "copy_"}
 
 
 class unfilled(TorchFunctionMode):

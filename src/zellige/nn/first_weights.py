@@ -9,6 +9,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from .block import Net
 
@@ -42,7 +43,14 @@ def first_weights(network: nn.Module, net: Net) -> None:
 
 def _lecun(name: str, p: Tensor) -> None:
     std = p[0].numel() ** -0.5 / CUT
-    nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std)
+    truncated_(p, std)
+
+
+def truncated_(p: Tensor, std: float) -> Tensor:
+    """Fill from a normal law cut at two deviations, unless `models.weights.unfilled` leaves it (torch's own it does not see)."""
+    if has_torch_function_unary(p):
+        return handle_torch_function(truncated_, (p,), p, std)
+    return nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std)
 
 
 def _torch_default(name: str, p: Tensor) -> None:
