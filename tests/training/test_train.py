@@ -123,7 +123,9 @@ def test_rate():
     constant = replace(t, decay="constant")
     assert {learning_rate(constant, s) for s in range(10, 300, 7)} == {2.0}
     root = replace(t, decay="inverse-sqrt")
-    assert [learning_rate(root, s) for s in (4, 9, 39, 89)] == pytest.approx([1.0, 2.0, 1.0, 2 / 3])  # by sqrt(10 / step)
+    assert [learning_rate(root, s) for s in (4, 9, 39, 89)] == pytest.approx(
+        [1.0, 2.0, 1.0, 2 / 3]
+    )  # by sqrt(10 / step)
     assert learning_rate(replace(root, warmup=0), 3) == pytest.approx(1.0)
 
 
