@@ -161,7 +161,7 @@ def test_what_earlier_versions_wrote(monkeypatch):
         ({"ema": 1.0}, "`train.ema` is 1; it must be at least 0 and below 1"),
         ({"betas": (0.9, 1.5)}, "`train.betas` is 1.5; it must be at least 0 and below 1"),
         ({"clip": -1.0}, "`train.clip` is -1; it must be 0 or more"),
-        ({"decay": "linear"}, "`train.decay` is 'linear'; it must be cosine or constant"),
+        ({"decay": "linear"}, "`train.decay` is 'linear'; it must be cosine, constant or inverse-sqrt"),
         ({"precision": "float16"}, "`train.precision` is 'float16'; it must be auto, float32, tf32 or bfloat16"),
         ({"validate_rows": 1}, "`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all"),
     ],
