@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +23,6 @@ from ..methods import METHODS, build
 from ..models.config import Config
 from ..models.weights import unfilled
 from ..nn import chunks
-from ..nn.chunks import LARGE
 from .cost import UTILISATION, Cost, training_cost
 from .device import Fleet, precision, sharded_blocks, split_batch
 from .devices import Device
@@ -178,7 +178,8 @@ class Step:
 
 def count_step(config: Config, vocabulary: int, rows: int, precision: str = "float32") -> Step:
     """A step of so many rows: that of few and of twice as many, extended, where they are many."""
-    some = math.ceil(max(TOKENS, 2 * LARGE / vocabulary) / config.net.length)
+    entries = chunks.LARGE if config.net.convolutional else _fused().ENTRIES_GPU  # from which logits come in chunks
+    some = math.ceil(max(TOKENS, 2 * entries / vocabulary) / config.net.length)
     if rows <= 2 * some:
         return _count(config, vocabulary, rows, precision)
     one, two = (_count(config, vocabulary, n, precision) for n in (some, 2 * some))
@@ -194,15 +195,19 @@ def count_step(config: Config, vocabulary: int, rows: int, precision: str = "flo
 @contextlib.contextmanager
 def gpu_chunks() -> Iterator[None]:
     """Within it logits are taken in chunks as large as a GPU's, whatever the device."""
-    fused = sys.modules["zellige.nn.cross_entropy"]  # the package has a function of that name
-    sizes = [(module, module.CHUNK) for module in (chunks, fused)]
-    for module, _ in sizes:
-        module.CHUNK = module.CHUNK_GPU
+    sizes = [(chunks, "CHUNK", chunks.CHUNK_GPU), (_fused(), "ENTRIES", _fused().ENTRIES_GPU)]
+    before = [getattr(module, name) for module, name, _ in sizes]
     try:
+        for module, name, size in sizes:
+            setattr(module, name, size)
         yield
     finally:
-        for module, size in sizes:
-            module.CHUNK = size
+        for (module, name, _), size in zip(sizes, before):
+            setattr(module, name, size)
+
+
+def _fused() -> Any:
+    return sys.modules["zellige.nn.cross_entropy"]  # the package has a function of that name
 
 
 def _count(config: Config, vocabulary: int, rows: int, precision: str) -> Step:
