@@ -148,7 +148,7 @@ class Method(nn.Module):
     @classmethod
     def outputs(cls, vocabulary: int, config: Any) -> int:
         """How many numbers the network's head gives a position: K logits, or two where `head` of the config is logistic."""
-        return 2 if getattr(config, "head", "logits") == "logistic" else cls.states(vocabulary, config)
+        return 2 if getattr(config, "head", "logits").startswith("logistic") else cls.states(vocabulary, config)
 
     @classmethod
     def blocks(cls, config: Any) -> int:

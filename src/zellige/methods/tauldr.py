@@ -47,7 +47,7 @@ from ..core import random
 from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import InputError, at_least
-from ..nn.logistic import near
+from ..nn.logistic import near, within
 from . import tauldr_jumps, terms
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
@@ -66,11 +66,11 @@ class TauLDR(Diffusion):
         "process": ("uniform", "gaussian", "birth-death", "absorbing"),
         "objective": ("two-pass", "one-pass", "one-pass-biased", "generic"),
         "prediction": ("mean", "leave-one-out"),
-        "head": ("logits", "logistic"),
+        "head": ("logits", "logistic", "logistic-within"),
         "auxiliary_at": ("masks", "all"),
         "auxiliary_pass": ("first", "second"),
     }
-    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic",)}
+    of_levels: ClassVar = {"process": ORDERED, "head": ("logistic", "logistic-within")}
     loss_is_bound = False
     variants = (
         {},
@@ -104,7 +104,8 @@ class TauLDR(Diffusion):
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
         head: str = "logits"
-        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
+        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels, cut as D3PM
+        cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 in their logarithm: logistic-within"""
         auxiliary_at: str = "masks"
         """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code does"""
         auxiliary_pass: str = "first"
@@ -115,8 +116,8 @@ class TauLDR(Diffusion):
         sigmas = config.rate_sigma, config.target_sigma
         noise = Noise(config.process, config.base, config.growth, *sigmas, config.min_time)
         at_least("auxiliary", config.auxiliary, 0)
-        if config.head == "logistic" and config.process == "absorbing":
-            raise InputError("`head` logistic has no place for a mask; use `process` gaussian, or `head` logits")
+        if config.head != "logits" and config.process == "absorbing":
+            raise InputError(f"`head` {config.head} has no place for a mask; use `process` gaussian, or `head` logits")
         if config.auxiliary_pass == "second" and config.objective != "two-pass":
             raise InputError(
                 f"`auxiliary_pass` second needs `objective` two-pass; {config.objective} evaluates the network once"
@@ -132,11 +133,13 @@ class TauLDR(Diffusion):
     def read(self, logits, x_t, t):
         logits, dtype = self._clean(logits, x_t), self.process.prior.dtype
         if self.parameterization == "mean":
-            return subs(self.process, logits.to(dtype) if self.config.head == "logistic" else logits, x_t, t)
+            return subs(self.process, logits.to(dtype) if self.config.head != "logits" else logits, x_t, t)
         return LeaveOneOut(self.process, logits.to(dtype).softmax(-1), x_t, t)  # float64: no state is impossible
 
     def _clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
         """Logits (*, K) of clean tokens from what the head gives."""
+        if self.config.head == "logistic-within":
+            return within(outputs, x_t, self.process.K)
         logistic = self.config.head == "logistic"
         return near(outputs, x_t, self.process.K, LEAST) if logistic else self.process.without_mask(outputs)
 

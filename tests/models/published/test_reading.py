@@ -233,7 +233,7 @@ def test_wrapped_config(golden_folder, tmp_path):
 
 def test_every_layout_reads_what_it_writes():
     for layout in layouts.LAYOUTS.values():
-        if layout.build is None:
+        if layout.build is None and layout.convert is None:
             net = Net(3, 32, 2, 48, dropout=0.25, condition=16, constant=layout.name in ("mdlm", "bd3lm"))
             said = layout.read(layout.write(published.Description(net, 100)), {})
             shown = (

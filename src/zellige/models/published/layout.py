@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from torch import nn
+from torch import Tensor, nn
 
 from ...errors import InputError, unknown
 from ...nn.block import Net
@@ -106,6 +106,9 @@ class Layout:
         strips: prefixes that wrappers add, taken away wherever they begin a name.
         build: the network, where it is not our DiT: (config, description) -> a network (`nn.network`), its weights unset.
         tokenizer: that of a folder, where its tokens are the states: (folder, description) -> a tokenizer.
+        usual: the config that a file without one is taken for.
+        convert: published tensors, by names without prefixes, under our names and in our shapes, where they lie otherwise;
+            revert: the way back.
     """
 
     name: str
@@ -122,6 +125,9 @@ class Layout:
     strips: tuple[str, ...] = ("_orig_mod.", "module.", "model.", "backbone.")
     build: Callable[[Mapping[str, Any], Description], nn.Module] | None = None
     tokenizer: Callable[[Path, Description], Any] | None = None
+    usual: Mapping[str, Any] | None = None
+    convert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
+    revert: Callable[[Mapping[str, Tensor], Net], dict[str, Tensor]] | None = None
 
 
 def field_of(config: Mapping[str, Any], *path: str, default: Any = None) -> Any:

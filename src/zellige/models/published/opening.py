@@ -157,13 +157,13 @@ def _from_pickle(file: Path, held: Any) -> WeightsFile:
         raise InputError(f"'{shown(file)}' holds no tensors by name; give a checkpoint of a model")
     config = as_values(held.get("hyper_parameters", {}))
     config = config.get("config", config) if isinstance(config, dict) else {}
-    step = next((held[name] for name in ("global_step", "step") if isinstance(held.get(name), int)), None)
-    return WeightsFile(file, tensors, _average(held), config or None, step)
+    step = next((held[name] for name in ("global_step", "step", "n_iter") if isinstance(held.get(name), int)), None)
+    return WeightsFile(file, tensors, _average(held, inside), config or None, step)
 
 
-def _average(held: Mapping[str, Any]) -> list[Tensor] | dict[str, Tensor] | None:
-    """The averaged weights of a checkpoint, as a list or by name."""
-    average = held.get("ema", held.get("ema_state_dict"))
+def _average(held: Mapping[str, Any], inside: Mapping[str, Any]) -> list[Tensor] | dict[str, Tensor] | None:
+    """The averaged weights of a checkpoint, as a list or by name; they may be an entry of the state of the model."""
+    average = held.get("ema", held.get("ema_state_dict", inside.get("ema_shadow_params")))
     if isinstance(average, Mapping) and "shadow_params" in average:
         average = average["shadow_params"]
     if isinstance(average, Mapping):

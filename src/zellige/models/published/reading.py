@@ -83,14 +83,15 @@ def read(source: str | Path, hub: str = "", **choices: Any) -> Imported:
     cls, options = METHODS[layout.method], _options(layout, description, chosen, tokenizer)
     with weights.unfilled(), torch.random.fork_rng(devices=[]):
         net = layout.build(config or {}, description) if layout.build else description.net
-        method = build(cls, tokenizer.size, net, options, description.net.length)
+        method = build(cls, tokenizer.size, net, options, description.net.length, tokenizer.ordered)
     assert isinstance(method.network, nn.Module)
     averaged = _take(method.network, layout, tensors, opened, chosen, description)
     about = {
         "published": {
             "layout": layout.name,
             "source": hub or shown(source),
-            "config": next((c for c in (written, config) if c is not None), None) or layout.write(description),
+            "config": next((c for c in (written, config, layout.usual) if c is not None), None)
+            or layout.write(description),
             "weights": "ema" if averaged else "raw",
             "rows": description.rows,
         }
@@ -184,7 +185,8 @@ def _describe(layout: Layout, config: Mapping[str, Any] | None, shapes: Shapes, 
     if config is None:
         if layout.build is not None:
             raise InputError(f"a model of layout {layout.name} needs its config.json; copy it beside the weights")
-        description = ddit.bare(layout, shapes, chosen)
+        usual = layout.usual
+        description = ddit.bare(layout, shapes, chosen) if usual is None else layout.read(usual, shapes)
     else:
         description = layout.read(config, shapes)
     rows = shapes.get("vocab_embed.embedding", (description.rows,))[0]
@@ -236,7 +238,8 @@ def _take(
     if chosen.weights == "ema" and average is None:
         raise InputError(f"'{shown(opened.file)}' holds no averaged weights; leave `weights` out")
     if isinstance(average, list):
-        ordered = layout.order(list(wanted))
+        names = list(wanted) if layout.convert is None else [name for name in tensors if name not in layout.buffers]
+        ordered = layout.order(names)
         if len(average) != len(ordered):
             raise InputError(
                 f"the averaged weights are {len(average)} tensors, the model has {len(ordered)}; "
@@ -248,7 +251,9 @@ def _take(
     else:
         by_name = tensors
     by_name = {name: tensor for name, tensor in by_name.items() if name not in layout.buffers}
-    what = f"the layout is {layout.name}, of {description.net.layers} layers"
+    sizes = str(description.net) if description.net.convolutional else f"{description.net.layers} layers"
+    what = f"the layout is {layout.name}, of {sizes}"
+    by_name = by_name if layout.convert is None else layout.convert(by_name, description.net)
     weights.check_fit({name: own[wanted[name]] for name in wanted}, by_name, what)
     renamed = {wanted[name]: tensor.detach() for name, tensor in by_name.items()}
     weights.place(network, renamed, what, take=True)

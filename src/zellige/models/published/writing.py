@@ -47,7 +47,11 @@ def fitting(config: Config) -> list[str]:
     from .layouts import LAYOUTS
 
     free = FREE if config.method in FREE and not getattr(config.options, "time", False) else ()
-    return [n for n, layout in LAYOUTS.items() if layout.build is None and layout.method in (config.method, *free)]
+    return [
+        n
+        for n, layout in LAYOUTS.items()
+        if layout.build is None and layout.convert is None and layout.method in (config.method, *free)
+    ]
 
 
 def write_layout(
@@ -61,7 +65,9 @@ def write_layout(
     layout = layout_of(config, about, to)
     came = about.get("published", {})
     if came.get("layout") == layout.name:
-        tensors = {layout.theirs(name): tensor for name, tensor in method.network.state_dict().items()}  # pyright: ignore
+        state: dict[str, Tensor] = method.network.state_dict()  # pyright: ignore
+        tensors = {layout.theirs(name): tensor for name, tensor in state.items()}
+        tensors = tensors if layout.revert is None else layout.revert(tensors, config.net)
         dtype = getattr(torch, came["dtype"])
         tensors = {came["prefix"] + name: tensor.to(dtype) for name, tensor in tensors.items()}
         for name, buffer in came["buffers"].items():

@@ -1,0 +1,191 @@
+"""tauLDR's network of images (Campbell et al. 2022): its configuration as JSON, its U-Net's tensors, which lie otherwise.
+
+    published                                     here
+    flat lists of blocks, attention between them  attention within its block
+    NiN: W (inputs, outputs), b                   a linear layer, or a 1 x 1 convolution
+    queries, keys and values apart                together
+    one convolution to a mean and a scale each    a convolution to D features of each colour, of which the head takes two
+
+Its checkpoints (`ckpt_0001999999.pt`) hold raw weights and averaged ones (`ema_shadow_params`); the configuration lies elsewhere,
+as YAML, and where no config.json is beside them they are taken for the published ones of CIFAR-10.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...data.levels import Levels
+from ...errors import InputError
+from ...nn.block import Net
+from .layout import Description, Layout, Shapes, count_in, field_of, number_or
+
+USUAL = {  # config/train/cifar10.py
+    "data": {"name": "DiscreteCIFAR10", "S": 256, "shape": [3, 32, 32]},
+    "loss": {"name": "GenericAux", "nll_weight": 0.001, "min_time": 0.01, "one_forward_pass": True},
+    "model": {
+        "name": "GaussianTargetRateImageX0PredEMA", "ch": 128, "num_res_blocks": 2, "num_scales": 4,
+        "ch_mult": [1, 2, 2, 2], "input_channels": 3, "scale_count_to_put_attn": 1, "data_min_max": [0, 255],
+        "dropout": 0.1, "skip_rescale": True, "time_embed_dim": 128, "time_scale_factor": 1000, "fix_logistic": False,
+        "rate_sigma": 6.0, "Q_sigma": 512.0, "time_exponential": 100.0, "time_base": 3.0,
+    },
+}  # fmt: skip
+
+
+def _knows(config: Mapping[str, Any]) -> bool:
+    return field_of(config, "model", "ch_mult") is not None and field_of(config, "model", "Q_sigma") is not None
+
+
+def _read(config: Mapping[str, Any], shapes: Shapes) -> Description:
+    model, loss, S = (
+        field_of(config, "model", default={}),
+        field_of(config, "loss", default={}),
+        count_in(config, "data", "S"),
+    )
+    shape, widths = field_of(config, "data", "shape"), field_of(config, "model", "ch_mult")
+    if not isinstance(shape, list) or len(shape) != 3 or not isinstance(widths, list):
+        raise InputError("its data.shape must be colours, height and width, and its model.ch_mult a list of numbers")
+    colours, height, width = shape
+    channels, scale = count_in(config, "model", "ch"), field_of(config, "model", "scale_count_to_put_attn", default=0)
+    needs = {
+        "data_min_max": [0, S - 1], "time_embed_dim": channels, "time_scale_factor": 1000, "input_channels": colours,
+        "num_scales": len(widths), "fix_logistic": False,
+    }  # fmt: skip
+    for name, value in needs.items():
+        if model.get(name) != value:
+            raise InputError(f"its model.{name} is {model.get(name)!r}; only {value!r} is known here")
+    sides = [max(height, width) // 2**i for i in range(len(widths))]
+    net = Net(
+        length=colours * height * width, grid=(height, width, colours), kind="unet", channels=channels,
+        multipliers=tuple(widths), blocks=count_in(config, "model", "num_res_blocks"), attention=(sides[int(scale)],),
+        condition=4 * channels, dropout=number_or(model, "dropout", 0.0), rescale=bool(model.get("skip_rescale")),
+    )  # fmt: skip
+    options = {
+        "process": "gaussian", "head": "logistic-within", "objective": "one-pass-biased" if loss.get("one_forward_pass") else
+        "two-pass", "auxiliary": number_or(loss, "nll_weight", 0.001), "min_time": number_or(loss, "min_time", 0.01),
+        "base": number_or(model, "time_base", 3.0), "growth": number_or(model, "time_exponential", 100.0),
+        "rate_sigma": number_or(model, "rate_sigma", 6.0), "target_sigma": number_or(model, "Q_sigma", 512.0),
+    }  # fmt: skip
+    data = "cifar10" if tuple(shape) == (3, 32, 32) else "images"
+    return Description(net, S, options, tokenizer="", data=data)
+
+
+def _write(description: Description) -> dict[str, Any]:
+    raise InputError("the layout tauldr is only written back, of what came in it; use `to` hub")
+
+
+def _tokenizer(folder: Any, description: Description) -> Levels:
+    return Levels(description.rows, description.net.grid, ordered=True)
+
+
+def _pairs(net: Net) -> Iterator[tuple[str, str]]:
+    """(published, ours): the names of the blocks and layers, without those of their parameters."""
+    yield from (("temb_modules.0", "time.mlp.0"), ("temb_modules.1", "time.mlp.2"), ("input_conv", "input"))
+    sides, levels = [max(net.grid[:2])], len(net.multipliers)
+    while len(sides) < levels:
+        sides.append((sides[-1] + 1) // 2)
+    attended = [side in net.attention for side in sides]
+    ways = (
+        ("downsampling_modules", "down", range(levels), net.blocks, levels - 1),
+        ("upsampling_modules", "up", reversed(range(levels)), net.blocks + 1, 0),
+    )
+    for theirs, ours, order, blocks, last in ways:
+        i = j = 0
+        for level in order:
+            for _ in range(blocks):
+                yield f"{theirs}.{i}", f"{ours}.{j}"
+                i, j = i + 1, j + 1
+                if attended[level]:
+                    yield f"{theirs}.{i}", f"{ours}.{j - 1}.attention"
+                    i += 1
+            if level != last:
+                yield f"{theirs}.{i}.conv", f"{ours}.{j}"
+                i, j = i + 1, j + 1
+    yield from (("middle_modules.0", "middle.0"), ("middle_modules.1", "middle.0.attention"))
+    yield from (("middle_modules.2", "middle.1"), ("output_modules.0", "norm"))
+
+
+BLOCK = {"groupnorm0": "norm1", "conv0": "conv1", "dense0": "shift", "groupnorm1": "norm2", "conv1": "conv2"}
+
+
+def to_ours(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
+    """Published tensors under our names and in our shapes; what is left over keeps its name. InputError where one is missing."""
+    left, made = dict(tensors), {}
+
+    def take(name: str) -> Tensor:
+        if name not in left:
+            raise InputError(f"checkpoint does not fit: 1 key missing ({name}); the layout is tauldr")
+        return left.pop(name)
+
+    for theirs, ours in _pairs(net):
+        if ours.endswith("attention"):
+            made |= {f"{ours}.norm.{part}": take(f"{theirs}.GroupNorm_0.{part}") for part in ("weight", "bias")}
+            made[f"{ours}.qkv.weight"] = torch.cat([take(f"{theirs}.NIN_{i}.W").T for i in range(3)])
+            made[f"{ours}.qkv.bias"] = torch.cat([take(f"{theirs}.NIN_{i}.b") for i in range(3)])
+            made[f"{ours}.out.weight"], made[f"{ours}.out.bias"] = (
+                take(f"{theirs}.NIN_3.W").T,
+                take(f"{theirs}.NIN_3.b"),
+            )
+        elif f"{theirs}.conv0.weight" in left:
+            for layer, name in BLOCK.items():
+                made |= {f"{ours}.{name}.{part}": take(f"{theirs}.{layer}.{part}") for part in ("weight", "bias")}
+            if f"{theirs}.nin.W" in left:
+                made[f"{ours}.shortcut.weight"] = take(f"{theirs}.nin.W").T[:, :, None, None]
+                made[f"{ours}.shortcut.bias"] = take(f"{theirs}.nin.b")
+        else:
+            made |= {f"{ours}.{part}": take(f"{theirs}.{part}") for part in ("weight", "bias")}
+    return made | _ends(take("output_modules.1.weight"), take("output_modules.1.bias"), net) | left
+
+
+def _ends(weight: Tensor, bias: Tensor, net: Net) -> dict[str, Tensor]:
+    """One convolution to all means, then all scales, as ours: of each colour's D features the first is its mean, the second its
+    scale, and the head reads these."""
+    colours, D = net.grid[2], net.channels
+    features = weight.new_zeros(colours, D, *weight.shape[1:])
+    features[:, :2] = weight.unflatten(0, (2, colours)).transpose(0, 1)
+    biases = bias.new_zeros(colours, D)
+    biases[:, :2] = bias.unflatten(0, (2, colours)).T
+    return {
+        "output.weight": features.flatten(0, 1), "output.bias": biases.flatten(), "head.weight": torch.eye(2, D).to(weight),
+        "head.bias": bias.new_zeros(2),
+    }  # fmt: skip
+
+
+def to_theirs(tensors: Mapping[str, Tensor], net: Net) -> dict[str, Tensor]:
+    """The way back; a trained head is multiplied into the last convolution."""
+    made: dict[str, Tensor] = {}
+    for theirs, ours in _pairs(net):
+        if ours.endswith("attention"):
+            made |= {f"{theirs}.GroupNorm_0.{part}": tensors[f"{ours}.norm.{part}"] for part in ("weight", "bias")}
+            for i, (W, b) in enumerate(
+                zip(tensors[f"{ours}.qkv.weight"].chunk(3), tensors[f"{ours}.qkv.bias"].chunk(3))
+            ):
+                made |= {f"{theirs}.NIN_{i}.W": W.T, f"{theirs}.NIN_{i}.b": b}
+            made |= {
+                f"{theirs}.NIN_3.W": tensors[f"{ours}.out.weight"].T,
+                f"{theirs}.NIN_3.b": tensors[f"{ours}.out.bias"],
+            }
+        elif f"{ours}.conv1.weight" in tensors:
+            for layer, name in BLOCK.items():
+                made |= {f"{theirs}.{layer}.{part}": tensors[f"{ours}.{name}.{part}"] for part in ("weight", "bias")}
+            if f"{ours}.shortcut.weight" in tensors:
+                made |= {f"{theirs}.nin.W": tensors[f"{ours}.shortcut.weight"][:, :, 0, 0].T}
+                made |= {f"{theirs}.nin.b": tensors[f"{ours}.shortcut.bias"]}
+        else:
+            made |= {f"{theirs}.{part}": tensors[f"{ours}.{part}"] for part in ("weight", "bias")}
+    colours, head = net.grid[2], tensors["head.weight"]
+    weight = torch.einsum("kd,cd...->kc...", head, tensors["output.weight"].unflatten(0, (colours, -1)))
+    bias = head @ tensors["output.bias"].view(colours, -1).T + tensors["head.bias"][:, None]
+    made |= {"output_modules.1.weight": weight.flatten(0, 1), "output_modules.1.bias": bias.flatten()}
+    return {name: tensor.contiguous() for name, tensor in made.items()}
+
+
+def _same(name: str) -> str:
+    return name
+
+
+LAYOUT = Layout(
+    "tauldr", "tauldr", "tauLDR's U-Net of images", "net.", _knows, _read, _write, _same, _same, list,
+    strips=("net.", "module.", "model."), tokenizer=_tokenizer, usual=USUAL, convert=to_ours, revert=to_theirs,
+)  # fmt: skip
