@@ -145,7 +145,7 @@ def test_readme_first_screen_has_under_80_lines():
 def test_links_between_the_pages_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            if "://" not in target:
+            if "://" not in target and not target.startswith("pictures/plan"):  # which `make docs` draws
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
