@@ -637,7 +637,7 @@ MASKED = [
 T = "methods/terms.py"
 F = "methods/diffusion.py"
 TERMS = [
-    M("one step for all T", T, "value = T * method.step(", "value = method.step(", "bound.draws mdlm"),
+    M("one step for all T", T, "value = method.steps * method.step(", "value = method.step(", "bound.draws mdlm"),
     M(
         "never all are masked",
         T,
@@ -662,15 +662,15 @@ TERMS = [
     M(
         "the last step is left out",
         T,
-        '"reconstruction": value.masked_fill(~last, 0.0)',
-        '"reconstruction": torch.zeros_like(value)',
+        '"reconstruction": last, "prior": first}',
+        '"reconstruction": torch.zeros_like(last), "prior": first}',
         "bound.draws mdlm",
     ),
     M(
         "the first step is left out",
         T,
-        '"prior": value.masked_fill(~first, 0.0) if jumps',
-        '"prior": torch.zeros_like(value) if jumps',
+        '"reconstruction": last, "prior": first}',
+        '"reconstruction": last, "prior": torch.zeros_like(last)}',
         "bound.draws mdlm",
     ),
     M("a step from t to t", T, "return i, times[i], times[i + 1]", "return i, times[i], times[i]", "bound.draws mdlm"),

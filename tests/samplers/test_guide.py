@@ -46,6 +46,24 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p_and_its_ties(weights, level
     close(kept[kept > 0], w[kept > 0])
 
 
+def test_top_p_that_drops_keeps_no_more_than_p_ties_and_all():
+    """Of ties at the threshold all go, or the mass would be above it: 0.6 of (0.4, 0.2, 0.2, 0.2) was 1, and is 0.4."""
+    p = torch.tensor([[0.4, 0.2, 0.2, 0.2]])
+    assert guide.top_p(p, 0.6, drop=True)[0].tolist() == pytest.approx([0.4, 0, 0, 0])
+    assert guide.top_p(p, 0.3, drop=True)[0].tolist() == pytest.approx([0.4, 0, 0, 0])  # the first never goes
+    for K in (2, 3, 5):
+        for weights in itertools.product((0.0, 1.0, 2.0, 3.0), repeat=K):
+            if not sum(weights):
+                continue
+            p = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+            for value in (0.1, 0.35, 0.5, 0.75, 0.99):
+                cuts = [torch.where(p >= least, p, 0.0) for least in p.unique() if least > 0]
+                within = [cut for cut in cuts if float(cut.sum()) <= value + 1e-12]
+                expected = max(within or cuts[-1:], key=lambda cut: float(cut.sum()))
+                kept = guide.top_p(p, value + 1e-12, drop=True)
+                assert torch.equal(kept, expected), (weights, value)
+
+
 def test_top_p_always_keeps_the_first_and_1_keeps_all():
     p = torch.tensor([[0.125, 0.5, 0.375], [0.0, 0.0, 1.0]], dtype=D)
     assert (guide.top_p(p, 1e-12) > 0).sum(-1).tolist() == [1, 1]

@@ -20,13 +20,12 @@ import torch
 from ..core.random import categorical, mix
 from ..errors import InputError
 from .judge import Judge
-from .sample_quality import Number
+from .sample_quality import AS_REAL, HIGHER, LOWER, Number, better
 from .sweep import Progress, Set, Way, draw_samples
 
 COLD = 0.5
 TIMES = 8
 FREQUENCIES = 10_000  # training rows that unigrams are counted in, at most
-HIGHER = ("entropy", "distinct", "mauve")  # measures of which more is taken for better; of all others less
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,13 @@ def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int 
 
 
 def fooled(measures: dict[str, Number], real: dict[str, Number]) -> list[str]:
-    """The measures by which these samples are no worse than real text."""
+    """The measures by which these samples are no worse than real text; as good, where it is to be as real text's is."""
     fooled = []
     for name, number in measures.items():
         if name in real:
-            more = name.startswith(HIGHER)
-            if number.high >= real[name].low if more else number.low <= real[name].high:
+            floor, direction = real[name], better(name)
+            above, below = number.high >= floor.low, number.low <= floor.high
+            if {HIGHER: above, LOWER: below, AS_REAL: above and below}[direction]:
                 fooled.append(name)
     return fooled
 

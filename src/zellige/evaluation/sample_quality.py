@@ -38,6 +38,36 @@ INTERVAL = "Student's t over samples; distinct-n: jackknife over samples"
 INTERVAL_MAUVE = f"MAUVE: Student's t over {CLUSTERINGS} seeds of its clusters"
 
 
+HIGHER, LOWER, AS_REAL = "higher", "lower", "as real text"
+BETTER = {  # what is taken for better of each measure of samples; `distinct` is that of distinct-1, distinct-2, ...
+    "perplexity": LOWER,
+    "perplexity per sequence": LOWER,
+    "entropy": HIGHER,
+    "distinct": HIGHER,
+    "seq-rep": LOWER,
+    "mauve": HIGHER,
+    "energy distance": LOWER,
+    "MMD": LOWER,
+    "TV": LOWER,
+    "typicality": AS_REAL,
+    "memorisation": LOWER,
+    "Inception score": HIGHER,
+    "FID": LOWER,
+    "KID": LOWER,
+    "precision": HIGHER,
+    "recall": HIGHER,
+}
+
+
+def better(name: str) -> str:
+    """What is better of a measure: HIGHER, LOWER or AS_REAL. ValueError for one that does not say so in BETTER."""
+    stem, _, order = name.rpartition("-")
+    key = stem if order.isdigit() else name
+    if key not in BETTER:
+        raise ValueError(f"the measure '{name}' does not say what is better of it; add it to sample_quality.BETTER")
+    return BETTER[key]
+
+
 @dataclass(frozen=True)
 class Number:
     """A number and the ends of its 95% interval."""

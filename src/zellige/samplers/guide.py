@@ -94,14 +94,19 @@ def temperature(p: Tensor, value: float) -> Tensor:
 def top_p(p: Tensor, value: float, drop: bool = False) -> Tensor:
     """The smallest set of tokens whose mass reaches value, the others at zero; not normalised, (*, K) -> (*, K).
 
-    The token that crosses the threshold stays, and so do ties with it. With `drop` it goes, unless it is the first: the largest
-    set whose mass is at most value.
+    The token that crosses the threshold stays, and so do ties with it. With `drop` it goes, and ties with it: the largest set
+    of that kind whose mass is at most value. Only the first token never goes, nor do ties with it.
     """
     if value >= 1.0:
         return p
     ordered = p.sort(-1, descending=True).values
     reached, most = ordered.cumsum(-1, dtype=torch.float64), value * p.sum(-1, keepdim=True)
-    size = (reached <= most if drop else reached - ordered < most).sum(-1, keepdim=True).clamp_min(1)
+    if drop:
+        size = (reached <= most).sum(-1, keepdim=True)
+        crossing = ordered.gather(-1, size.clamp_max(p.shape[-1] - 1))
+        kept = (p > crossing) | (p == ordered[..., :1]) | (size == p.shape[-1])
+        return torch.where(kept, p, 0.0)
+    size = (reached - ordered < most).sum(-1, keepdim=True).clamp_min(1)
     return torch.where(p >= ordered.gather(-1, size - 1), p, 0.0)
 
 
