@@ -2,6 +2,7 @@
 
     python benchmarks/coverage_distances.py                                             # of normal vectors, shifted and scaled
     python benchmarks/coverage_distances.py --text shared/data/tales/train.txt          # of rows of real text, and shuffled ones
+    python benchmarks/coverage_distances.py --hard                                      # where they are known to cover less
     zellige sample RUN --count 400 --out drawn.jsonl
     python benchmarks/coverage_distances.py --text TRAINED-ON --samples drawn.jsonl     # of a trained model's samples beside it
 
@@ -120,6 +121,23 @@ def variation(
     return hits, truth
 
 
+def missing_mode(g: np.random.Generator, repeats: int, sizes: tuple[int, int], share: float) -> dict[str, int]:
+    """Of normal vectors in 8 dimensions, of which this share of the real ones lie in a second mode that no sample has."""
+    (n, m), many = sizes, 4000
+    x, y = embedded(g, many, 8, 0.0), embedded(g, many, 8, 0.0)
+    y[: round(share * many), 0] += 6.0
+    return from_pools(g, repeats, (n, m), x, y)
+
+
+def topics(g: np.random.Generator, repeats: int, sizes: tuple[int, int], concentration: float) -> int:
+    """TV-1 of texts of 64 tokens of 50 kinds, equal laws, each text with frequencies of its own (Dirichlet)."""
+    law = np.full(50, concentration)
+    x, y = (
+        np.stack([g.choice(50, ROW, p=g.dirichlet(law)) for _ in range(POOL)]) for _ in range(2)
+    )  # fmt: skip
+    return variation(g, repeats, sizes, x, y, 1)[0]
+
+
 def rows_of(text: str) -> np.ndarray:
     """(N, ROW) bytes."""
     codes = np.frombuffer(text.encode(), np.uint8).astype(np.int64)
@@ -133,6 +151,7 @@ def spelt(rows: np.ndarray) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=Path)
+    parser.add_argument("--hard", action="store_true")
     parser.add_argument("--samples", type=Path)
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument(
@@ -141,6 +160,17 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 8, 64])
     chosen = parser.parse_args()
     sizes, repeats = list(zip(chosen.sizes[::2], chosen.sizes[1::2])), chosen.repeats
+    if chosen.hard:
+        for pair in sizes:
+            for share in (0.03, 0.06, 0.12, 0.25):
+                hits = missing_mode(np.random.default_rng([*pair, 3]), repeats, pair, share)
+                text = " / ".join(shown(k, repeats) for k in hits.values())
+                print(f"{pair[0]}, {pair[1]}: a mode of {share:.0%} of the real texts is missing: {text}", flush=True)
+            for concentration in (0.02, 0.1, 1.0):
+                hits = topics(np.random.default_rng([*pair, 4]), repeats, pair, concentration)
+                text = shown(hits, repeats)
+                print(f"{pair[0]}, {pair[1]}: TV-1, topics of concentration {concentration:g}: {text}", flush=True)
+        return
     if chosen.text is None:
         print("| n, m | d | " + " | ".join(CHANGES) + " |\n" + "|---" * (2 + len(CHANGES)) + "|")
         for pair in sizes:

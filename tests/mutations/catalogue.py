@@ -1167,7 +1167,7 @@ SAMPLERS = [
     M(
         "top-p drops the token that crosses",
         SG,
-        "(reached <= most if drop else reached - ordered < most)",
+        "(reached - ordered < most)",
         "(reached <= most)",
         "sampler.guided mdlm",
     ),

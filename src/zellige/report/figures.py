@@ -45,7 +45,7 @@ def curves(run: Any, *, baselines: Mapping[str, float] | None = None) -> Figure:
     if v.any():
         middle = log["validation"][v]
         whiskers = np.abs(np.stack([middle - log["validation_low"][v], log["validation_high"][v] - middle]))
-        top.errorbar(step[v], middle, np.nan_to_num(whiskers), fmt="o", ms=4, capsize=2.5, lw=1.2,
+        top.errorbar(step[v], middle, np.nan_to_num(whiskers, posinf=0.0), fmt="o", ms=4, capsize=2.5, lw=1.2,
                      color=COLOURS["vermilion"], label="validation bound, 95%")  # fmt: skip
     first, last = (step.min(), step.max()) if len(step) else (0, 1)
     for name, value in (baselines or {}).items():

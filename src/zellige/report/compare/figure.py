@@ -50,7 +50,9 @@ def _bounds(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]]) -> No
                         color=COLOURS["soft"], fontsize=8, bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
             continue
         fill = look["color"] if b["kind"] == "exact" else "white"
-        ax.errorbar([b["value"]], [y], xerr=[[b["value"] - b["low"]], [b["high"] - b["value"]]], fmt=look["marker"], capsize=3,
+        known = [b[end] is not None and math.isfinite(b[end]) for end in ("low", "high")]  # else no whisker
+        ends = [b[end] if k else b["value"] for end, k in zip(("low", "high"), known)]
+        ax.errorbar([b["value"]], [y], xerr=[[b["value"] - ends[0]], [ends[1] - b["value"]]], fmt=look["marker"], capsize=3,
                     color=look["color"], mfc=fill, ms=6, mew=1.4, lw=1.4)  # fmt: skip
         ax.annotate(row["letters"], (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                     va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ...evaluation.result import Result, difference
+from ...evaluation.result_json import interval_ends
 from . import table
 from .entrant import Entrant
 
@@ -23,7 +24,7 @@ def bound_of(entry: dict[str, Any] | None) -> Result | None:
     """A bound as measured.json has it."""
     if entry is None:
         return None
-    value, low, high = (math.inf if entry[k] is None else entry[k] for k in ("value", "low", "high"))
+    value, (low, high) = math.inf if entry["value"] is None else entry["value"], interval_ends(entry)
     nats = torch.tensor([math.inf if x is None else x for x in entry["nats"]], dtype=torch.float64)
     sizes = torch.tensor(entry["sizes"], dtype=torch.float64)
     return Result(

@@ -41,11 +41,12 @@ def _names():
 
 # ---------------------------------------------------------------------------------------------------- cells
 def bound_text(row: dict[str, Any]) -> str:
-    """`≤ 1.846 ± 0.010`, or `-` where there is no bound."""
+    """`≤ 1.846 ± 0.010`, `± ?` where its draws give no interval, or `-` where there is no bound."""
     if row["bound"] is None:
         return "-"
     value, low, high = (_finite(row["bound"][k]) for k in ("value", "low", "high"))
-    return f"{SIGN[row['bound']['kind']]} {pm(value, (high - low) / 2) if math.isfinite(value) else 'infinite'}"
+    text = pm(value, (high - low) / 2).replace("unknown", "?") if math.isfinite(value) else "infinite"
+    return f"{SIGN[row['bound']['kind']]} {text}"
 
 
 def _finite(value: float | None) -> float:
