@@ -20,7 +20,7 @@ from zellige.training.recipes import RECIPES
 from zellige.training.setup import typed
 
 sys.path.insert(0, str(Path(__file__).parent))
-import published  # pyright: ignore[reportMissingImports]
+import published_configurations as published  # pyright: ignore[reportMissingImports]
 
 PAGE = Path(__file__).with_name("recipes.md")
 HEAD = f"""\

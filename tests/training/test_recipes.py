@@ -29,7 +29,7 @@ from zellige.training.order import StepSeeds
 from zellige.training.recipes import RECIPES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
-import published  # pyright: ignore[reportMissingImports]
+import published_configurations as published  # pyright: ignore[reportMissingImports]
 import recipes as recipes_page  # pyright: ignore[reportMissingImports]
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "condition": 8, "channels": 8}
