@@ -294,6 +294,11 @@ def _text(value: Any) -> str:
     return value
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number in the digits 0 to 9; Python's own functions take those of every script."""
+    return text.isascii() and text.isdigit()
+
+
 def refuse_path(name: str, path: str | os.PathLike) -> None:
     """InputError where no file can have this name; of an argument whose annotation does not say that it is a path."""
     try:

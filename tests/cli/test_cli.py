@@ -1076,15 +1076,42 @@ def start(place, command):
     folder, _, environ = place
     process = subprocess.Popen(
         [sys.executable, "-m", "zellige", *shlex.split(command)], cwd=folder, env=environ, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts,
     )  # fmt: skip
     assert process.stderr is not None
     process.stderr.readline()  # it is at work
     return process
 
 
+def heed_interrupts():
+    """In the child, which inherits it where Ctrl-C is ignored by who runs the tests (nohup, a background job of a script)."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def ignoring():
+    """Ctrl-C is ignored here, as nohup and the background jobs of a script have it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("command", ["--estimator nonsense", "--ends nonsense", "--limit 1", "--steps 4 --limit 1"])
+def test_what_no_data_can_mend_is_refused_before_it_is_read(command, place, run, monkeypatch):
+    """An unknown estimator was said after the tokens of a corpus had been written."""
+    monkeypatch.setattr("zellige.evaluation.evaluate.corpus_of", lambda *_, **__: pytest.fail("the data was read"))
+    code, out, err = run(f"evaluate runs/a {command}")
+    assert (code, out) == (2, "")
+    assert err.startswith(
+        ("error: unknown estimator 'nonsense'", "error: unknown ends 'nonsense'", "error: --limit is 1")
+    )
+    asked = {"estimator": "nonsense"} if "estimator" in command else {"limit": 1}
+    with pytest.raises(InputError):
+        zellige.evaluate(place[0] / "runs" / "a", **asked)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(place, number, code):
+def test_signals(place, number, code, ignoring):
     process = start(place, "sample runs/a --steps 200000 --watch")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)

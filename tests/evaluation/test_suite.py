@@ -265,7 +265,10 @@ def test_an_interrupted_table_goes_on_to_the_same_bits(model, data, tmp_path, st
     command += ["--only", "wikitext2", "--draws", "16", "--limit", "1500", "--json", "-", "--quiet"]
 
     def start():
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may ignore it
+        )  # fmt: skip
 
     whole = start().communicate()[0]
     half, folder = start(), tmp_path / "cache" / "evaluations"

@@ -214,7 +214,15 @@ class Fragile(MDLM):
         return super().loss(batch, generator)
 
 
-def test_what_was_interrupted_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is heeded here, also where whoever runs the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_was_interrupted_goes_on_with_the_same_numbers(tmp_path, monkeypatch, interruptible):
     methods = ["mdlm", Fragile]
     monkeypatch.setattr("zellige.training.train.forecast", lambda *_: [])  # it calls the loss too
     monkeypatch.setattr(Fragile, "calls", 0)

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 
 import pytest
 import torch
@@ -154,13 +155,20 @@ def test_a_guided_method_has_no_bound():
     ("how", "message"),
     [
         ({"temperature": -0.5}, "`temperature` is -0.5; it must be 0 or more"),
+        ({"temperature": math.inf}, "`temperature` is inf; it must be a finite number"),
         ({"top_p": 0.0}, "`top_p` is 0; it must be above 0 and at most 1"),
-        ({"top_k": 0}, "`top_k` is 0; it must be 1 or more"),
+        ({"top_p": math.inf}, "`top_p` is inf; it must be above 0 and at most 1"),
+        ({"top_k": 0}, "`top_k` is 0; it must be"),
     ],
 )
 def test_what_cannot_guide(how, message):
+    """Not a method, and not a sampler when it is made: it would draw as if nothing had been asked."""
     with pytest.raises(InputError, match=message):
         Guided(mdlm(), **how)
+    for cls in samplers.SAMPLERS.values():
+        if how.keys() <= inspect.signature(cls).parameters.keys():
+            with pytest.raises(InputError, match=message):
+                cls(**how)
 
 
 def test_samplers_take_guidance_by_one_constructor():

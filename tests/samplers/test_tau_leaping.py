@@ -265,6 +265,7 @@ def test_what_needs_order():
         ({"jumps": "two"}, "unknown jumps 'two'; auto, one or sum"),
         ({"corrector": -1}, "`corrector` is -1; it must be 0 or more"),
         ({"corrector_step": 0.0}, "`corrector_step` is 0; it must be above 0"),
+        ({"corrector_step": math.inf}, "`corrector_step` is inf; it must be a finite number"),
         ({"corrector_from": 2.0}, "`corrector_from` is 2; it must be above 0 and at most 1"),
         (
             {"grid": "sine"},

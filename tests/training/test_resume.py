@@ -123,6 +123,7 @@ def settings(**more) -> Train:
 def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     """One process: train, and write down how it ended."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
     multiprocessing.set_start_method("fork", force=True)  # of data workers; a child of the server would ask the server
     if moment.what == "group":
         os.setpgrp()

@@ -109,6 +109,10 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     from ..evaluation import evaluate as judge
 
     here = this_process()
+    judge.admitted(
+        model.method, chosen.estimator, ends=chosen.ends, terms=chosen.terms, draws=chosen.draws, limit=chosen.limit,
+        batch=chosen.batch,
+    )  # fmt: skip
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:

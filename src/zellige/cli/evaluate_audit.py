@@ -125,7 +125,7 @@ def _claim(row: dict[str, str], where: str) -> Claim:
     numbers = {name: row[name] for name in ("value", "tolerance", "low", "high") if row[name]}
     for name, text in numbers.items():
         try:
-            finite = math.isfinite(float(text))
+            finite = math.isfinite(float(text.encode("ascii")))
         except ValueError:
             finite = False
         if not finite:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from ..arguments import is_number
 from ..errors import InputError
 from ..launched import this_process
 from ..show.numbers import byte_size, columns, count, counted, decimals, pm
@@ -47,6 +48,8 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     from .evaluate_print import heading
 
     here = this_process()
+    for T in wanted:
+        judge.admitted(model.method, steps=T, draws=chosen.draws, limit=chosen.limit, batch=chosen.batch)
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     results = []
@@ -113,6 +116,6 @@ def _row(T: int, r: Any, d: Any) -> dict[str, Any]:
 def _steps(word: str) -> int:
     if word == CONTINUOUS:
         return 0
-    if not word.isdecimal() or int(word) < 1:
+    if not is_number(word) or int(word) < 1:
         raise InputError(f"--steps is '{word}'; it must be a whole number of 1 or more, or {CONTINUOUS}")
     return int(word)

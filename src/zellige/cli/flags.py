@@ -70,7 +70,7 @@ class Flag:
             raise InputError(f"{self.name} is '{text}'; {meant}it must be {_or(allowed)}")
         if kinds and kinds <= {int, type(None)}:
             try:
-                value = int(text)
+                value = int(text.encode("ascii"))  # not the digits of other scripts, which Python reads
             except ValueError:
                 raise InputError(
                     f"{self.name} is '{text}'; it must be a whole number of {self.least} or more"
@@ -82,7 +82,7 @@ class Flag:
                 raise InputError(f"{self.name} is {value:,}; it must be at most {most:,}")
         elif kinds and kinds <= {int, float, type(None)}:
             try:
-                float(text)
+                float(text.encode("ascii"))
             except ValueError:
                 raise InputError(f"{self.name} is '{text}'; it must be a number") from None
 

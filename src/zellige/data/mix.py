@@ -79,7 +79,7 @@ def parse_mix(text: str) -> dict[str, float]:
     for entry in text.split(","):
         name, _, number = entry.rpartition("=")
         try:
-            weight = float(number)
+            weight = float(number.encode("ascii"))  # not the digits of other scripts
         except ValueError:
             weight = math.nan
         if not name.strip() or not 0 < weight < math.inf:

@@ -41,7 +41,7 @@ def whole_size(data: "Data") -> int:
 
 def check_size(size: int | str) -> None:
     """InputError where it is neither a whole number nor two: 48x36."""
-    if isinstance(size, str) and not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", size):
+    if isinstance(size, str) and not re.fullmatch(r"[1-9][0-9]{0,4}x[1-9][0-9]{0,4}", size):
         raise InputError(f"`data.size` is '{size}'; it must be a whole number, or height x width: 48x36")
 
 

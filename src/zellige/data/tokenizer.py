@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from .. import FORMERLY
+from ..arguments import is_number
 from ..errors import InputError
 from ..schema import read_json
 from .tokenizer_base import CONFIG, OURS, BaseTokenizer, OutsideVocabulary, Tokenizer, definition_hash
@@ -121,7 +122,7 @@ class Integers(BaseTokenizer):
     def encode(self, text: str, of: str = "the prompt") -> list[int]:
         tokens = []
         for word in text.split():
-            if not word.isdecimal() or int(word) >= self.size:
+            if not is_number(word) or int(word) >= self.size:
                 raise InputError(f"'{word}' in {of} is not in the model's vocabulary ({self.describe()})")
             tokens.append(int(word))
         return tokens

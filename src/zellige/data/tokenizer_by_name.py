@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..arguments import is_number
 from ..errors import InputError, nearest
 from . import remote
 from .tokenizer import END, TEXT8, Bytes, Characters, Tokens, load
@@ -123,6 +124,6 @@ def bpe_size(spec: str) -> int | None:
     head, _, size = spec.partition(":")
     if head != "bpe":
         return None
-    if not size.isdecimal() or int(size) < 300:
+    if not is_number(size) or int(size) < 300:
         raise InputError(f"`data.tokenizer` is '{spec}'; a BPE needs a size of 300 or more, e.g. bpe:4096")
     return int(size)

@@ -73,8 +73,7 @@ def evaluate_rows(
     """
     started = time.perf_counter()
     check_counts(draws=draws, batch=batch, processes=processes)
-    if limit is not None and limit < 2:
-        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
+    _check_limit(limit)
     if len(rows) == 0:
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
@@ -219,20 +218,43 @@ def evaluate(
     Returns:
         `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
     """
-    check_counts(draws=draws, batch=batch)
-    at_least("steps", steps, 0)
     model = as_model(model)
     method = model.method
-    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
-        estimator = DIVERGENCE
+    way = admitted(method, estimator, ends=ends, steps=steps, terms=terms, draws=draws, limit=limit, batch=batch)
     corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading, split)
     asked = asked_of(model, corpus, split, unconditional)
     result = evaluate_rows(
-        method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=estimator,
+        method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=way,
         unit=asked.unit, progress=progress, protocol=asked.protocol, ends=ends, steps=steps, terms=terms,
         processes=processes, distributed=distributed, keep=keep,
     )  # fmt: skip
     return replace(result, about=asked.about)
+
+
+def admitted(
+    method: Method,
+    estimator: str = "bound",
+    *,
+    ends: str = "model",
+    steps: int = 0,
+    terms: str = "drawn",
+    draws: int = 4,
+    limit: int | None = None,
+    batch: int = GROUP,
+) -> str:
+    """The estimator that a method is asked for; InputError for what `evaluate` refuses whatever the data, before it is read."""
+    check_counts(draws=draws, batch=batch)
+    at_least("steps", steps, 0)
+    _check_limit(limit)
+    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
+        estimator = DIVERGENCE
+    Likelihood(method, estimator, 0.0, ends, steps, terms)
+    return estimator
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 2:
+        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
 
 
 class Asked(NamedTuple):

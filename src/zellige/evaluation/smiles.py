@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 _ATOM = re.compile(
     r"(?P<bare>Cl|Br|[BCNOPSFI]|[bcnops])"
-    r"|\[(?P<isotope>\d+)?(?P<element>[A-Z][a-z]?|[bcnops])(?P<turn>@{1,2})?(?P<hydrogens>H\d?)?(?P<charge>\+\d?|-\d?|\+\+|--)?\]"
+    r"|\[(?P<isotope>[0-9]+)?(?P<element>[A-Z][a-z]?|[bcnops])(?P<turn>@{1,2})?(?P<hydrogens>H[0-9]?)?(?P<charge>\+[0-9]?|-[0-9]?|\+\+|--)?\]"
 )
 _BONDS = {"-": 1, "/": 1, "\\": 1, "=": 2, "#": 3, ":": 1}
 _ELECTRONS = {
@@ -97,7 +97,7 @@ def atoms_of(text: str) -> list[Atom] | None:
                 return None
             at, bond, last = atom.end(), "", len(atoms) - 1
             continue
-        ring = re.compile(r"\d|%\d\d").match(text, at)
+        ring = re.compile(r"[0-9]|%[0-9][0-9]").match(text, at)
         if last < 0:
             return None
         if ring:

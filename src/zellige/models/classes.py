@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..arguments import of_kind
+from ..arguments import is_number, of_kind
 from ..core.batch import whole_numbers
 from ..errors import InputError, nearest, quoted
 
@@ -57,7 +57,7 @@ def _number(names: list[str], asked: Any) -> int:
         raise InputError(f"a class is {of_kind(asked)}; it must be a name or a number")
     if isinstance(asked, str) and asked in names:
         return names.index(asked)
-    if str(asked).isdecimal() and int(asked) < len(names):
+    if is_number(str(asked)) and int(asked) < len(names):
         return int(asked)
     near = nearest(str(asked).lower(), [name.lower() for name in names])
     near = next((name for name in names if name.lower() == near), None)

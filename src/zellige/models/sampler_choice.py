@@ -7,6 +7,7 @@ from .. import samplers
 from ..arguments import of_kind
 from ..errors import InputError, meant
 from ..methods.method import Method
+from ..samplers.guide import check_guidance
 
 
 def choose_sampler(
@@ -31,10 +32,7 @@ def choose_sampler(
     """
     options = dict(options or {})
     temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))
-    if not temperature >= 0:
-        raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
-    if not 0 < top_p <= 1:
-        raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
+    check_guidance(temperature, top_p)
     if sampler is not None and not isinstance(sampler, str):
         if options:
             raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")

@@ -8,6 +8,7 @@ Temperature, top-k and top-p are all that is here. Other guidance would take the
 classifier guidance a classifier of noisy texts beside it.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,10 +49,7 @@ class Guided:
     ):
         if isinstance(method, type) or not hasattr(method, "parameterization"):
             raise InputError(f"`method` is {of_kind(method)}; it must be a Method, such as `model.method`")
-        if not temperature >= 0:
-            raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
-        if not 0 < top_p <= 1:
-            raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
+        check_guidance(temperature, top_p)
         if top_k is not None and top_k < 1:
             raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
         self.method, self.how = method, (temperature, top_p, top_k, drop_crossing)
@@ -78,6 +76,16 @@ class Guided:
         raise NoBound(f"guidance changes the law of {self.method.name}, which its bound is of; ask the method inside")
 
     bound = loss = terms
+
+
+def check_guidance(temperature: float, top_p: float) -> None:
+    """InputError for a temperature or a share that there is none of."""
+    if not temperature >= 0:
+        raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
+    if temperature == math.inf:
+        raise InputError("`temperature` is inf; it must be a finite number")
+    if not 0 < top_p <= 1:
+        raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
 
 
 # ---------------------------------------------------------------------------------- a law, changed

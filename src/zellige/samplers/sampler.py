@@ -15,7 +15,7 @@ from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness, Streams
 from ..errors import InputError, Registry, at_least, between, unknown
 from ..methods.method import Method
-from .guide import Guided
+from .guide import Guided, check_guidance
 from .law import Law, law_of
 from .pairing import of_length
 
@@ -87,6 +87,7 @@ class Sampler(Protocol):
         top_k: int | None = None,
         drop_crossing: bool = False,
     ):
+        check_guidance(temperature, top_p)
         if top_k is not None:
             between("top_k", top_k, 1, TOKENS)
         self.temperature, self.top_p, self.top_k, self.drop_crossing = temperature, top_p, top_k, drop_crossing

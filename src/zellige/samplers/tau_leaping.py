@@ -20,6 +20,7 @@ sampler ends otherwise: a leap to its smallest time, then the likeliest clean to
 in the step to CLEAN.
 """
 
+import math
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -75,8 +76,10 @@ class TauLeaping(Sampler):
         if jumps not in JUMPS:
             raise InputError(f"unknown jumps '{jumps}'; auto, one or sum")
         between("corrector", corrector, 0, CORRECTOR)
-        if not corrector_step > 0:
-            raise InputError(f"`corrector_step` is {corrector_step:g}; it must be above 0")
+        if not 0 < corrector_step < math.inf:
+            raise InputError(
+                f"`corrector_step` is {corrector_step:g}; it must be {'a finite number' if corrector_step > 0 else 'above 0'}"
+            )
         if not 0 < corrector_from <= 1:
             raise InputError(f"`corrector_from` is {corrector_from:g}; it must be above 0 and at most 1")
         if argmax not in ("none", "last"):

@@ -16,7 +16,7 @@ from ..errors import InputError, not_installed
 
 Point = tuple[str, ...]
 Points = Generator[Point, float | None, None]
-_NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Axis:
         """The value that a trial of Optuna's, or `Chance`, suggests; of a positive range by its logarithm."""
         if not self.between:
             return trial.suggest_categorical(self.option, self.values)
-        if all(re.fullmatch(r"-?\d+", end) for end in self.values):
+        if all(re.fullmatch(r"-?[0-9]+", end) for end in self.values):
             return str(trial.suggest_int(self.option, *map(int, self.values)))
         low, high = map(float, self.values)
         return f"{trial.suggest_float(self.option, low, high, log=low > 0):.3g}"  # as the folder and the table have it
