@@ -39,6 +39,8 @@ def place(tmp_path_factory):
     (folder / "notes.txt").write_text(text)
     (folder / "old.txt").write_bytes(text[:1204].encode() + b"\xe9" + text[1204:].encode())
     (folder / "empty.txt").write_text("")
+    (folder / "code.yaml").write_text("method: own.py:Own\n")
+    (folder / "deep.yaml").write_text("[" * 20_000)
     (folder / "odd.yaml").write_text("train: {steps: 2}\nnet: {layer: 2}\n")
     (folder / "short.txt").write_text(text[:1800])
     (folder / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": TEXT}) + "\n" for i in range(20)))

@@ -1486,6 +1486,41 @@ SERVING = [
         tests="tests/web/test_serve.py -k no_wrong_token",
     ),
 ]
+FILES = "verify reads no file of a stranger"
+STRANGERS = [
+    M(
+        "a file of options that names its method by a file of code, which is run",
+        "cli/train.py",
+        "    if not name and not recipe:\n        refuse_code(theirs, f\"'{source}'\")\n",
+        "",
+        why=FILES,
+        tests="tests/cli/test_untrusted.py -k runs_no_code_unasked",
+    ),
+    M(
+        "a result whose options have code run",
+        "cli/evaluate_again.py",
+        "    refuse_unasked(made, f\"'{source}'\")\n",
+        "",
+        why=FILES,
+        tests="tests/cli/test_untrusted.py -k result_runs_no_code",
+    ),
+    M(
+        "data of a stranger's model that is fetched unasked",
+        "evaluation/corpus.py",
+        "if data is None and own.remote:",
+        "if False:",
+        why=FILES,
+        tests="tests/cli/test_untrusted.py -k fetched_unasked",
+    ),
+    M(
+        "claims whose protocols have code run",
+        "cli/evaluate_audit.py",
+        "        refuse_unasked(words, f\"'{CLAIMS}'\")\n",
+        "",
+        why=FILES,
+        tests="tests/cli/test_untrusted.py -k claims_run_no_code",
+    ),
+]
 CATALOGUE = [
     *SCHEDULES,
     *PROCESSES,
@@ -1500,4 +1535,5 @@ CATALOGUE = [
     *SAMPLERS,
     *BEYOND,
     *SERVING,
+    *STRANGERS,
 ]

@@ -20,6 +20,7 @@ from .. import __version__
 from ..errors import InputError, unknown
 from ..launched import this_process
 from ..show.terminal import Terminal
+from ..trust import allow
 from . import help, options
 
 
@@ -35,11 +36,13 @@ class Everywhere:
     quiet: bool = False
     color: str = "auto"
     checksums: bool = True
+    code: bool = False
+    remote: bool = False
 
 
 def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
     """Take the options of every command out of the command line, wherever they stand in it."""
-    json, quiet, color, checksums, rest = None, False, "auto", True, []
+    json, quiet, color, checksums, code, remote, rest = None, False, "auto", True, False, False, []
     words = list(argv)
     while words:
         word = words.pop(0)
@@ -61,9 +64,13 @@ def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
             quiet = True
         elif word == "--no-checksums":
             checksums = False
+        elif word == "--allow-code":
+            code = True
+        elif word == "--allow-remote":
+            remote = True
         else:
             rest.append(word)
-    return Everywhere(json, quiet, color, checksums), rest
+    return Everywhere(json, quiet, color, checksums, code, remote), rest
 
 
 _COLOR = "auto, always or never"
@@ -84,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .common import writable
 
             writable(chosen.json, "--json")
-        with _quiet_libraries(), _terminable(), _checksums(chosen.checksums):
+        with _quiet_libraries(), _terminable(), _checksums(chosen.checksums), allow(chosen.code, chosen.remote):
             return dispatch(argv, terminal)
     except InputError as error:
         terminal.fail(str(error))

@@ -15,11 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 import tyro
 
 from ..data import DATASETS, Data
+from ..data.remote_files import is_remote
 from ..errors import InputError, nearest
 from ..launched import this_process
 from ..show.numbers import count, parameters, path
 from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
+from ..trust import names_code, refuse_code, refuse_remote
 from . import options
 
 T = TypeVar("T")
@@ -131,8 +133,8 @@ def writable(name: str, flag: str) -> Path:
 
 def own_class(name: str) -> Any:
     """A method by its name, or the class in `file.py:Class`."""
-    where, colon, title = name.rpartition(":")
-    if not colon or not where.endswith(".py"):
+    where, _, title = name.rpartition(":")
+    if not names_code(name):
         from ..methods import find
 
         find(name)  # an InputError here is the first thing said
@@ -206,6 +208,8 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     another = {"name", "mix"} if DATASETS[own.name].shaped else {"name", "mix", "path"}
     if not typed or typed & another:
         return chosen.data if typed else None
+    if "path" not in typed and (far := own.remote):
+        refuse_remote(far, f"the config of '{chosen.run}'")
     return replace(own, **{name: getattr(chosen.data, name) for name in typed})
 
 
@@ -222,6 +226,15 @@ def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
 
     if note := data_change_note(about):
         terminal.note(note)
+
+
+def refuse_unasked(words: Sequence[str], source: str) -> None:
+    """InputError where a command line that stands in a file has code run, or data fetched, and nobody allowed it."""
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("--") else word
+        refuse_code(value, source)
+        if is_remote(value):
+            refuse_remote(value, source)
 
 
 def run_folder(source: str) -> Path | None:

@@ -19,7 +19,9 @@ from .evaluate import MODES, TRAIN
 Commands = Mapping[str, Callable[[Sequence[str], Terminal, float], int]]
 Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`
 SHELLS = ("bash", "zsh", "fish")
-EVERYWHERE = ("--json", "--quiet", "--color", "--no-checksums", "--help", "--help-all")
+EVERYWHERE = (
+    "--json", "--quiet", "--color", "--no-checksums", "--allow-code", "--allow-remote", "--help", "--help-all",
+)  # fmt: skip
 BASH = """# zellige completion {shell}; in ~/.{shell}rc: source <(zellige completion {shell})
 {before}_zellige() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" words=""

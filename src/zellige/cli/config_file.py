@@ -6,9 +6,10 @@ data: {path: notes/}
 train: {steps: 3000, lr: 1e-3}
 """
 
+import itertools
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..schema import shown
 from .flags import Flag
 from .meanings import synonym
 
+LARGEST, ENTRIES = 1 << 18, 10_000  # bytes, and entries, of a file of options
 OF_A_RUN = (
     "format",
     "zellige",
@@ -29,12 +31,24 @@ OF_A_RUN = (
 
 def read_entries(name: str) -> dict[str, Any]:
     """The entries of a file by their dotted names, those of `options` at the top; InputError where it cannot be read."""
-    file = Path(name)
+    try:
+        return dict(_flat(_read(Path(name))))
+    except RecursionError:
+        raise InputError(
+            f"'{shown(Path(name))}' is nested too deep; write 'name: value' lines, or JSON or TOML"
+        ) from None
+
+
+def _read(file: Path) -> Mapping[Any, Any]:
+    """Those that are choices of a training."""
     if not file.is_file():
-        raise InputError(f"no file at '{name}'; give --config a .yaml, .json or .toml")
+        raise InputError(f"no file at '{file}'; give --config a .yaml, .json or .toml")
+    if file.stat().st_size > LARGEST:
+        raise InputError(f"'{shown(file)}' is larger than options are; give a file of {LARGEST:,} bytes or less")
     try:
         text = file.read_text(encoding="utf-8")
         entries = _parse(text, file.suffix.lower())
+        _count(entries, lambda value: value.values() if isinstance(value, Mapping) else value, (Mapping, list))
     except (ValueError, OSError) as problem:
         reason = " ".join(str(problem).split())[:120].rstrip(".")
         raise InputError(
@@ -47,21 +61,44 @@ def read_entries(name: str) -> dict[str, Any]:
             f"'{shown(file)}' is of a run with an own network ({entries['network']}); train it from Python"
         )
     of_a_run = "format" in entries
-    chosen = {key: value for key, value in entries.items() if not (of_a_run and key in OF_A_RUN)}
-    return dict(_flat(chosen))
+    return {key: value for key, value in entries.items() if not (of_a_run and key in OF_A_RUN)}
 
 
 def _parse(text: str, suffix: str) -> Any:
     if suffix == ".json":
         return json.loads(text)
     if suffix == ".toml":
+        if text.count(".") > ENTRIES:  # a key a.a.a... costs the square of its parts
+            raise ValueError(f"above {ENTRIES:,} entries")
         return tomllib.loads(text)
     import yaml
 
+    loader = yaml.SafeLoader(text)
     try:
-        return yaml.safe_load(text)
+        node = loader.get_single_node()  # aliases are one node each here, and trees of them in what is made of it
+        if node is None:
+            return None
+        _count(
+            node, lambda node: itertools.chain(*node.value) if node.id == "mapping" else node.value, yaml.CollectionNode
+        )
+        return loader.construct_document(node)
     except yaml.YAMLError as problem:
         raise ValueError(problem) from None
+    finally:
+        loader.dispose()
+
+
+def _count(tree: Any, inside: Callable[[Any], Iterable[Any]], kind: Any) -> None:
+    """ValueError where a tree, with all that is in the things of a `kind` in it, holds more entries than options can."""
+    left, count = [tree], 0
+    while left:
+        node = left.pop()
+        if isinstance(node, kind):
+            children = list(inside(node))
+            count += len(children)
+            left += children
+        if count > ENTRIES:
+            raise ValueError(f"above {ENTRIES:,} entries, or aliases that hold each other")
 
 
 def _flat(entries: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from ..errors import InputError
 from ..show.numbers import counted, path
 from ..show.terminal import Terminal
 from . import options, typed
-from .common import Document
+from .common import Document, refuse_unasked
 
 Judge = Callable[..., Document | None]
 
@@ -47,7 +47,9 @@ def again(
     assert source is not None
     before = read_result(source)
     numbers = figures(before, source)
-    document = judge([*words, *words_again(before, source, classes, words)], terminal, began, write=False)
+    made = words_again(before, source, classes, words)
+    refuse_unasked(made, f"'{source}'")
+    document = judge([*words, *made], terminal, began, write=False)
     if document is None:
         return None
     now = {one.name: one for one in figures(document)}

@@ -29,7 +29,7 @@ from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options, typed
-from .common import Document
+from .common import Document, refuse_unasked
 from .evaluate_again import Judge
 
 if TYPE_CHECKING:
@@ -172,6 +172,9 @@ def _checked(claim: Claim, made: dict[tuple[str, ...], Any], silent: Terminal, j
 
 def _judged(words: Sequence[str], silent: Terminal, judge: Judge) -> Document | InputError:
     try:
+        refuse_unasked(words, f"'{CLAIMS}'")
+        if "--out" in options.given(words):
+            raise InputError("a claim writes no files; leave out --out")
         document = judge(words, silent, 0.0, write=False)
     except InputError as reason:
         return reason

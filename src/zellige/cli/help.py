@@ -27,7 +27,7 @@ HELP = f"""Zellige {__version__}: discrete diffusion for text and any tokens
 
 Everywhere: --json FILE (- is stdout)  --quiet  --seed N  --color WHEN  --help
             --help-all has every option of a command, --help the usual ones
-            --no-checksums takes files that have changed since they were written
+            --no-checksums, --allow-code, --allow-remote: what a file may do
 New here? zellige demo takes about 4 minutes."""
 
 TRAIN = """usage: zellige train METHOD [options]   of one: zellige train mdlm --help

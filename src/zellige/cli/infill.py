@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..show.numbers import byte_size
 from ..show.progress import Bar
 from ..show.terminal import Terminal
+from ..trust import refuse_remote
 from . import options
 from .common import Where, command_options, note_change
 from .drawing import Drawing, draw
@@ -72,6 +73,8 @@ def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) 
 
     moved = {name: value for name, value in asdict(chosen.data).items() if value is not None}
     data = replace(model.config.data, **moved) if moved else None
+    if data is not None and chosen.data.path is None and data.remote:
+        refuse_remote(data.remote, f"the config of '{chosen.run}'")
     with Bar(terminal, "read", 1, as_text=byte_size) as bar:
         corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
     note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))

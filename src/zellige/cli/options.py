@@ -21,7 +21,7 @@ from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
 LIST = "--list-options"  # for completion: prints the names, a line each
-_EVERYWHERE = {"checksums=False": "--no-checksums"}
+_EVERYWHERE = {"checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote"}
 _present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
 

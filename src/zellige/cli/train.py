@@ -19,6 +19,7 @@ from ..schema import read_json
 from ..show.numbers import path
 from ..show.progress import Bar, Training
 from ..show.terminal import Terminal
+from ..trust import allow, refuse_code
 from . import config_file, options
 from .common import own_class, write_json
 
@@ -80,11 +81,13 @@ def form(method: Any) -> Any:
     )
 
 
-def _subject(words: Sequence[str], entries: dict[str, Any]) -> tuple[str, str, list[str]]:
+def _subject(words: Sequence[str], entries: dict[str, Any], source: str) -> tuple[str, str, list[str]]:
     """The method that is typed or stands in a file of options, the recipe (at least one of the two), and the options."""
     name, rest = ("", [*words]) if words[0].startswith("-") else (words[0], [*words[1:]])
     theirs = str(entries.pop("method", ""))
     recipe = options.value_of(rest, "--recipe") or ("" if name else str(entries.get("recipe") or ""))
+    if not name and not recipe:
+        refuse_code(theirs, f"'{source}'")
     name = name or ("" if recipe else theirs)
     if not name and not recipe:
         if "--recipe" in options.given(rest):
@@ -106,7 +109,7 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
     """What is typed after `zellige train`, a method first; the rest is flags. InputError says of it what is wrong."""
     file = options.value_of(words, "--config")
     entries = {} if not file or options.asks_help(words) else config_file.read_entries(file)
-    name, recipe, words = _subject(words, entries)
+    name, recipe, words = _subject(words, entries, file)
     with terminal.waiting("starting"):
         method: Any = own_class(name) if name else None
         from ..methods import find
@@ -272,7 +275,10 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         own = "" if method in METHODS.values() else f" --method {path(reference(method))}"
         try:
             model = load(folder, method=method) if own else None
-            page = f"   {write(folder, model=model, progress=lambda done, total: bar.update(done, total=total)).name}"
+            with allow(remote=True):  # what it was trained on was asked for
+                page = (
+                    f"   {write(folder, model=model, progress=lambda done, total: bar.update(done, total=total)).name}"
+                )
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(

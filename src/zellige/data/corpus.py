@@ -11,6 +11,7 @@ from ..errors import InputError, quoted, unknown
 from .catalogue import DATASETS, SPLITS
 from .file_names import only_images
 from .own_values import are_texts, by_split, integers, largest_token
+from .remote_files import is_remote
 
 if TYPE_CHECKING:
     from .rows import Rows
@@ -73,6 +74,14 @@ class Data:
     crop: bool = False
     augment: int = 0
     cache: str | None = None
+
+    @property
+    def remote(self) -> str | None:
+        """The first of its texts that lies in a store elsewhere; None: all are files here, or known by their name."""
+        named = (
+            part for text in (self.path, self.mix, self.validation, self.test) for part in str(text or "").split(",")
+        )
+        return next((part.strip() for part in named if is_remote(part.strip())), None)
 
     @staticmethod
     @checked

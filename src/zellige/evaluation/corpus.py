@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..models.classes import class_names
 from ..models.identity import fingerprint
 from ..show.kinds import of
+from ..trust import refuse_remote
 
 
 def corpus_of(
@@ -37,6 +38,8 @@ def corpus_of(
         raise InputError(
             "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path"
         )
+    if data is None and own.remote:
+        refuse_remote(own.remote, "the model's config")
     data = own if data is None else as_data(data)
     learnt = data == own and not model.config.train.start  # else its tokenizer came with the model it began with
     named = learnt or bool(data.tokenizer) or isinstance(data, OwnData)  # the data says its tokenizer itself

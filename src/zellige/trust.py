@@ -1,0 +1,45 @@
+"""What a file of somebody else's may not make this machine do by itself: run code, fetch from elsewhere. It is named, and asked.
+
+What is typed, or handed over in Python, is meant. A config, a result, a folder of claims or of a model may come from anybody.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from .errors import InputError
+
+_allowed = ContextVar("allowed", default=frozenset[str]())
+
+
+@contextmanager
+def allow(code: bool = False, remote: bool = False) -> Iterator[None]:
+    """Within the block files may name `code` that runs, and data that is `remote`."""
+    more = {name for name, given in (("code", code), ("remote", remote)) if given}
+    before = _allowed.set(_allowed.get() | more)
+    try:
+        yield
+    finally:
+        _allowed.reset(before)
+
+
+def names_code(name: str) -> bool:
+    """Whether a method is named by its file, as `file.py:Class`."""
+    where, colon, _ = name.rpartition(":")
+    return bool(colon) and where.endswith(".py")
+
+
+def refuse_code(name: str, source: str) -> None:
+    """InputError where `name`, which stands in `source`, is code that would run, and files may name none."""
+    if names_code(name) and "code" not in _allowed.get():
+        raise InputError(
+            f"{source} has code run here, '{name}'; read that first, then add `allow_code`, or type it yourself"
+        )
+
+
+def refuse_remote(address: str, source: str) -> None:
+    """InputError where `address`, which stands in `source`, would be fetched, and files may name none."""
+    if "remote" not in _allowed.get():
+        raise InputError(
+            f"{source} has data fetched from elsewhere, '{address}'; add `allow_remote`, or give `data.path` yourself"
+        )
