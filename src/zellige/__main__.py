@@ -3,10 +3,12 @@
 import sys
 
 from .cli import main as _main
+from .waiting import settle_waiting
 
 
 def main() -> None:
     """The command `zellige`."""
+    settle_waiting()
     sys.exit(_main())
 
 

@@ -224,7 +224,7 @@ def interruptible():
 
 def test_what_was_interrupted_goes_on_with_the_same_numbers(tmp_path, monkeypatch, interruptible):
     methods = ["mdlm", Fragile]
-    monkeypatch.setattr("zellige.training.train.forecast", lambda *_: [])  # it calls the loss too
+    monkeypatch.setattr("zellige.training.train.forecast", lambda *_, **__: [])  # it calls the loss too
     monkeypatch.setattr(Fragile, "calls", 0)
     whole = go(tmp_path / "whole", methods)
     monkeypatch.setattr(Fragile, "strike", True)

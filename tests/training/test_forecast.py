@@ -1,17 +1,20 @@
 """What a run is said to take: the arithmetic by a clock that is told, and that nothing else changes."""
 
 import itertools
+import json
 from dataclasses import replace
 
+import pytest
 import torch
 
 from zellige import Config, Data, Net, Train, compare, train
 from zellige.data.tokenizer import Integers
 from zellige.methods import build
 from zellige.methods.mdlm import MDLM
+from zellige.show.numbers import count
 from zellige.show.progress import Training
 from zellige.show.terminal import Terminal
-from zellige.training.forecast import command_line, forecast, half_an_hour, seconds, seconds_per_row
+from zellige.training.forecast import command_line, fitted, forecast, half_an_hour, seconds, seconds_per_row
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -31,9 +34,10 @@ def clock(*each: float):
     return lambda: next(times)
 
 
-def test_a_row_is_the_better_of_two_after_a_warm_up():
+def test_a_row_is_the_mean_of_some_calls_after_a_warm_up():
     _, method = example()
-    assert seconds_per_row(method, 7, clock(9.0, 4.0, 2.0)) == 2.0 / 8
+    assert seconds_per_row(method, 7, clock(9.0, 4.0, 2.0)) == 3.0 / 16
+    assert seconds_per_row(method, 7, clock(9.0, 0.5), least=2.0) == 0.5 / 16  # four calls
 
 
 def test_steps_and_validations_add_up():
@@ -43,21 +47,21 @@ def test_steps_and_validations_add_up():
 
 def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
     config, method = example(steps=1000, batch=8, validate_rows=0)
-    assert forecast(config, method, Integers(7), clock=clock(0.01)) == []
-    (line,) = forecast(config, method, Integers(7), clock=clock(1.0))
+    assert forecast(config, method, Integers(7), clock=clock(0.02)) == []
+    (line,) = forecast(config, method, Integers(7), clock=clock(2.0))
     assert line.startswith("note: 1,000 steps will take about 17 minutes on this CPU (")
-    (line,) = forecast(config, method, Integers(7), clock=clock(0.07))
+    (line,) = forecast(config, method, Integers(7), clock=clock(0.14))
     assert "will take about 1 minute on" in line
-    (line,) = forecast(config, method, Integers(7), step=400, clock=clock(100.0))  # resumed: there is nothing to choose
+    (line,) = forecast(config, method, Integers(7), step=400, clock=clock(200.0))  # resumed: there is nothing to choose
     assert line.startswith("note: 600 steps will take about 17 hours")
 
 
 def test_of_a_size_it_is_always_said_and_which_are_larger():
     config, method = example(steps=1000, batch=8, validate_rows=0)
-    (line,) = forecast(config, method, Integers(7), 0, "small", clock(0.01))
+    (line,) = forecast(config, method, Integers(7), 0, "small", clock(0.02))
     assert line.startswith("size small: 1,000 steps will take about 10 s on this CPU (")
     assert line.endswith("as busy as it is now; larger: `size` base, medium")
-    assert "larger" not in forecast(config, method, Integers(7), 0, "medium", clock(0.01))[0]
+    assert "larger" not in forecast(config, method, Integers(7), 0, "medium", clock(0.02))[0]
 
 
 def test_the_line_of_half_an_hour():
@@ -66,11 +70,55 @@ def test_the_line_of_half_an_hour():
         "zellige train mdlm --data.name text --data.path 'my notes.txt' --data.tokenizer bytes --net.layers 1 --net.hidden 16 "
         "--net.heads 2 --net.length 8 --train.steps 1800 --train.batch 8 --train.validate-rows 0 --run runs/a-small"
     )
-    said = forecast(config, method, Integers(7), clock=clock(20.0, 20.0, 20.0, 2.0))[1]  # the small one: 2 s for 8 rows
+    said = forecast(config, method, Integers(7), clock=clock(40.0, 40.0, 40.0, 4.0))[
+        1
+    ]  # the small one: 4 s for 16 rows
     assert said.endswith(
         "--net.layers 4 --net.hidden 128 --net.heads 4 --net.length 128 --net.conv 7 --train.steps 400 --train.batch 16 "
         "--train.rate 0.003 --train.validate-rows 0 --run runs/a-small"
     )
+
+
+@pytest.mark.parametrize(
+    ("per_step", "steps"),
+    [(0.1799, 10_000), (0.1999, 9000), (0.359, 5000), (0.999, 1800), (7.2, 200), (500.0, 100)],
+)
+def test_steps_are_fitted_to_the_minutes(per_step, steps):
+    """Half an hour, whatever a step takes: so many hundreds of steps as fill it, all that there are, or one hundred."""
+    config, method = example(steps=10_000, minutes=30, batch=16, validate_rows=0, warmup=150)
+    made, per_row = fitted(config, method, 7, clock(9.0, per_step))
+    assert per_row == pytest.approx(per_step / 16)
+    assert made.train == replace(config.train, steps=steps, minutes=0.0, warmup=min(150, steps // 2))
+    assert steps == 100 or seconds(made, steps, per_row) <= 1800
+    assert steps == 10_000 or seconds(made, steps + 100, per_row) > 1800
+    (line, *_) = forecast(made, method, Integers(7), 0, "tiny", per_row=per_row, whole=10_000)
+    assert line.startswith(f"size tiny: {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about")
+    assert ("all of them: `train.minutes` 0" in line) == (steps < 10_000)
+
+
+def test_validations_are_counted_in():
+    config, method = example(steps=10_000, minutes=30, batch=4, validate_every=100, validate_rows=300)
+    made, per_row = fitted(config, method, 7, clock(9.0, 1.6))
+    assert made.train.steps == 3500  # of 0.4 s, and 36 validations of 10 s
+    assert seconds(made, 3500, per_row) <= 1800 < seconds(made, 3600, per_row)
+
+
+def test_the_run_keeps_its_steps(tmp_path, monkeypatch):
+    """However fast the machine is when it goes on: resumed it is the run that was not stopped."""
+    per_row, times = [1800 / 200 / 4], []
+    monkeypatch.setattr("zellige.training.forecast.seconds_per_row", lambda *_, **__: times.append(1) or per_row[0])
+    tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
+    few = Train(steps=900, minutes=30, batch=4, validate_every=0, validate_rows=0, samples=0, tensorboard=False,
+                device="cpu", keep=9, warmup=10)  # fmt: skip
+    how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
+    whole = train("mdlm", **how, train=few, run=tmp_path / "a")
+    assert whole.steps == whole.config.train.steps == 200
+    assert (whole.config.train.minutes, len(times)) == (0.0, 1)
+    saved = json.loads((tmp_path / "a" / "config.json").read_text())["train"]
+    assert (saved["steps"], saved["minutes"]) == (200, 0.0)
+    per_row[0] /= 100
+    again = train("mdlm", **how, train=few, run=tmp_path / "a", resume=True)
+    assert (again.steps, again.config.train.steps, len(times)) == (200, 200, 1)
 
 
 def test_what_no_line_can_name_has_none():
@@ -82,7 +130,7 @@ def test_what_no_line_can_name_has_none():
 def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
     """Three losses were run under --quiet too, and for `compare`, which drops the notes."""
     asked = []
-    monkeypatch.setattr("zellige.training.train.forecast", lambda *_: asked.append(1) or [])
+    monkeypatch.setattr("zellige.training.train.forecast", lambda *_, **__: asked.append(1) or [])
     tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
     how = {"data": Data.of(tokens, vocabulary=7), "net": replace(NET, condition=8)}
     few = Train(steps=1, batch=4, validate_rows=4, samples=0, tensorboard=False, device="cpu")

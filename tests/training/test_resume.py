@@ -128,7 +128,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     if moment.what == "group":
         os.setpgrp()
     Fragile.moment, Fragile.calls = moment, []
-    sys.modules["zellige.training.train"].forecast = lambda *_: []  # it asks for losses too
+    sys.modules["zellige.training.train"].forecast = lambda *_, **__: []  # it asks for losses too
     places = {"save_tensors": ("write", tensors, model, writer), "point": ("point", files, checkpoints)}
     for name, (where, *modules) in places.items():
         plain = getattr(modules[0], name)

@@ -15,6 +15,7 @@ from ..show.numbers import counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
+from ..waiting import threads_for
 from .common import OfRun, load, writable, write_json
 from .frames import FilmFile, FrameFiles, frames_folder
 from .panels import Panels, PartialRow
@@ -106,7 +107,8 @@ def draw(
         frames = frame_files.write(frames)
     if film is not None:
         frames = film.write(frames)
-    drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
+    with threads_for(model.method, min(chosen.count * max(len(chosen.classes), 1), how["batch"])):
+        drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
     if shared:
         drawn = together.gather_texts(here, None if ours is None else drawn)
         if here.rank:

@@ -162,6 +162,8 @@ class _Work:
         if (devices := choice.options.train.devices) > 1:  # several processes would each ask for all of the sweep
             raise InputError(f"--train.devices is {devices}; sweep trains on one device, leave it out")
         alone = dataclasses.replace(choice.options.train, devices=1)
+        if not any(axis.option == "--train.minutes" for axis in self.axes) and "--train.minutes" not in self.fixed:
+            alone = dataclasses.replace(alone, minutes=0.0)  # a size's: all trainings take the same steps
         return choice._replace(options=dataclasses.replace(choice.options, train=alone))
 
     def go(self) -> list[Trial]:

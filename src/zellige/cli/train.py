@@ -179,6 +179,8 @@ def choose(words: Sequence[str], terminal: Terminal, command: str = "train") -> 
         with terminal.waiting("reading"):
             steps = _steps(chosen, cls, name)
         chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, steps=steps))
+    if chosen.train.minutes and "--train.minutes" not in flags and {"--epochs", "--train.steps"} & flags:
+        chosen = dataclasses.replace(chosen, train=dataclasses.replace(chosen.train, minutes=0.0))
     return Chosen(name, method, cls, chosen)
 
 
@@ -207,7 +209,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
     done = run_choice(choice, Training(terminal))
     _trained(terminal, summary(done), done.folder, choice.cls)
     config = Config(
-        choice.name, chosen.options, chosen.data, chosen.net, chosen.train, str(done.folder), recipe=chosen.recipe
+        choice.name, chosen.options, chosen.data, chosen.net, done.config.train, str(done.folder), recipe=chosen.recipe
     )
     arguments = dataclasses.asdict(config)
     v = done.validation

@@ -31,6 +31,8 @@ class Train:
 
     steps: int = 10_000
     """optimizer steps"""
+    minutes: float = 0.0
+    """on a CPU: so many of these steps as take so many minutes, by some that are timed at the start; 0 is all of them"""
     batch: int = 32
     """sequences in one optimizer step, over all devices and parts"""
     accumulate: int = 1
@@ -108,7 +110,7 @@ class Train:
         if self.validate_rows == 1:
             raise InputError("`train.validate_rows` is 1; it must be 2 or more (an interval needs two), or 0 for all")
         _real("rate", self.rate, lambda x: 0 < x < math.inf, "above 0")
-        for name in ("weight_decay", "clip", "save_minutes"):
+        for name in ("weight_decay", "clip", "save_minutes", "minutes"):
             _real(name, getattr(self, name), lambda x: 0 <= x < math.inf, "0 or more")
         _real("ema", self.ema, lambda x: 0 <= x < 1, "at least 0 and below 1")
         _real("label_dropout", self.label_dropout, lambda x: 0 <= x <= 1, "0 to 1")
@@ -197,6 +199,7 @@ LATER: dict[str, Any] = {  # an entry that came later -> the value that files wi
     "train.decay_all": False,
     "train.ema_warmup": True,
     "train.label_dropout": 0.1,
+    "train.minutes": 0.0,
     "train.nodes": 1,
 }
 RENAMED = {  # an entry's earlier name -> its name, where the class has the second and not the first

@@ -1,6 +1,7 @@
 """What a training on the CPU will take, said before its first step, and the line that takes half an hour.
 
 A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
+By the same clock `train.minutes` becomes a number of steps, which the run keeps: what is resumed goes on to that number.
 Left out: the optimizer, the reading of the data, and whatever else the machine will do.
 """
 
@@ -26,6 +27,7 @@ from ..show.numbers import count, counted, path
 from .sizes import CPU, SIZES
 
 HALF_AN_HOUR = 1800.0
+TIMED = 2.0  # seconds of gradients by which steps are fitted
 SHORT, LONG = 60.0, 3600.0  # seconds: of what is shorter nothing is said, with what is longer the line
 SMALL = {  # the smallest size; of a U-Net what it reads of these
     **{name: getattr(SIZES[CPU].net, name) for name in ("layers", "hidden", "heads", "length", "conv")},
@@ -35,19 +37,21 @@ SMALL = {  # the smallest size; of a U-Net what it reads of these
 SMALL_TRAIN = {name: getattr(SIZES[CPU].train, name) for name in ("batch", "rate", "ema")}
 
 
-def seconds_per_row(method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one row's gradient: the better of two calls, after one that warms up."""
+def seconds_per_row(
+    method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter, least: float = 0.0
+) -> float:
+    """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more, after one that warms up."""
     device = next(method.parameters()).device
-    rows = max(1, min(8, 1024 // method.shape[0]))
+    rows = max(1, min(16, 2048 // method.shape[0]))
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         trial, generator = copy.deepcopy(method).train(), torch.Generator(device).manual_seed(0)
         batch = Batch(torch.randint(vocabulary, (rows, *method.shape), generator=generator, device=device))
         taken = []
-        for _ in range(3):
+        while len(taken) < 3 or sum(taken[1:]) < least:
             began = clock()
             trial.loss(batch, generator).mean().backward()
             taken.append(clock() - began)
-    return min(taken[1:]) / rows
+    return sum(taken[1:]) / len(taken[1:]) / rows
 
 
 def seconds(config: Config, steps: int, per_row: float) -> float:
@@ -57,6 +61,18 @@ def seconds(config: Config, steps: int, per_row: float) -> float:
     return per_row * (steps * t.batch + validations * t.validate_rows * t.validate_draws / 3)
 
 
+def fitted(
+    config: Config, method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter
+) -> tuple[Config, float]:
+    """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least; and seconds of a row."""
+    per_row, t = seconds_per_row(method, vocabulary, clock, TIMED), config.train
+    fits = (
+        n for n in (t.steps, *range(t.steps // 100 * 100, 0, -100)) if seconds(config, n, per_row) <= 60 * t.minutes
+    )
+    steps = next(fits, min(t.steps, 100))
+    return replace(config, train=replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))), per_row
+
+
 def forecast(
     config: Config,
     method: Method,
@@ -64,15 +80,20 @@ def forecast(
     step: int = 0,
     size: str = "",
     clock: Callable[[], float] = time.perf_counter,
+    per_row: float | None = None,
+    whole: int = 0,
 ) -> list[str]:
     """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an hour a line
-    that takes half of one."""
-    per_row = seconds_per_row(method, tokenizer.size, clock)
+    that takes half of one. `per_row`: seconds of a row, where they are known; `whole`: all steps, of which `config` has fewer."""
+    per_row = seconds_per_row(method, tokenizer.size, clock) if per_row is None else per_row
     left = seconds(config, config.train.steps - step, per_row)
     if left < SHORT and not size:
         return []
     steps, threads = config.train.steps - step, counted(torch.get_num_threads(), "thread")
-    takes = f"{count(steps)} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"
+    fewer = whole > config.train.steps
+    steps = f"{count(steps)} of {count(whole)}" if fewer else count(steps)
+    takes = f"{steps} steps will take about {_about(left)} on this CPU ({threads}) as busy as it is now"
+    takes += "; all of them: `train.minutes` 0" if fewer else ""
     larger = [name for name in SIZES if size and [*SIZES].index(name) > [*SIZES].index(size)]
     more = f"; larger: `size` {', '.join(larger)}" if larger else ""
     lines = [f"size {size}: {takes}{more}" if size else f"note: {takes}"]

@@ -76,6 +76,8 @@ def choose_config(
         return config
     if saved.network and not own:
         raise InputError(f"the run has an own network ({saved.network}); hand it over: train(..., net=...)")
+    if train is not None and train.minutes:  # the run has chosen its steps
+        train = replace(train, steps=saved.train.steps, minutes=0.0)
     return replace(
         saved, options=saved.options if options is None else options, data=data or saved.data, net=net or saved.net,
         train=train or saved.train, run=str(folder), network=own,

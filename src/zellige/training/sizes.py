@@ -43,9 +43,9 @@ SIZES: Registry[Size] = Registry("size")
 SIZES |= {
     "tiny": Size(
         # 20M tokens of training, see docs/performance.md; 48,000 images
-        "a megabyte of text or small grey images, half an hour on 2 cores",
+        "a megabyte of text in half an hour of a CPU at most, or small grey images",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
-        Train(steps=10_000, batch=16, rate=3e-3, warmup=200, ema=0.999),
+        Train(steps=10_000, minutes=30, batch=16, rate=3e-3, warmup=200, ema=0.999),
         Net(kind="flat-unet", channels=32, blocks=4, attention=(0,)),
         Train(steps=3000, batch=16, rate=2e-3, warmup=100, ema=0.997),
     ),

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from ..models.model import Model
 from ..nn.block import Net
 from ..show.numbers import count, path
 from . import device, lock, logger, notes, run_folder, setup
-from .forecast import forecast
+from .forecast import fitted, forecast
 from .progress import Progress, Silent
 from .recipes import RECIPES
 from .run import Run
@@ -173,6 +173,13 @@ def _prepare(
         run_folder.check_checkpoint(last, fresh, config)
     elif start:
         setup.copy_weights(fresh, config, start)
+    whole, per_row = config.train.steps, None
+    if config.train.minutes:
+        if device.cuda(config) or fleet.world > 1:
+            progress.note(f"note: `train.minutes` is for one process on a CPU; all {count(whole)} steps are taken")
+            config = replace(config, train=replace(config.train, minutes=0.0))
+        else:
+            config, per_row = fitted(config, fresh, tokens.size)
     about = notes.about_run(about, corpus, fresh, changes, step)
     prepared = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
     if not rank:
@@ -180,16 +187,24 @@ def _prepare(
             run_folder.clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
         run_folder.write_config(folder, config, about)
-        _announce(prepared, progress, changes, resume, size)
+        _announce(prepared, progress, changes, resume, size, per_row, whole)
         logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
     return prepared
 
 
-def _announce(prepared: _Prepared, progress: Progress, changes: dict[str, Any], resume: bool, size: str) -> None:
+def _announce(
+    prepared: _Prepared,
+    progress: Progress,
+    changes: dict[str, Any],
+    resume: bool,
+    size: str,
+    per_row: float | None,
+    whole: int,
+) -> None:
     """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
     if not device.cuda(config) and prepared.fleet.world == 1 and not getattr(progress, "quiet", False):
-        for note in forecast(config, method, corpus.tokenizer, step, size):
+        for note in forecast(config, method, corpus.tokenizer, step, size, per_row=per_row, whole=whole):
             progress.note(note)
     progress.note(notes.heading(config, method, corpus, prepared.about, prepared.fleet, prepared.folder))
     if config.recipe in RECIPES:
