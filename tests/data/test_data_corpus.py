@@ -167,12 +167,21 @@ def test_folders_and_globs(tmp_path):
     corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 30)
     assert corpus.tokenizer.decode(stream(corpus.train)) == ("a" * 120 + "\n" + "bbbb\n" * 30)[:270]
     assert corpus.about["separator"] == "newline between files"
+    for tokenizer in ("characters", "bytes"):  # what stands between two files is a character of the text
+        one = prepare(Data("text", path=str(folder), validation=0, test=0, tokenizer=tokenizer), 30)
+        assert one.train.characters == one.train.tokens_total == 270
     assert list(corpus.rows) == ["train"]
     only = prepare(Data("text", path=str(folder / "*.md"), validation=0, test=0), 30)
     assert only.tokenizer.size == 2
     for name in ("train", "valid", "test"):
         (tmp_path / f"my.{name}.txt").write_text(name * 20)
     assert prepare(Data("text", path=str(tmp_path / "my.*.txt")), 10).tokenizer.size == len(set("trainvalidtest"))
+
+
+def test_characters_in_bytes_are_those_of_the_text(tmp_path):
+    (tmp_path / "a.txt").write_text("éa日" * 40)
+    corpus = prepare(Data("text", path=str(tmp_path / "a.txt"), tokenizer="bytes", validation=0, test=0), 12)
+    assert (corpus.train.tokens_total, corpus.train.characters) == (240, 120)
 
 
 def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkeypatch):

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from zellige.data import DATASETS, Data, unpack
+from zellige.data import DATASETS, Data, readers, unpack
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
@@ -59,6 +59,13 @@ def test_nothing_is_passed_over_without_a_word(tmp_path):
         InputError, match=r"a\.zip' holds 2 files, a \.zip is read with one; unpack it, give the folder"
     ):
         prepare(Data("text", path=str(folder / "a.zip")), 16)
+
+
+def test_lines_that_a_block_cuts_are_whole(tmp_path, monkeypatch):
+    lines = [f"line {i} of its text" for i in range(40)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    monkeypatch.setattr(readers, "BLOCK", 50)
+    assert [text for text, _ in read_pieces(tmp_path / "a.txt", Format(lines=True))] == lines
 
 
 def test_documents(tmp_path):

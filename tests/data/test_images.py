@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zellige.data import Data, catalogue
+from zellige.data import Data, catalogue, image_files
 from zellige.data.pixels import read_pixels
 from zellige.data.prepare import prepare
 from zellige.data.resize import smaller
@@ -66,6 +66,15 @@ def test_a_folder_is_read_bit_for_bit(folder, cache):
     plain = prepare(Data("images", path=str(root)))
     assert plain.train[0].keys() == {"tokens"}
     assert len([*(cache / "images").iterdir()]) == 1  # the same pixels: labels are always there
+
+
+def test_labels_stay_with_their_images_block_after_block(folder, monkeypatch):
+    monkeypatch.setattr(image_files, "TOGETHER", 7)
+    root, every = folder
+    of = {pixels.tobytes(): ("cat", "dog").index(name[:3]) for name, pixels in every.items()}
+    corpus = prepare(Data("images", path=str(root), labels=True))
+    pixels = images(corpus, "train").astype(np.uint8)
+    assert labels(corpus, "train") == [of[one.tobytes()] for one in pixels]
 
 
 def test_the_cache_is_whole_verified_and_made_again(folder, cache):

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from zellige.data import Data, Rows, collate
 from zellige.data.prepare import prepare
-from zellige.data.rows import best_fit
+from zellige.data.rows import best_fit, evenly_spaced
 from zellige.errors import InputError
 
 
@@ -184,3 +184,8 @@ def test_arrays_are_rows_too():
     rows = Rows(np.arange(12), 4)
     assert (rows.texts, rows.cut, rows.documents) == (3, 0, None)
     assert np.array_equal(rows.array(2), np.array([[0, 1, 2, 3], [4, 5, 6, 7]]))
+
+
+def test_a_part_of_the_rows_is_evenly_spaced():
+    assert evenly_spaced(np.arange(10), 4).tolist() == [0, 2, 5, 7]
+    assert evenly_spaced(np.arange(3), 4).tolist() == [0, 1, 2]

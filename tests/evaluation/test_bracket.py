@@ -70,6 +70,12 @@ def table(name: str, choices: dict, L: int, seed: int = 0, block: int = 0) -> An
     return method
 
 
+def test_the_tangent_touches_the_logarithm_and_lies_above():
+    psi, p = torch.tensor([-3.0, 0.5]).double()[:, None], torch.linspace(-6, 3, 50).double()
+    assert bool((tangent(psi, p) >= p).all())
+    torch.testing.assert_close(tangent(psi, psi), psi)
+
+
 def classes(name: str, choices: dict, L: int, seed: int) -> Any:
     """The method over a small transformer that is told one of two classes."""
     torch.manual_seed(seed)

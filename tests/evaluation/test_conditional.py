@@ -19,7 +19,7 @@ from zellige.core.schedule import CLEAN
 from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
 from zellige.evaluation.choices import Record, read_pairs, score_choices
-from zellige.evaluation.conditional import bound, bound_tokens, greedy, replicates, tokenize_pair, windows
+from zellige.evaluation.conditional import Conditional, bound, bound_tokens, greedy, replicates, tokenize_pair, windows
 from zellige.evaluation.interval import student
 from zellige.evaluation.proportion import Proportion
 from zellige.methods import build
@@ -318,6 +318,13 @@ def test_wrong_files(text, error, tmp_path):
     file.write_text(text + "\n")
     with pytest.raises(InputError, match=error):
         read_pairs(file)
+
+
+def test_the_error_is_that_of_the_mean_of_the_replicates():
+    table = torch.tensor([[1.0, 2.0, 4.0, 5.0], [3.0, 3.0, 3.0, 3.0]], dtype=torch.float64)
+    of = Conditional(table, torch.tensor([2, 2]), "bound", 8)
+    assert of.nats.tolist() == [3.0, 3.0]
+    assert of.error.tolist() == pytest.approx([math.sqrt(10 / 3 / 4), 0.0])
 
 
 def test_wilson_is_the_table():

@@ -2,12 +2,14 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
-from test_bracket import table
+from test_bracket import classes, table
 
 from zellige.core.batch import Batch
+from zellige.evaluation import gaps
 from zellige.evaluation.gaps import bound_gaps, bracket_gaps
 from zellige.samplers import FixedOrder
 from zellige.samplers.replay import Replayed, weigh
@@ -30,3 +32,23 @@ def test_the_exact_value_lies_between_the_two_sides(held):
     assert above - below < 0.2
     bound = torch.tensor(list(bound_gaps(method, TEXT, held, sets=40)))
     assert float(bound.mean()) > -math.log(p) - 5 * float(bound.std()) / math.sqrt(40)
+
+
+@pytest.mark.parametrize("condition", [0, 1])
+def test_a_part_has_the_sides_of_the_class_it_is_told(condition):
+    """Those of a network whose row for "no class" is that of the class; told none, they are others."""
+    method, held = classes("mdlm", {}, 4, 0), [True, False, False, True]
+    told = [list(sides(method, TEXT, held, sets=2, condition=condition)) for sides in (bound_gaps, bracket_gaps)]
+    unaware = list(bound_gaps(method, TEXT, held, sets=2))
+    with torch.no_grad():
+        method.network.classes.weight[-1] = method.network.classes.weight[condition]
+    assert told == [list(sides(method, TEXT, held, sets=2)) for sides in (bound_gaps, bracket_gaps)]
+    assert told[0] != pytest.approx(unaware, abs=1e-3)
+
+
+def test_above_comes_before_below(monkeypatch):
+    """By hand, of two draws whose weights are 1/2 and 1/4: from above log 8 / 2, from below the tangent at the first."""
+    log_w = torch.tensor([[0.5], [0.25]]).double().log()
+    monkeypatch.setattr(gaps, "weigh", lambda *_: SimpleNamespace(log_w=log_w))
+    ((above, below),) = bracket_gaps(table("mdlm", {}, 4), TEXT, [False] * 4, sets=1, n=1)
+    assert (above, below) == pytest.approx((1.5 * math.log(2), math.log(2) + 0.5))

@@ -5,18 +5,9 @@ check with the method that it is made of ("bound.draws mdlm"; a method is left o
 verify cannot catch it, and `tests` then says who does.
 """
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    what: str
-    file: str
-    old: str
-    new: str
-    check: str = ""
-    why: str = ""
-    tests: str = ""
-
+from .mutant import Mutant
+from .networks import CONNECTIONS
+from .outside import OUTSIDE
 
 M = Mutant
 S, C = "core/schedule.py", "core/curves.py"
@@ -488,7 +479,7 @@ DRAWS = [
     ),
     M(
         "a part's rows one after another, which another part draws too",
-        D,
+        "core/counting.py",
         "rows = self.part + self.parts * torch.arange(shape[0], device=device)",
         "rows = self.part + torch.arange(shape[0], device=device)",
         why="every part by itself draws as it should; nothing there knows of parts",
@@ -671,7 +662,7 @@ TERMS = [
         T,
         '"reconstruction": last, "prior": first}',
         '"reconstruction": last, "prior": torch.zeros_like(last)}',
-        "bound.draws mdlm",
+        "bound.draws d3pm",
     ),
     M("a step from t to t", T, "return i, times[i], times[i + 1]", "return i, times[i], times[i]", "bound.draws mdlm"),
     M(
@@ -1536,4 +1527,6 @@ CATALOGUE = [
     *BEYOND,
     *SERVING,
     *STRANGERS,
+    *CONNECTIONS,
+    *OUTSIDE,
 ]

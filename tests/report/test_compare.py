@@ -267,6 +267,18 @@ def test_two_methods_share_a_letter_exactly_if_they_are_not_told_apart(n):
             assert bool(set(found[i]) & set(found[j])) == ((i, j) in same)
 
 
+def test_two_whose_difference_may_be_zero_share_a_letter():
+    sizes = torch.ones(4)
+    first, near, far = (
+        summarize(torch.tensor(nats), sizes, "nats/token", "exact")
+        for nats in ([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.1], [2.0, 3.0, 4.0, 5.1])
+    )
+    for second, letters in ((near, ["a", "a"]), (far, ["a", "b"])):
+        (pair,), names = outcome.differences([("one", first), ("other", second)])
+        assert pair["value"] > 0
+        assert (pair["same"], names) == (letters[1] == "a", letters)
+
+
 def test_letters_come_from_paired_differences():
     """Two methods whose intervals overlap widely are told apart where they differ on every text alike."""
     noise = torch.Generator().manual_seed(0)

@@ -51,6 +51,19 @@ def test_weight_decay_is_of_matrices_or_of_everything():
         assert {p.ndim for p in made.method.parameters()} == {1, 2}
 
 
+@pytest.mark.parametrize("clip", [0.5, 0.0])
+def test_gradients_are_clipped_to_their_norm(clip):
+    """That of all together, which is what metrics.csv says, before; 0: they are left."""
+    made = learner(clip=clip)
+    made.method.loss(made.rows.collate([made.rows[0], made.rows[1]]), torch.Generator().manual_seed(0)).sum().backward()
+    norm = lambda: torch.stack([p.grad.norm() for p in made.method.parameters() if p.grad is not None]).norm()  # noqa: E731
+    before = norm()
+    made.configure_gradient_clipping(None)
+    assert float(before) > 0.5
+    torch.testing.assert_close(made.norm, before)
+    torch.testing.assert_close(norm(), torch.tensor(0.5) if clip else before)
+
+
 def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
     pinned: list[torch.Tensor] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor) or tensor.clone())

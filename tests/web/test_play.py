@@ -24,6 +24,7 @@ from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
 Limits = pytest.importorskip("zellige.web.limits").Limits
+export = pytest.importorskip("zellige.web.export")
 play = pytest.importorskip("zellige.web.play")
 worker = pytest.importorskip("zellige.web.worker")
 sampler_fields = pytest.importorskip("zellige.web.sampler_fields").sampler_fields
@@ -120,6 +121,7 @@ def test_the_law_of_a_token_is_the_one_it_was_drawn_from(client):
         for _, _, piece, chosen, bits, rivals in step["changes"]:
             assert dict(map(tuple, rivals)).get(piece, chosen) == chosen
             assert 0 <= bits <= 5
+            assert bits >= -math.log2(rivals[0][1]) - 0.02  # no law has less than that of its likeliest token
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,12 @@ def test_a_run_becomes_a_file(client, model, format, start):
     answer = client.post("/api/export", json=recorded(draw(client, model), model, format=format))
     assert answer.status_code == 200, answer.text
     assert answer.content.startswith(start)
+
+
+def test_a_recorded_run_has_a_frame_a_step():
+    parts = {"steps": [0, 1, 2], "t": [1.0, 0.5, 0.0], "calls": [0, 1, 2], "held": [0, 0], "entropy": [None, None]}
+    run = export.Recorded(format="png", start=[-1, 4], changes=[[], [[0, 3]], [[1, 2]]], **parts)
+    assert run.rows(5).tolist() == [[-1, 4], [3, 4], [3, 2]]
 
 
 def test_a_saved_page_shows_hostile_text_as_text(client):

@@ -92,6 +92,17 @@ def test_a_stop_ends_a_text_streamed_or_not(client):
     with client.stream("POST", "/v1/completions", json=ASK | {"stream": True, "stop": [stop]}) as response:
         lines = [json.loads(line[6:]) for line in response.iter_lines() if line and "[DONE]" not in line]
     assert "".join(part["choices"][0]["text"] for part in lines) == cut
+    later = text[text.index(stop) + 2 :][:3]  # of several the one that comes first
+    assert text.index(later) > text.index(stop)
+    for stops in ([stop, later], [later, stop]):
+        assert ask(client, stop=stops).json()["choices"][0]["text"] == cut
+
+
+def test_a_body_that_does_not_say_its_length_has_the_same_limit(client):
+    body = json.dumps(ASK).encode()
+    for more, status in ((0, 200), (6_000, 413)):
+        parts = iter([body, *[b" " * 1_000] * (more // 1_000)])
+        assert client.post("/v1/completions", content=parts, headers=JSON).status_code == status
 
 
 @pytest.mark.parametrize(

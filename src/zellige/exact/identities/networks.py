@@ -5,6 +5,7 @@ Their weights are fixed numbers. What an identity says of a network it says of t
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from ...nn.block import Net
 from ...samplers import Ancestral, State
 from .. import enumeration, script
 from .blocks import by_blocks, lengths, noisy, transformer
-from .check import L, Largest, V, numbers, own, shared
+from .check import L, Largest, V, above, numbers, own, shared
 
 NETWORKS = "networks"
 SINGLE = 1e-6  # rotary angles and embeddings of the time are float32
@@ -44,14 +45,13 @@ def takes_classes(method: Method) -> bool:
     return isinstance(method, Diffusion | AR) and type(method).__module__ in {c.__module__ for c in METHODS.values()}
 
 
-def classed(method: Method) -> Any:
-    """A method like this one whose transformer knows two classes."""
+def classed(method: Method) -> Iterator[Any]:
+    """Methods like this one whose transformer knows two classes: one, or one for each length of blocks, 1 the shortest."""
     net = Net(layers=1, hidden=12, heads=3, length=L, condition=8, classes=2)
-    if any(field.name == "block" for field in dataclasses.fields(method.config)):
-        return with_numbers(
-            methods.build(type(method), V, net, dataclasses.replace(method.config, block=L), ordered=True)
-        )
-    return with_numbers(methods.build(type(method), V, net, method.config, ordered=True))
+    blocks = [{"block": b} for b in (1, L)] if "block" in vars(method.config) else [{}]
+    for more in blocks:
+        config = dataclasses.replace(method.config, **more)
+        yield with_numbers(methods.build(type(method), V, net, config, ordered=True))
 
 
 @own("networks.classes", takes_classes)
@@ -59,12 +59,23 @@ def classed(method: Method) -> Any:
 def a_class_is_its_row(method: Method):
     """Rows of class 0, of class 1 and of none, against a network that is told nothing and has that row for "no class"."""
     try:
-        made = classed(method)
+        several = [made for made in classed(method) if getattr(made.network, "classes", None) is not None]
     except methods.InputError:  # a network of its own
         return
-    if getattr(made.network, "classes", None) is None:
+    if not several:
         return
-    bounds, steps, table = Largest(), Largest(), made.network.classes.weight
+    bounds, steps, apart = Largest(), Largest(), math.inf
+    for made in several:
+        apart = min(apart, _see_classes(made, bounds, steps))
+    yield bounds.row(NETWORKS, "classes: bound = of a network of that class")
+    yield above(NETWORKS, "... and of two classes two bounds", apart, 1e-3, "≥ 1e-03")
+    if any(_step(made, None) is not None for made in several):
+        yield steps.row(NETWORKS, "... and a step of ancestral")
+
+
+def _see_classes(made: Any, bounds: Largest, steps: Largest) -> float:
+    """Compare the bounds and steps of each class; returns how far apart the bounds of two classes are, at most."""
+    table = made.network.classes.weight
     rows, X = table.clone(), enumeration.states(V, L)
     for number in (0, 1, -1):
         condition = torch.full((len(X),), number)
@@ -81,9 +92,7 @@ def a_class_is_its_row(method: Method):
         made.bound(Batch(X, condition=torch.full_like(mixed, c)), torch.Generator().manual_seed(1)) for c in (-1, 0, 1)
     ]
     bounds.see(ours, torch.stack(each).gather(0, (mixed + 1)[None])[0], "a batch of all three")
-    yield bounds.row(NETWORKS, "classes: bound = of a network of that class")
-    if steps.where or _step(made, None) is not None:
-        yield steps.row(NETWORKS, "... and a step of ancestral")
+    return float((each[1] - each[2]).abs().max())
 
 
 def _step(made: Any, condition: Tensor | None) -> Tensor | None:

@@ -1,0 +1,158 @@
+"""Planted errors where a method, its network and a sampler meet: what a class is, what is asked where, what is cut off when."""
+
+from .mutant import Mutant as M
+
+EM, AT, BK, UN = "nn/embedding.py", "nn/transformer.py", "nn/block.py", "nn/unet.py"
+SK, SG, ST, SU = "samplers/ask.py", "samplers/guide.py", "samplers/tau_leaping.py", "samplers/uniformisation.py"
+SA, SB = "samplers/ancestral.py", "samplers/blockwise.py"
+
+CONNECTIONS = [
+    # ------------------------------------------------------------------------------ classes
+    M(
+        "a row without a class has class 0",
+        EM,
+        "table[condition % len(table)]",
+        "table[condition.clamp_min(0)]",
+        "networks.classes mdlm",
+    ),
+    M(
+        "the class is forgotten beside a time",
+        AT,
+        "return c + embedded, rows",
+        "return 0 * c + embedded, rows",
+        "networks.classes udlm",
+    ),
+    M(
+        "the classes of the clean stream are those of other rows",
+        AT,
+        "condition.repeat(2)",
+        "condition.repeat_interleave(2)",
+        "networks.classes bd3lm",
+    ),
+    # ------------------------------------------------------------------------------ the masks alone
+    M(
+        "the last block's gate is that of the first positions",
+        BK,
+        "chosen(at, x, gate1, shift2, scale2, gate2)",
+        "chosen(at, x, gate1 if at is None or gate1 is None or gate1.ndim < 3 else gate1.roll(1, 1), shift2, scale2, gate2)",
+        "networks.masks bd3lm",
+    ),
+    M(
+        "the masks read what was mixed at the positions before",
+        BK,
+        "at.of(mixed)",
+        "at.of(mixed.roll(1, 1))",
+        "networks.masks mdlm",
+    ),
+    M(
+        "the norm at the end is modulated as elsewhere",
+        AT,
+        "modulate(self.norm, h, *chosen(at, shift, scale))",
+        "modulate(self.norm, h, *chosen(at, shift.roll(1, 1) if at and shift.ndim > 2 else shift, scale))",
+        "networks.masks bd3lm",
+    ),
+    # ------------------------------------------------------------------------------ U-Nets
+    M(
+        "a U-Net pads on the other side before it halves",
+        UN,
+        "(width % 2, 1, height % 2, 1)",
+        "(1, width % 2, 1, height % 2)",
+        "networks.unet",
+    ),
+    M(
+        "what a U-Net kept stands before what comes up",
+        UN,
+        "torch.cat((h, skips.pop()), 1)",
+        "torch.cat((skips.pop(), h), 1)",
+        "networks.unet",
+    ),
+    M("a U-Net told a time forgets the class", UN, "else c + classes", "else c + 0 * classes", "networks.unet"),
+    M(
+        "levels from 0 to 1",
+        UN,
+        "values = 2 * x.to(self.input.weight.dtype) / max(self.states - 1, 1) - 1",
+        "values = x.to(self.input.weight.dtype) / max(self.states - 1, 1)",
+        "networks.unet",
+    ),
+    # ------------------------------------------------------------------------------ correctors inside a step
+    M(
+        "correctors at the time where the step began",
+        ST,
+        "state = self.correct(method, state, s, h, generator)",
+        "state = self.correct(method, state, t, h, generator)",
+        "sampler.tau_leaping-correctors udlm",
+    ),
+    M(
+        "a corrector's size is that of the step",
+        ST,
+        "torch.where(on, self.corrector_step * (t - s), 0.0)",
+        "torch.where(on, t - s, 0.0)",
+        "sampler.tau_leaping-correctors mdlm",
+    ),
+    M(
+        "correctors early and not late",
+        ST,
+        "on = (t <= self.corrector_from)",
+        "on = (t >= self.corrector_from)",
+        "sampler.tau_leaping-correctors mdlm",
+    ),
+    M(
+        "one corrector however many are asked for",
+        ST,
+        "for _ in range(self.corrector):",
+        "for _ in range(1):",
+        "sampler.tau_leaping-correctors udlm",
+    ),
+    # ------------------------------------------------------------------------------ given positions of uniformisation
+    M(
+        "candidates at given positions",
+        SU,
+        "torch.where(free(method, some), bound[some.x], 0.0)",
+        "bound[some.x]",
+        "sampler.uniformisation-infill-drawn udlm",
+    ),
+    M(
+        "a jump at an end draws what is given",
+        SU,
+        "fixed=state.fixed | ~jump[:, None]",
+        "fixed=~jump[:, None] & ~state.fixed",
+        "sampler.uniformisation-infill-drawn udlm",
+    ),
+    # ------------------------------------------------------------------------------ truncation in blocks
+    M(
+        "guidance is lost at another length",
+        SG,
+        "return Guided(of_length(self.method, length), *self.how)",
+        "return of_length(self.method, length)",
+        "sampler.guided-blocks bd3lm",
+    ),
+    M(
+        "guidance of another length is colder",
+        SG,
+        "Guided(of_length(self.method, length), *self.how)",
+        "Guided(of_length(self.method, length), self.how[0] ** 2, *self.how[1:])",
+        "sampler.guided-blocks bd3lm",
+    ),
+    # ------------------------------------------------------------------------------ evaluations expected with a prompt
+    M(
+        "expected evaluations as if nothing were given",
+        SA,
+        "return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), free)",
+        "return calls_of((alpha[1:] - alpha[:-1]) / (1 - alpha[:-1]), method.shape[0])",
+        "sampler.calls mdlm",
+    ),
+    M(
+        "expected evaluations of blocks count a prompt as drawn",
+        SB,
+        "drawn = min(free - max(N - end, 0), min(end, N) - begin)",
+        "drawn = min(end, N) - begin",
+        "sampler.calls bd3lm",
+    ),
+    M(
+        "a step that reveals nothing is expected to ask",
+        SK,
+        "return float((1 - (1 - masked * reveal) ** free).sum())",
+        "return float(len(reveal))",
+        "sampler.calls md4",
+    ),
+]
