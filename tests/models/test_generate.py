@@ -13,6 +13,7 @@ import torch
 
 import zellige
 from zellige.cli.viewer import picture as picture_of
+from zellige.core.counting import Streams
 from zellige.core.curves import Linear
 from zellige.core.process import uniform
 from zellige.core.random import mix
@@ -84,7 +85,7 @@ def test_a_text_does_not_depend_on_its_batch(name, sampler):
     assert zellige.sample(m, count=5, seed=7, batch=2, **how) == whole
     assert zellige.sample(m, count=3, seed=7, **how) == whole[:3]
     assert zellige.sample(m, count=5, seed=8, **how) != whole
-    assert len(set(whole)) >= (3 if "length" in how else 5)
+    assert len(set(whole)) >= 3
 
 
 def test_seeds_are_mixed_well():
@@ -98,14 +99,14 @@ def test_seeds_are_mixed_well():
 def test_texts_that_repeat_themselves_are_drawn_again(name, ends, monkeypatch):
     """Each from its beginning, with a stream of its own, until its last tokens are varied enough: whatever the batch."""
     monkeypatch.setattr(growing, "SPAN", 8)
-    m, tries, low = model(name=name), 3, 1.8 if name == "bd3lm" else 1.4
+    m, tries, low = model(name=name), 3, 1.5 if name == "bd3lm" else 1.6
     sampler = zellige.SAMPLERS[m.method.sampler]()
 
     def attempt(number: int, tried: int) -> tuple[list[int], int]:
         """The whole text, and where it first repeats itself."""
-        stream = torch.Generator().manual_seed(mix(7, number, *([tried] if tried else [])))
+        stream = Streams([mix(7, number, *([tried] if tried else []))])
         m.method.eval()
-        (*_, state) = zellige.run(sampler, m.method, (1, L), 4, generator=[stream])
+        (*_, state) = zellige.run(sampler, m.method, (1, L), 4, generator=stream)
         x = state.x[0]
         return x.tolist(), next((end for end in ends if growing.entropy(x[end - 8 : end]) < low), 0)
 
