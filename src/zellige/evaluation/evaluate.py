@@ -218,6 +218,7 @@ def evaluate(
     Returns:
         `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
     """
+    _check_numbers(draws, batch, steps, limit)
     model = as_model(model)
     method = model.method
     way = admitted(method, estimator, ends=ends, steps=steps, terms=terms, draws=draws, limit=limit, batch=batch)
@@ -243,13 +244,18 @@ def admitted(
     batch: int = GROUP,
 ) -> str:
     """The estimator that a method is asked for; InputError for what `evaluate` refuses whatever the data, before it is read."""
-    check_counts(draws=draws, batch=batch)
-    at_least("steps", steps, 0)
-    _check_limit(limit)
+    _check_numbers(draws, batch, steps, limit)
     if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
         estimator = DIVERGENCE
     Likelihood(method, estimator, 0.0, ends, steps, terms)
     return estimator
+
+
+def _check_numbers(draws: int, batch: int, steps: int, limit: int | None) -> None:
+    """InputError for numbers that no model admits."""
+    check_counts(draws=draws, batch=batch)
+    at_least("steps", steps, 0)
+    _check_limit(limit)
 
 
 def _check_limit(limit: int | None) -> None:
