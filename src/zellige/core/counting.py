@@ -29,7 +29,7 @@ class Counter:
             self.calls = call = self.calls + 1
         number = lambda value: torch.full((), value, dtype=torch.long, device=row.device)  # noqa: E731
         step = self.step if isinstance(self.step, Tensor) else number(self.step)
-        return uniforms((position, row, torch.full_like(row, call), step.to(row.device)), tuple(map(number, self.key)))
+        return uniforms((position, row, torch.full_like(row, call), step.to(row.device)), (number(self.key[0]), number(self.key[1])))
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         rows = self.part + self.parts * torch.arange(shape[0], device=device)

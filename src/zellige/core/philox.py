@@ -21,11 +21,12 @@ def philox(counter: Words, key: tuple[Tensor, Tensor]) -> Words:
 
     The tensors of a CPU are counted by NumPy, whose operations on a few numbers take a fifth of the time.
     """
-    words = *counter, *key
+    words: tuple[Any, Any, Any, Any, Any, Any] = (*counter, *key)
     if torch.compiler.is_compiling():
         return _rounds(*words, _by_halves)
     if all(type(word) is Tensor and word.device.type == "cpu" for word in words):
-        made = _rounds(*(word.numpy().astype(np.uint64) for word in words), _unsigned)
+        a, b, c, d, k, l = (word.numpy().astype(np.uint64) for word in words)
+        made = _rounds(a, b, c, d, k, l, _unsigned)
         return tuple(torch.from_numpy(np.asarray(word).astype(np.int64)) for word in made)  # pyright: ignore
     return _rounds(*words, _wrapped)
 

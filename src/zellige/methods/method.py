@@ -269,7 +269,7 @@ class Method(nn.Module):
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
         if not self.time_conditioned:
             return None
-        t, L = as_time(t, x.device).to(x.device, torch.float64), x.shape[1]
+        t, L = as_time(t, x.device).to(x.device, torch.float64), x.shape[1]  # pyright: ignore[reportArgumentType]
         if t.ndim == 2 and t.shape[1] > 1 and (segments is not None or 0 < self.block < L):
             t = largest(t, self.block or L, segments)
         else:

@@ -117,7 +117,7 @@ class Learner(lightning.LightningModule):
 
 def compile_step(loss: Any, backend: str = "inductor") -> Any:
     """The loss of a step, compiled whole, with the dropout of the step that is not: torch's own kernels draw it."""
-    options = {"fallback_random": True} if backend == "inductor" else None
+    options: Any = {"fallback_random": True} if backend == "inductor" else None
     return torch.compile(loss, dynamic=False, backend=backend, options=options)
 
 
