@@ -51,6 +51,8 @@ def test_every_way_to_multiply_gives_the_same_words():
     words = torch.randint(2**32, (6, 4096), generator=g)
     words[:, :4] = torch.tensor([0, 1, 2**31, 2**32 - 1])
     made = philox(tuple(words[:4]), tuple(words[4:]))
+    few = [philox(tuple(part[:4]), tuple(part[4:])) for part in words[:, :20].split(philoxes.FEW, 1)]  # Python's
+    assert all(torch.equal(torch.cat(parts), a[:20]) for parts, a in zip(zip(*few), made))
     for product in (philoxes._wrapped, philoxes._by_halves):
         assert all(torch.equal(a, b) for a, b in zip(made, philoxes._rounds(*words, product)))
     x = words[0]

@@ -1,6 +1,7 @@
 """Networks of blocks: who sees whom, two streams in one pass, and what is remembered is what would be read again."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -244,6 +245,41 @@ def test_a_cache_is_a_value():
     assert (len(longer), longer.place.tolist()) == (9, [6] * 4)
     assert cache.take(torch.arange(4)) is cache
     assert [cache.empty, net.extend(None, x[:, :3], valid=x[:, :3] < 0).empty] == [False, True]
+
+
+@torch.no_grad()
+def test_what_comes_next_is_written_behind_what_is_there():
+    """Nothing that was read is copied, until a text passes the room; what one cache writes no other sees."""
+    net, x = network(2, conv=3), tokens(3, L)
+    caches = [net.extend(None, x[:, :4])]
+    for i in range(4, L - 2, 2):
+        caches.append(net.extend(caches[-1], x[:, i : i + 2]))
+    assert len({keys.data_ptr() for cache in caches for keys in cache.keys}) == len(net.blocks)
+    before = [keys.clone() for keys in caches[-1].keys]
+    scratch = net(x[:, L - 2 :], cache=caches[-1])  # in the room too, and nobody's
+    near(scratch, net(x)[:, L - 2 :])
+    y = x.flip(1)
+    twice = [net.extend(caches[-1], of[:, :2]) for of in (x, y)]  # the second finds the room taken, and goes elsewhere
+    for of, cache in zip((x, y), twice):
+        whole = torch.cat((x[:, : L - 2], of[:, :2]), 1)
+        for ours, alone in zip(cache.keys, net.extend(None, whole).keys):
+            near(ours, alone)
+    old = net.extend(caches[0], y[:, :2])
+    near(old.keys[-1], net.extend(None, torch.cat((x[:, :4], y[:, :2]), 1)).keys[-1])
+    assert all(map(torch.equal, before, caches[-1].keys))
+    window, plain = twice[0].last(4), None
+    for i in range(0, 3 * L, 2):  # through the end of the room, and of the next
+        window = net.extend(window, x[:, i % L : i % L + 2]).last(4)
+        with torch.enable_grad():  # without room
+            plain = net.extend(plain or without_room(twice[0]).last(4), x[:, i % L : i % L + 2]).last(4)
+        near(window.keys[-1], plain.keys[-1].detach())
+        near(window.values[0], plain.values[0].detach())
+        assert window.rooms
+        assert not plain.rooms
+
+
+def without_room(cache):
+    return replace(cache, rooms=(), end=0)
 
 
 def test_the_clean_stream_may_have_a_time_of_its_own():

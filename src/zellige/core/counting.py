@@ -29,7 +29,9 @@ class Counter:
             self.calls = call = self.calls + 1
         number = lambda value: torch.full((), value, dtype=torch.long, device=row.device)  # noqa: E731
         step = self.step if isinstance(self.step, Tensor) else number(self.step)
-        return uniforms((position, row, torch.full_like(row, call), step.to(row.device)), (number(self.key[0]), number(self.key[1])))
+        return uniforms(
+            (position, row, torch.full_like(row, call), step.to(row.device)), (number(self.key[0]), number(self.key[1]))
+        )
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         rows = self.part + self.parts * torch.arange(shape[0], device=device)
@@ -63,33 +65,30 @@ class Streams:
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
         words = torch.tensor([[seed & WORD, seed >> 32] for seed in seeds], dtype=torch.long).to(device)
         self.key, self.calls = (words[:, 0], words[:, 1]), torch.zeros_like(words[:, 0])
-        self.rows = torch.arange(len(words), device=words.device)
+        self.rows: Tensor | None = None  # all of them
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.calls if self.rows is None else self.rows)
 
     def of(self, rows: Tensor) -> "Streams":
         """Those of these rows (N,), which go on where they are, and which the others then find so."""
         some = copy.copy(self)
-        some.rows = self.rows[rows]
+        some.rows = rows if self.rows is None else self.rows[rows]
         return some
 
     def count(self) -> None:
         """Use up a draw of each row."""
-        self.calls.index_add_(0, self.rows, torch.ones_like(self.rows))
+        self.calls[slice(None) if self.rows is None else self.rows] += 1
 
     def draw(self, row: Tensor, position: Tensor) -> Tensor:
         """The next uniforms of these rows at these positions, which broadcast; every row uses up a draw."""
         self.count()
-        row = self.rows[row]
-        return uniforms(
-            (position, self.calls[row], torch.zeros_like(row), torch.zeros_like(row)),
-            (self.key[0][row], self.key[1][row]),
-        )
+        row, none = row if self.rows is None else self.rows[row], torch.zeros((), dtype=torch.long, device=row.device)
+        return uniforms((position, self.calls[row], none, none), (self.key[0][row], self.key[1][row]))
 
     def uniform(self, shape: Sequence[int], device: torch.device | None) -> Tensor:
         if len(self) != shape[0]:
             raise InputError(f"{len(self)} streams for {shape[0]} rows; give one for each row")
-        row = torch.arange(len(self), device=self.rows.device)
-        position = torch.arange(math.prod(shape[1:]), device=self.rows.device)
+        row = torch.arange(len(self), device=self.calls.device)
+        position = torch.arange(math.prod(shape[1:]), device=self.calls.device)
         return self.draw(row[:, None], position[None]).reshape(tuple(shape)).to(device)

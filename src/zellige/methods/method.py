@@ -265,6 +265,13 @@ class Method(nn.Module):
         with products(x.device, self._products):
             return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
+    def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
+        """The hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with them."""
+        more = {} if condition is None else {"condition": condition}
+        with products(x.device, self._products):
+            h, cache = self.network.advance(cache, x, **more)  # pyright: ignore
+        return h if self._products is None else h.to(self._products), cache
+
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
         if not self.time_conditioned:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..arguments import checked
 from ..errors import InputError
 from .attention import Sight, attend
+from .cache import Past
 from .convolution import ShortConv
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
 
@@ -160,9 +161,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))
         self.modulation = Modulation(net.condition, D, 6) if adaptive else None
 
-    def attention(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: tuple[Tensor, ...] | None, at=None
-    ):
+    def attention(self, x: Tensor, rotary: tuple[Tensor, Tensor], seen: Sight, past: Past | None, at=None):
         """x (B, L, D) -> (B, L, D), or (N, D) of the positions `at`, and all keys and values (B, H, P + L, W), those of the P
         remembered places first."""
         B, L, D = x.shape
@@ -171,7 +170,7 @@ class Block(nn.Module):
         q, k = rotate(qkv[:, :, :2], cos, sin).unbind(2)
         q, k, v = (y.transpose(1, 2) for y in (q, k, qkv[:, :, 2]))
         if past is not None:
-            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in zip(past, (k, v)))
+            k, v = past.followed(k, v)
         mixed = attend(q, k, v, seen.plan).transpose(1, 2).reshape(B, L, D)
         return self.out(mixed if at is None else at.of(mixed)), k, v
 

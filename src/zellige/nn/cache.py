@@ -1,9 +1,52 @@
 """What a network of blocks remembers of the tokens that it has read: made by `DiT.extend`, read by `DiT.features`."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+@dataclass
+class Room:
+    """Memory for the keys and values of one layer, more than are there yet: what comes next is written into it, not all copied.
+
+    Attributes:
+        keys, values: (B, H, C, W).
+        used: how many of the C places belong to a cache; only the newest cache, which ends there, may write behind them.
+    """
+
+    keys: Tensor
+    values: Tensor
+    used: int
+
+    @classmethod
+    def of(cls, keys: Tensor, values: Tensor, places: int) -> "Room":
+        """Room for so many places, which begins with these."""
+        B, H, P, W = keys.shape
+        room = cls(keys.new_empty(B, H, places, W), values.new_empty(B, H, places, W), P)
+        room.keys[:, :, :P], room.values[:, :, :P] = keys, values
+        return room
+
+
+class Past(NamedTuple):
+    """What a layer remembers: keys and values (B, H, P, W), its tail, and room for more behind place `end` of it, if there is."""
+
+    keys: Tensor
+    values: Tensor
+    tail: Tensor
+    room: Room | None = None
+    end: int = 0
+
+    def followed(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values, those of the next positions (B, H, n, W) last."""
+        if self.room is None:
+            both = zip((self.keys, self.values), (keys, values))
+            k, v = (torch.cat((old.to(new.dtype), new), 2) for old, new in both)
+            return k, v
+        first, end = self.end - self.keys.shape[2], self.end + keys.shape[2]
+        self.room.keys[:, :, self.end : end], self.room.values[:, :, self.end : end] = keys, values
+        return self.room.keys[:, :, first:end].to(keys.dtype), self.room.values[:, :, first:end].to(values.dtype)
 
 
 @dataclass(frozen=True)
@@ -19,6 +62,8 @@ class Cache:
             positions reads (nothing where there is none: the kernel is 0).
         valid: (B, P) bool.
         place: (B,) long, the position that comes next.
+        rooms: of each layer, where its places stand with room behind them; none where gradients are taken.
+        end: where in the rooms the places end.
     """
 
     keys: tuple[Tensor, ...]
@@ -26,6 +71,8 @@ class Cache:
     tails: tuple[Tensor, ...]
     valid: Tensor
     place: Tensor
+    rooms: tuple[Room, ...] = ()
+    end: int = 0
 
     def __len__(self) -> int:
         return self.valid.shape[1]
@@ -53,6 +100,12 @@ class Cache:
         keys, values = (tuple(y[:, :, first:] for y in of) for of in (self.keys, self.values))
         return replace(self, keys=keys, values=values, valid=self.valid[:, first:])
 
-    def layer(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values and tail of one layer."""
-        return self.keys[i], self.values[i], self.tails[i]
+    def free(self, n: int) -> bool:
+        """Whether there is room for n more places, and this cache is the one that may write there."""
+        if not self.rooms or torch.is_grad_enabled():
+            return False
+        return all(room.used == self.end for room in self.rooms) and self.end + n <= self.rooms[0].keys.shape[2]
+
+    def layer(self, i: int, n: int) -> Past:
+        """What one layer remembers, where n positions come next."""
+        return Past(self.keys[i], self.values[i], self.tails[i], self.rooms[i] if self.free(n) else None, self.end)

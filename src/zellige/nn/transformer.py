@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import InputError
 from .attention import sight
 from .block import Block, Net
-from .cache import Cache
+from .cache import Cache, Room
 from .embedding import (
     Modulation,
     Places,
@@ -135,7 +135,7 @@ class DiT(nn.Module):
         c = self.told(x, time, condition)
         h, rotary = self._embed(x), self._rotary(x, cache)
         for i, block in enumerate(self.blocks):
-            past = None if cache is None else cache.layer(i)
+            past = None if cache is None else cache.layer(i, x.shape[1])
             here = at if i + 1 == len(self.blocks) else None
             if self.net.checkpoint and torch.is_grad_enabled():
                 h = checkpoint(block, h, rotary, c, seen, past, here, use_reentrant=False)
@@ -167,7 +167,7 @@ class DiT(nn.Module):
         made = []
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)
-            past = None if cache is None else cache.layer(i)
+            past = None if cache is None else cache.layer(i, x.shape[1])
             before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
             tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
             h, k, v = block.remember(h, rotary, c, seen, past)
@@ -175,7 +175,18 @@ class DiT(nn.Module):
         place = able.sum(-1) + (0 if cache is None else cache.place)
         able = able if cache is None else torch.cat((cache.valid, able), 1)
         keys, values, tails = zip(*made)
-        return self._end(h, c), Cache(keys, values, tails, able, place)
+        if torch.is_grad_enabled():
+            return self._end(h, c), Cache(keys, values, tails, able, place)
+        if cache is not None and cache.free(x.shape[1]):
+            rooms, end = cache.rooms, cache.end + x.shape[1]
+            for room in rooms:
+                room.used = end
+        else:  # room for as much as the network reads, and a block; where that is full for as much again
+            end = keys[0].shape[2]
+            places = self.net.length + self.block if end < self.net.length else 2 * end
+            rooms = tuple(Room.of(k, v, places) for k, v in zip(keys, values))
+            keys, values = zip(*((room.keys[:, :, :end], room.values[:, :, :end]) for room in rooms))
+        return self._end(h, c), Cache(keys, values, tails, able, place, rooms, end)
 
     def extend(
         self,

@@ -98,6 +98,6 @@ class LeftToRight(Sampler):
         window, one = window_of(method, self.window), torch.ones_like(memory.rows)
         more = {} if state.condition is None else {"condition": state.condition[memory.rows]}
         for piece in pieces(memory.read, memory.end, 0 if context is None else len(context), window, 1):
-            h, context = method.network.advance(context, x[:, piece], **more)
+            h, context = method.advance(context, x[:, piece], **more)
             context, calls = context.last(window - 1), calls.index_add(0, memory.rows, one)
         return replace(state, context=context, calls=calls, memory=replace(memory, read=memory.end)), h[:, -1]
