@@ -40,7 +40,9 @@ def test_a_run_gives_the_numbers_of_then_and_samples(folder):
     assert now.value == pytest.approx(before.value, abs=1e-6)
     assert now.terms == pytest.approx(before.terms, abs=1e-5)
     assert now.file_name == "evaluate-text-test-draws-2.json"  # of the same text
-    texts = zellige.sample("run", count=2, steps=4, seed=0)  # a seed draws other texts than then: its numbers are counted now
+    texts = zellige.sample(
+        "run", count=2, steps=4, seed=0
+    )  # a seed draws other texts than then: its numbers are counted now
     assert len(texts) == len((folder / "sample.jsonl").read_text().splitlines())
 
 

@@ -325,7 +325,9 @@ def test_every_switch_is_turned_on_and_off_in_both_spellings(switches):
     read, seen = {}, set()
     for (name, form), group in itertools.groupby(switches, key=lambda switch: switch[:2]):
         flags = [f for *_, f in group if (f.owner, f.name) not in seen]  # what all methods share is read once
-        flags = [f for f in flags if f.name not in ("--net.rescale", "--net.published")]  # both of --net.kind unet alone
+        flags = [
+            f for f in flags if f.name not in ("--net.rescale", "--net.published")
+        ]  # both of --net.kind unet alone
         seen |= {(f.owner, f.name) for f in flags}
         heads = [(f, *f.name[2:].rpartition(".")) for f in flags]
         for words, value in (

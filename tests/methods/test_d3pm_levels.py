@@ -111,7 +111,9 @@ def test_neighbours_beside_a_mask(tmp_path, schedule, rate):
     if schedule == "mutual-information":  # of a uniform token a share i/T of what is known is lost by step i
         law = torch.full((N,), 1 / N, dtype=D)
         lost = torch.stack([1 - d3pm_transitions.kept(P.matrix(0.0, i / T)[:N], law) for i in range(1, T)])
-        close(lost, torch.arange(1, T, dtype=D) / T, rtol=0, atol=2e-3)  # interpolated between strengths 5% apart, as in the paper
+        close(
+            lost, torch.arange(1, T, dtype=D) / T, rtol=0, atol=2e-3
+        )  # interpolated between strengths 5% apart, as in the paper
     for wrong, says in (({"mask_rate": 0.0}, "`mask_rate` is 0; it must be above 0"),
                         ({"process": "uniform", "mask_rate": 4.0}, "needs `process` nearest")):  # fmt: skip
         with pytest.raises(InputError, match=says):

@@ -787,7 +787,7 @@ WEIGHTS = of(
         "models/published/reading.py",
         'average = None if chosen.weights == "raw" else opened.average',
         'average = None if chosen.weights != "ema" else opened.average',
-        "models/published -k average or ema",
+        "models/published/test_reading.py -k average or ema",
     ),
     (
         "a model that ships is sampled at another temperature than its card says",

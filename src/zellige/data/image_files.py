@@ -200,7 +200,7 @@ def _decode(path: Path, colours: str) -> tuple[np.ndarray, str]:
 def _pixels(image: Any, colours: str, of: str) -> tuple[np.ndarray, str]:
     """The same of an image of Pillow."""
     if image.mode in SEEN_THROUGH or "transparency" in image.info:
-        own = MODES[SEEN_THROUGH.get(image.mode, image.mode)]
+        own = MODES[SEEN_THROUGH.get(image.mode) or image.mode]
         image = image.convert("RGBA")
         if image.getchannel("A").getextrema() != (255, 255):
             raise InputError(f"{of} has an alpha channel; flatten it on a background first, and save it without")

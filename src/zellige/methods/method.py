@@ -266,7 +266,7 @@ class Method(nn.Module):
             return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
-        """The hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with them."""
+        """Hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with them."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._products):
             h, cache = self.network.advance(cache, x, **more)  # pyright: ignore

@@ -1,5 +1,7 @@
 """A transformer in the middle of a U-Net, on patches of 2 x 2 pixels, as MD4 has it (Shi et al. 2024, arXiv 2406.04329)."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,7 +24,8 @@ class PatchBlock(nn.Module):
     def __init__(self, net: Net, adaptive: bool):
         super().__init__()
         D, self.heads, self.dropout = net.hidden, net.heads, net.dropout
-        self.norm1, self.norm2 = norm(D, adaptive), norm(D, adaptive)
+        self.norm1: Any = norm(D, adaptive)
+        self.norm2: Any = norm(D, adaptive)
         self.qkv = nn.Linear(D, 3 * D)
         self.out = nn.Linear(D, D, bias=False)
         self.mlp = nn.Sequential(nn.Linear(D, 4 * D), nn.GELU(approximate="tanh"), nn.Linear(4 * D, D))

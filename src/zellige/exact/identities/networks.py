@@ -84,7 +84,7 @@ def _see_classes(made: Any, bounds: Largest, steps: Largest) -> float:
         table[-1] = rows[number]
         bounds.see(ours, made.bound(Batch(X), torch.Generator().manual_seed(1)), f"class {number}")
         if drawn is not None:
-            steps.see(drawn, _step(made, None), f"class {number}")
+            steps.see(drawn, _step(made, None), f"class {number}")  # pyright: ignore[reportArgumentType]
         table[-1] = rows[-1]
     mixed = torch.arange(len(X)) % 3 - 1
     ours = made.bound(Batch(X, condition=mixed), torch.Generator().manual_seed(1))
@@ -148,8 +148,9 @@ def a_unet_is_its_definition():
     worst = Largest()
     for kind, choices in KINDS.items():
         for levels in (False, True):
-            net = Net(kind=kind.partition(",")[0], channels=8, grid=IMAGE, length=math.prod(IMAGE), condition=12, classes=2,
-                      **choices)  # pyright: ignore  # fmt: skip
+            name: Any = kind.partition(",")[0]
+            sizes = {"channels": 8, "grid": IMAGE, "length": math.prod(IMAGE), "condition": 12, "classes": 2}
+            net = Net(kind=name, **sizes, **choices)
             network = with_numbers(UNet(net, V, time=True, levels=levels))
             x = enumeration.states(V, 3).repeat(1, net.length // 3)[::4]
             time = torch.linspace(0, 8, len(x), dtype=torch.float64)
