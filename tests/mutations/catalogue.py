@@ -1512,6 +1512,81 @@ STRANGERS = [
         tests="tests/cli/test_untrusted.py -k claims_run_no_code",
     ),
 ]
+RUN = "verify trains nothing, and reads no run and no cache"
+RUNS = [
+    M(
+        "a run goes on from the state of another step than its checkpoint's name says",
+        "training/run_folder.py",
+        "    if last.name != right.name:",
+        "    if not right.name:",
+        why=RUN,
+        tests="tests/training/test_train.py -k the_step_of_a_checkpoint",
+    ),
+    M(
+        "SIGTERM before the first step goes to Lightning's handler, whose exit code is 0",
+        "training/loop.py",
+        "    trainer._signal_connector.register_signal_handlers = lambda: None\n",
+        "",
+        why=RUN,
+        tests="tests/training/test_signals.py -k every_phase",
+    ),
+    M(
+        "whatever signal stopped a training, its exit code is SIGTERM's",
+        "training/train.py",
+        "raise Stopped(signals.asked or signal.SIGTERM, step",
+        "raise Stopped(signal.SIGTERM, step",
+        why=RUN,
+        tests="tests/training/test_signals.py -k every_phase",
+    ),
+    M(
+        "a run that is overwritten loses its config.json first",
+        "training/run_folder.py",
+        'OURS = (\n    "checkpoints",',
+        'OURS = (\n    "config.json",\n    "checkpoints",',
+        why=RUN,
+        tests="tests/training/test_resume.py -k overwritten",
+    ),
+    M(
+        "a downloaded file in the cache is taken unread",
+        "data/catalogue.py",
+        "if not wanted or _sum_there(target, kind, cache) == wanted:",
+        "if target.is_file():",
+        why=RUN,
+        tests="tests/data/test_cache_folder.py -k damaged_download",
+    ),
+    M(
+        "a file of the same size is taken for the one whose sum is remembered",
+        "data/sums.py",
+        "if isinstance(known, list) and known[:-1] == before:",
+        "if isinstance(known, list) and known[0] == before[0]:",
+        why=RUN,
+        tests="tests/data/test_shards.py -k did_not_change",
+    ),
+    M(
+        "what is damaged below the file system is found and believed again",
+        "data/sums.py",
+        "        if inside:\n",
+        "        if not wrong:\n",
+        why=RUN,
+        tests="tests/data/test_cache_folder.py -k doctor",
+    ),
+    M(
+        "the folders of a shared cache are closed to others",
+        "data/folder.py",
+        "        aside.mkdir()\n",
+        "        aside.mkdir(0o700)\n",
+        why=RUN,
+        tests="tests/data/test_cache_folder.py -k umask",
+    ),
+    M(
+        "an unknown estimator is refused after the data was read",
+        "evaluation/evaluate.py",
+        "    Likelihood(method, estimator, 0.0, ends, steps, terms)\n    return estimator",
+        "    return estimator",
+        why=RUN,
+        tests="tests/cli/test_cli.py -k no_data_can_mend",
+    ),
+]
 CATALOGUE = [
     *SCHEDULES,
     *PROCESSES,
@@ -1529,4 +1604,5 @@ CATALOGUE = [
     *STRANGERS,
     *CONNECTIONS,
     *OUTSIDE,
+    *RUNS,
 ]
