@@ -173,6 +173,11 @@ def test_real_text_is_split_in_two_and_never_compared_with_itself():
 # ------------------------------------------------------------------------------------------------------- memorisation
 
 
+def test_a_run_ends_with_its_row():
+    """What ends one row of the training set and begins the next was never seen together."""
+    assert longest([[3, 4], [5, 6]], np.array([[1, 2, 3], [4, 5, 6]])).tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("chunk", [9, 1000])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):

@@ -138,6 +138,18 @@ def test_of_a_set_and_its_copies(features, pixels):
     assert far["KID"].low > 0
 
 
+def test_precision_and_recall_go_by_their_own_names():
+    """Samples in the middle of the real images: all of them are good, and they do not reach far."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = 0.3 * torch.randn(60, 3, generator=draw), torch.randn(80, 3, generator=draw)
+    measured = measure_images(
+        Views(x, torch.randn(60, 4, generator=draw)), Views(y, torch.randn(80, 4, generator=draw))
+    )
+    by_definition = precision_recall(x.double(), y.double())
+    assert (measured["precision"].value, measured["recall"].value) == pytest.approx(by_definition)
+    assert by_definition[0] > by_definition[1] + 0.2
+
+
 def test_fid_is_biased_in_n_and_kid_is_not(features, pixels):
     """Of random parts of one set: FID falls with n; KID stays about 0."""
     views = features.views(pixels).shuffled(0)

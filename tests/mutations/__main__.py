@@ -63,12 +63,14 @@ def verified(check: str) -> tuple[str, str]:
 
 
 class _Failure:
-    """A plugin of pytest that notes how the last test failed, or what could not be collected."""
+    """A plugin of pytest that notes how the last test failed; what cannot be collected is no test that failed."""
 
     def __init__(self) -> None:
         self.how = self.words = ""
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        if not isinstance(node, pytest.Item):
+            return
         checks = (AssertionError, pytest.fail.Exception)
         self.how = CHECK if call.excinfo.errisinstance(checks) else RAISED
         self.words = f"{node.nodeid}: {call.excinfo.exconly()}".partition("\n")[0]

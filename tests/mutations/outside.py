@@ -91,7 +91,7 @@ ORDER = of(
         "training/validation.py",
         'result.value >= self.best["value"]',
         'result.value <= self.best["value"]',
-        "training/test_train.py -k keeps_the_last_and_the_best",
+        "training/test_train.py -k best_validation",
     ),
     (
         "validation on the training split",
@@ -386,7 +386,7 @@ METRICS = of(
         "evaluation/image_quality.py",
         '"precision": mean(within(x, manifold, reach))',
         '"precision": mean(within(manifold, x, radii(x)))',
-        "evaluation/test_image_quality.py -k copies or installed or library",
+        "evaluation/test_image_quality.py -k own_names",
     ),
     (
         "a jackknife three times too narrow",
@@ -428,7 +428,7 @@ METRICS = of(
         "evaluation/memorisation.py",
         "inside = at % L + k < L",
         "inside = at + k < len(tokens)",
-        "evaluation/test_distances.py -k longest_run",
+        "evaluation/test_distances.py -k ends_with_its_row",
     ),
     (
         "the n-gram baseline is fitted where it is counted",
@@ -720,7 +720,7 @@ COMMANDS = of(
         "models/infill.py",
         "            at += part\n",
         "            at += 0\n",
-        "models/test_generate.py -k infill_keeps",
+        "models/test_generate.py -k what_was_filled",
     ),
     (
         "the model's defaults outrank what is typed",

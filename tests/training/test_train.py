@@ -16,6 +16,7 @@ import zellige
 from zellige import Data, InputError, Net, Train, files, load
 from zellige.cli.evaluate_print import heading as results_heading
 from zellige.errors import Diverged
+from zellige.evaluation.result import summarize
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
 from zellige.models.checkpoints import newest, read_metrics
@@ -28,6 +29,7 @@ from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.progress import Silent
 from zellige.training.run import summary
 from zellige.training.train import train
+from zellige.training.validation import Validation
 
 NET = Net(layers=1, hidden=16, heads=2, length=8, conv=3)
 
@@ -359,6 +361,13 @@ def test_own_network(tmp_path):
     assert again.steps == 6
     with pytest.raises(InputError, match="the run has an own network \\(Mine\\); hand it over"):
         train("mdlm", data=data(), run=run.folder, resume=True)
+
+
+def test_the_best_validation_is_the_lowest_and_the_first_of_equal_ones(tmp_path):
+    validation = Validation(tmp_path, *[None] * 5)  # pyright: ignore
+    bounds = [summarize(torch.tensor([value, value]), torch.ones(2), "nats/token") for value in (3.0, 2.0, 2.5, 2.0)]
+    better = [validation._remember(step, bound) for step, bound in enumerate(bounds, 1)]
+    assert (better, validation.best["step"], validation.count) == ([True, True, False, False], 2, 4)  # pyright: ignore
 
 
 def test_keeps_the_last_and_the_best(tmp_path):
