@@ -92,6 +92,7 @@ CALLS = {
     "method.predict(x, 2.0)": "`t` is 2; it must be from 0 to 1.001, CLEAN or PRIOR",
     "method.predict(x, torch.tensor([[0.5], [-0.1]]))": "`t` is -0.1; it must be from 0 to 1.001, CLEAN or PRIOR",
     "method.predict(x, torch.zeros(3))": "`t` is (3,) float32; it must be a time, or times that broadcast to (2, 16)",
+    "method.corrupt(Batch(x), 10**30)": "`t` is 1e+30; it must be from 0 to 1.001, CLEAN or PRIOR",
     "method.corrupt(Batch(x), -1)": "`t` is -1; it must be from 0 to 1.001, CLEAN or PRIOR",
     "method.corrupt(Batch(x), torch.tensor(torch.nan))": "`t` is nan; it must be from 0 to 1.001, CLEAN or PRIOR",
     "Batch(x.float())": "tokens are (2, 16) float32; they must be (B, L) whole numbers",

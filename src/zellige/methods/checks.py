@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import arguments
 from ..core.batch import Batch, tensor
 from ..core.random import Counter, Randomness
+from ..core.schedule import as_time
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def refuse_times(method: "Method", x: Tensor, t: Tensor | float, at: Tensor | No
         raise InputError(f"`t` is {tensor(t)}; it must be a time, or times that broadcast to {tuple(x.shape)}")
     if at is not None and (at.shape != x.shape or at.dtype != torch.bool):
         raise InputError(f"`at` is {tensor(at)}; it must be True and False, of the shape {tuple(x.shape)}")
-    if method.process is None or torch.compiler.is_compiling() or not _at_hand(t := torch.as_tensor(t)):
+    if method.process is None or torch.compiler.is_compiling() or not _at_hand(t := as_time(t)):
         return
     low, high = method.process.span
     first, last = (float(value) for value in torch.where(t.isinf(), low, t.detach().double()).aminmax())
