@@ -4,6 +4,7 @@ Before the first step they end the training at once; then the first one asks to 
 signal that is ignored when training starts (nohup, a job in the background of a shell) stays ignored.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -80,7 +81,22 @@ class Signals:
 
 
 def worker(number: int = 0) -> None:
-    """In a process that reads data: Ctrl-C and SIGUSR1 are for the trainer; SIGTERM ends it, as it does anything else."""
+    """In a process that reads data: Ctrl-C and SIGUSR1 are for the trainer, and so is a SIGTERM that somebody else sends.
+
+    A batch system sends SIGTERM to every process: the trainer needs rows until its step is saved, and a reader that ends before
+    would look like a fault. The trainer's own SIGTERM ends it, and a reader ends by itself where its trainer has gone. (Where the
+    system does not say who sent a signal, on macOS and Windows, any SIGTERM ends it.)
+    """
     for number in WATCHED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in every thread: the one below takes them all
+        threading.Thread(target=_until_told, args=(os.getppid(),), daemon=True).start()
+
+
+def _until_told(trainer: int) -> None:
+    """Wait for the trainer's SIGTERM, and end."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != trainer:
+        pass
+    os._exit(0)
