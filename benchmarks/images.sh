@@ -5,6 +5,7 @@
 #
 # MNIST, FASHION: folders with the official .gz files, which are downloaded without them. CIFAR: an .npy (N, 32, 32, 3) of uint8.
 # The steps of a run are those that one core takes in about 1,000 seconds; a run that was stopped goes on where it was.
+# The networks have the published conventions; those of the page had not (--net.no-published).
 # Each run gets its bound on test images, a sheet of 16 samples, and a test image completed from its upper half.
 #
 #   python benchmarks/table.py FOLDER/mnist-*/evaluate-*-test.json      prints a table
