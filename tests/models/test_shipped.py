@@ -37,9 +37,17 @@ def test_each_is_as_its_card_says(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", shipped.names())
 def test_its_numbers_come_again(name, shared):
-    """The bound, by the command on the card, to what float32 on another machine may change; what was drawn is not compared."""
+    """The bound, by the command on the card, to what float32 on another machine may change."""
     run = shipped.card(name)["runs"][0]
     assert shlex.split(run["command"])[1] == "evaluate"
     with ship.empty_folder(str(shared / "data" / PLACES[name])) as data:
         numbers = ship.executed(run["command"], data)[1]
     assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name, start", [("molecules", "sample"), ("tales", "sample"), ("sudoku", "infill")])
+def test_its_first_sample_comes_again(name, start):
+    """What the card's first command of this kind writes: of a model of blocks, one of all gaps at once, one that infills."""
+    run = next(run for run in shipped.card(name)["runs"] if run["command"].startswith(f"zellige {start} "))
+    with ship.empty_folder(""):
+        assert ship.executed(run["command"], "")[1] == run["numbers"]
