@@ -11,7 +11,7 @@ from zellige.models import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import ship  # noqa: E402
+import ship  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 MOST = 32_000_000  # bytes of all of them, in the wheel
 PLACES = {  # beside the checkout: what $DATA is in the card of each
@@ -45,7 +45,7 @@ def test_its_numbers_come_again(name, shared):
     assert numbers["value"] == pytest.approx(run["numbers"]["value"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name, start", [("molecules", "sample"), ("tales", "sample"), ("sudoku", "infill")])
+@pytest.mark.parametrize(("name", "start"), [("molecules", "sample"), ("tales", "sample"), ("sudoku", "infill")])
 def test_its_first_sample_comes_again(name, start):
     """What the card's first command of this kind writes: of a model of blocks, one of all gaps at once, one that infills."""
     run = next(run for run in shipped.card(name)["runs"] if run["command"].startswith(f"zellige {start} "))
