@@ -3,11 +3,12 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from zellige.core import random
+from zellige.core import by_row, random
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
-from zellige.methods import D3PM, d3pm_rows
+from zellige.methods import D3PM, TauLDR, d3pm_rows
 from zellige.nn.logistic import logistic, near
 
 D = torch.float64
@@ -52,7 +53,7 @@ def test_values_and_gradients_are_those_of_float64(more, scale):
     m = method(**more)
     rows = m._rows(T, S)
     assert rows is not None
-    assert {True, False} == set(rows.flat)
+    assert {True, False} == {flat for _, flat in rows.kinds}
     x_t = rows.sample(X, torch.ones_like(X, dtype=torch.bool), seeded(2)).flatten()
     row = torch.arange(B).repeat_interleave(L)
     x_0, t, s = X.flatten(), T[row], S[row]
@@ -138,3 +139,70 @@ def test_the_floored_head_is_its_definition(dtype):
     torch.testing.assert_close(value.double(), wanted, rtol=0, atol=tolerance)
     slopes = [torch.autograd.grad((weight.to(v) * v).sum(), o)[0].double() for v, o in ((value, ours), (wanted, exact))]
     torch.testing.assert_close(slopes[0], slopes[1], rtol=tolerance, atol=tolerance * float(slopes[1].abs().max()))
+
+
+class Operators(TorchDispatchMode):
+    """How many operators run, and the most numbers in the result of one."""
+
+    count = largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.count += 1
+        for made in out if isinstance(out, (tuple, list)) else (out,):
+            self.largest = max(self.largest, made.numel() if isinstance(made, torch.Tensor) else 0)
+        return out
+
+
+def step_of(m, rows: int) -> Operators:
+    """The operators of one step of training."""
+    batch = Batch(torch.randint(K, (rows, 12), generator=seeded()))
+    m.loss(batch, seeded(2))  # what is made once
+    with Operators() as operators:
+        m.loss(batch, seeded(3)).mean().backward()
+    return operators
+
+
+@pytest.mark.parametrize("more", [{}, {"last": "image"}, {"process": "band"}, {"auxiliary": 0.0}, "tauldr"])
+def test_operators_of_a_step_do_not_grow_with_the_batch(more, monkeypatch):
+    """As a GPU takes them. A loop over rows took 20,000 launches for a batch of images; only bytes may add some."""
+    monkeypatch.setattr(by_row, "PART", by_row.PART_GPU)
+    torch.manual_seed(0)
+    m = TauLDR(Net(), K, (12,), TauLDR.Config("gaussian")) if more == "tauldr" else method(**more)
+    few, many = step_of(m, 8), step_of(m, 48)
+    assert many.count <= few.count + 60  # one kind of rows more: the first step, or small entries
+    monkeypatch.setattr(by_row, "PART", 1 << 14)
+    small = step_of(m, 48)
+    assert small.count > many.count
+    assert small.largest <= max(1 << 14, 48 * K * K)  # one table of all rows
+
+
+@pytest.mark.parametrize("part", [1, 1 << 12, 1 << 24])
+def test_rows_at_once_are_rows_one_by_one(part, monkeypatch):
+    """Rows of 1 to 40 positions, of two kinds: each position comes once, with its own row."""
+    monkeypatch.setattr(by_row, "PART", part)
+    lengths, kinds = torch.tensor([40, 1, 0, 7, 7, 22, 3, 40]), [True, False, True, True, False, True, True, False]
+    row = torch.arange(len(lengths)).repeat_interleave(lengths)
+    seen = torch.zeros(len(row) + 1, dtype=torch.long)
+    for rows, index in by_row.by_row(row, K, kinds):
+        assert len({kinds[b] for b in rows}) == 1
+        assert len(rows) == 1 or index.numel() * K <= part
+        for b, one in zip(rows, index):
+            one = one[one < len(row)]
+            assert (row[one] == b).all()
+            seen[one] += 1
+    assert (seen[:-1] == 1).all()
+
+
+def test_products_of_many_steps_at_once_are_those_of_one():
+    m = method()
+    i, j = torch.meshgrid(torch.arange(0, 8), torch.arange(0, 8), indexing="ij")
+    s, t = (i[i <= j] / STEPS).double(), (j[i <= j] / STEPS).double()
+    for every in (1, 3):
+        chain = method().process
+        chain.every, chain.products = every, m.process.products[::every].contiguous()
+        for one, begin, end in zip(chain.matrix(s, t), s.tolist(), t.tolist()):
+            exact = torch.eye(K, dtype=D)
+            for n in range(round(begin * STEPS), round(end * STEPS)):
+                exact = exact @ chain.steps[n]
+            torch.testing.assert_close(one, exact, rtol=1e-13, atol=0)

@@ -9,7 +9,7 @@ import torch
 
 from worlds import numbers
 from zellige.core import maths
-from zellige.core.matrices import Chain, afford
+from zellige.core.matrices import Chain, Kernels, afford
 from zellige.core.process import Mixture
 from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
@@ -230,7 +230,7 @@ def test_a_gaussian_kernel_has_the_betas_of_the_paper_where_they_forget(K, T, sa
     """DDPM's betas, 1e-4 to 0.02 in 1,000 steps, to the last digit; on few levels e^-6 of the slowest mode is never reached."""
     beta = torch.linspace(0.1 / T, 20 / T, T, dtype=D)
     P = tr.levels("gaussian", K, T, "linear")
-    assert bool((torch.tensor(P.steps.strengths, dtype=D) / beta - 1).abs().max() < 1e-12) is same
+    assert bool((P.steps.strengths / beta - 1).abs().max() < 1e-12) is same
     whole = P.matrix(CLEAN, 1.0)
     assert float(torch.linalg.eigvalsh((whole + whole.mT) / 2)[-2]) < math.exp(-5.9)
     assert (math.prod(tr.left(tr.gaussian_jumps(K, beta)).tolist()) < math.exp(-6)) is same
@@ -243,11 +243,11 @@ def test_a_model_of_before_there_was_a_choice_keeps_its_strengths():
     config = from_json(options).options
     steps = D3PM(None, 64, (1,), config).process.steps
     close(
-        torch.tensor(steps.strengths, dtype=D),
+        steps.strengths,
         tr.strengths(lambda b: tr.gaussian_jumps(64, b), tr.betas("linear", 1000)),
     )
     now = D3PM(None, 64, (1,), D3PM.Config("gaussian", diffusion_steps=1000)).process.steps
-    close(torch.tensor(now.strengths, dtype=D), tr.betas("linear", 1000))
+    close(now.strengths, tr.betas("linear", 1000))
     assert min(b / a for a, b in zip(now.strengths, steps.strengths)) > 1.03
 
 
@@ -286,7 +286,7 @@ def test_chains_forget(kind, schedule, K, T):
     assert float(P.divergence(torch.arange(K), 1.0).max()) < 1e-4
     assert P.start == 1.0
     close(P.prior, torch.full((K,), 1 / K, dtype=D))
-    strengths = torch.tensor(P.steps.strengths)
+    strengths = P.steps.strengths
     assert (strengths.diff() >= -1e-12).all()
     step = torch.eye(K, dtype=D)
     for i in range(1, T + 1):
@@ -297,7 +297,7 @@ def test_chains_forget(kind, schedule, K, T):
 def test_a_narrow_band_forgets_as_far_as_it_can():
     """One level at a time over 64 levels in 20 steps: the strongest band there is, and the prior's term says what is left."""
     P = tr.levels("band", 64, 20, "linear", width=1)
-    assert max(P.steps.strengths) == pytest.approx(64 / 3)
+    assert float(P.steps.strengths.max()) == pytest.approx(64 / 3)
     close(P.matrix(19 / 20, 1.0)[30, 29:32], torch.full((3,), 1 / 3, dtype=D))
     assert float(P.divergence(torch.tensor(0), 1.0)) > 1.0
 
@@ -313,18 +313,24 @@ def test_mixtures_are_chains_of_their_matrices():
         (absorbing_noise(K, alpha), lambda b: tr.absorbing(K, b, K - 1)),
         (Mixture(grey, alpha), lambda b: tr.absorbing(K, b, K // 2)),
     ):
-        chain = Chain(tr.Steps(Q, torch.tensor(beta)), mixture.prior, mixture.mask, mixture.clean)
+        chain = Chain([Q(b) for b in beta], mixture.prior, mixture.mask, mixture.clean)
         for s, t in itertools.combinations([CLEAN, *(i / T for i in range(T + 1)), PRIOR], 2):
             close(chain.matrix(s, t), mixture.matrix(s, t), rtol=1e-6, atol=1e-7)
 
 
 def test_steps_are_made_when_asked():
     made = []
-    steps = tr.Steps(lambda b: made.append(b) or tr.uniform(3, b), torch.tensor([0.1, 0.2], dtype=D))
-    assert len(steps) == 2
+
+    def kernel(b):
+        made.append(b.tolist())
+        return torch.stack([tr.uniform(3, float(one)) for one in b])
+
+    steps = Kernels(kernel, torch.tensor([0.1, 0.2, 0.3], dtype=D))
+    assert len(steps) == 3
     assert made == []
-    close(torch.stack(list(steps)), torch.stack([tr.uniform(3, 0.1), tr.uniform(3, 0.2)]))
-    assert made == [0.1, 0.2]
+    close(torch.stack(list(steps)), torch.stack([tr.uniform(3, b) for b in (0.1, 0.2, 0.3)]))
+    close(steps.of([2, 0], torch.device("cpu")), torch.stack([tr.uniform(3, b) for b in (0.3, 0.1)]))
+    assert made == [[0.1], [0.2], [0.3], [0.3, 0.1]]
 
 
 # ---------------------------------------------------------------------------------- wrong input

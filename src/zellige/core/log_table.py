@@ -56,18 +56,24 @@ class LogTable:
 
     def of(self, h: Tensor) -> Tensor:
         """exp(R h), (U,) -> (U, K, K)."""
-        Q = self.logs.new_empty(len(h), *self.place.shape)
-        for one, where, u in zip(Q, h.tolist(), ((h / self.first).log2() * OCTAVE).tolist()):
-            i = math.floor(u) - NODES // 2 + 1
-            if i < 0 or where > self.last:
-                one.copy_(self.process.exponential(h.new_tensor([where]))[0])
-                continue
-            triangle = (self.logs.new_tensor(_lagrange(u - i)) @ self.logs[i : i + NODES]).exp_()
-            torch.mul(triangle[self.place], self.tilt, out=one)
-            one.div_(one.sum(-1, keepdim=True))
+        u = (h / self.first).log2() * OCTAVE
+        i = u.floor() - (NODES // 2 - 1)
+        beyond = (i < 0) | (h > self.last)
+        i = i.clamp(0, len(self.logs) - NODES)
+        weights = _lagrange(u - i)
+        triangle = h.new_zeros(len(h), self.logs.shape[1])
+        for n in range(NODES):  # of all times at once
+            triangle.addcmul_(weights[n][:, None], self.logs[i.long() + n])
+        Q = triangle.exp_()[:, self.place].mul_(self.tilt)
+        Q.div_(Q.sum(-1, keepdim=True))
+        if beyond.any():
+            Q[beyond] = self.process.exponential(h[beyond])
         return Q
 
 
-def _lagrange(u: float) -> list[float]:
-    """The weights of the values at 0, 1, .., NODES - 1 in their polynomial's value at u."""
-    return [math.prod((u - j) / (i - j) for j in range(NODES) if j != i) for i in range(NODES)]
+def _lagrange(u: Tensor) -> Tensor:
+    """The weights of the values at 0, 1, .., NODES - 1 in their polynomial's value at u: (U,) -> (NODES, U)."""
+    n = torch.arange(NODES, dtype=u.dtype, device=u.device)
+    itself = torch.eye(NODES, dtype=torch.bool, device=u.device)
+    factors = (u[:, None, None] - n) / (n[:, None] - n)  # (U, i, j)
+    return torch.where(itself, 1.0, factors).prod(-1).mT

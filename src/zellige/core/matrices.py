@@ -135,6 +135,9 @@ class CTMC(Dense):
     """
 
     R: Tensor
+    values: Tensor | None  # of the eigenbasis of a reversible R
+    vectors: Tensor | None
+    root: Tensor | None
 
     def __init__(
         self,
@@ -156,7 +159,9 @@ class CTMC(Dense):
             raise InputError("the prior is not stationary: prior R must be 0; give the stationary law of R")
         super().__init__(prior.double(), schedule, mask, clean)
         self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
-        self.fastest, self._eigen = size, self._symmetrised()
+        self.fastest = size
+        for name, value in zip(("values", "vectors", "root"), self._symmetrised() or (None,) * 3):
+            self.register_buffer(name, value, persistent=False)
 
     def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Eigenvalues, eigenvectors and square roots of the prior, if prior_i R_ij = prior_j R_ji (detailed balance)."""
@@ -199,8 +204,8 @@ class CTMC(Dense):
     def exponential(self, h: Tensor) -> Tensor:
         """exp(R h), (U,) -> (U, K, K)."""
         Q, todo = torch.zeros(len(h), self.K, self.K).to(self.prior), torch.ones_like(h, dtype=torch.bool)
-        if self._eigen is not None:
-            values, vectors, root = (e.to(h) for e in self._eigen)
+        if self.values is not None and self.vectors is not None and self.root is not None:
+            values, vectors, root = (e.to(h) for e in (self.values, self.vectors, self.root))
             symmetric = (vectors * (h[:, None, None] * values).exp()) @ vectors.mT
             # eigh leaves an absolute error of about K eps here: keep what is known to nine digits throughout
             todo = symmetric.amin((-2, -1)) < 1e9 * self.K * torch.finfo(h.dtype).eps
@@ -233,6 +238,23 @@ class CTMC(Dense):
         if made.numel() * 8 <= KEPT:
             self.cache.terms = made
         return made
+
+
+class Kernels(Sequence[Tensor]):
+    """Q_1..Q_T, made when they are asked for, several at a time: `kernel` of strengths (U,) of the T -> (U, K, K)."""
+
+    def __init__(self, kernel: Callable[[Tensor], Tensor], strengths: Tensor):
+        self.kernel, self.strengths = kernel, strengths.cpu()
+
+    def __len__(self) -> int:
+        return len(self.strengths)
+
+    def __getitem__(self, i: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.kernel(self.strengths[i][None])[0]
+
+    def of(self, numbers: list[int], device: torch.device) -> Tensor:
+        """Some of them, made on a device."""
+        return self.kernel(self.strengths[numbers].to(device))
 
 
 class Chain(Dense):
@@ -290,18 +312,35 @@ class Chain(Dense):
         return (self._index(s) * (self.T + 2) + self._index(t)).to(self.prior)
 
     def _of(self, keys):
-        return torch.stack([self._product(*divmod(int(key), self.T + 2)) for key in keys.tolist()])
+        """From the last product that is held, or from the step i itself, one more step of all that need one at a time."""
+        pairs = [divmod(int(key), self.T + 2) for key in keys.tolist()]
+        here = [j if j > self.T else i or j // self.every * self.every for i, j in pairs]
+        Q = self.products[self._at([0 if i or j > self.T else n // self.every for n, (i, j) in zip(here, pairs)])]
+        if ended := [u for u, (i, j) in enumerate(pairs) if i < j > self.T]:
+            Q[self._at(ended)] = self.prior
+        while some := [u for u, (_, j) in enumerate(pairs) if here[u] < j]:
+            new = [u for u in some if here[u] in (0, pairs[u][0])]  # nothing to multiply yet
+            more = [u for u in some if u not in new]
+            if new:
+                Q[self._at(new)] = self._steps([here[u] for u in new])
+            if more:
+                at = self._at(more)
+                Q[at] = Q[at] @ self._steps([here[u] for u in more])
+            for u in some:
+                here[u] += 1
+        return Q
 
-    def _product(self, i: int, j: int) -> Tensor:
-        if j > self.T:
-            Q = self.prior.expand(self.K, -1)
-            return torch.eye(self.K).to(Q) if i == j else Q
-        held = 0 if i else j // self.every
-        Q = self.products[held] if held else None
-        for n in range(i or held * self.every, j):
-            step = self.steps[n].to(self.prior)
-            Q = step if Q is None else Q @ step
-        return self.products[0] if Q is None else Q
+    def _at(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self.prior.device)
+
+    def _steps(self, numbers: list[int]) -> Tensor:
+        """Q_{n + 1} of each n, (U, K, K)."""
+        steps = self.steps
+        if isinstance(steps, Tensor):
+            return steps.to(self.prior)[self._at(numbers)]
+        if isinstance(steps, Kernels):
+            return steps.of(numbers, self.prior.device).to(self.prior)
+        return torch.stack([steps[n].to(self.prior) for n in numbers])
 
 
 MOST = 4 << 30  # bytes

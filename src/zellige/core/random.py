@@ -77,20 +77,21 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     return _invert(p, u[..., None])[..., 0]
 
 
-def from_tables(laws: Callable[[int, Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
-    """`categorical` of states x (B, L) whose laws the positions of a row share, never held for each position: (B, L) long.
+def from_tables(laws: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
+    """`categorical` of states x (B, L) whose distributions a row shares, never held for each position: (B, L) long.
 
-    `laws` says those (n, K) of some states (n,) in a row; it is asked once for each row, about each state that stands there; on
-    a GPU, which would be waited for, about all of them.
+    `laws` returns the distributions (B, n, K) of n states of each row (B, n). It is called once, with the states that stand in
+    each row; on a GPU, which would be waited for, with all of them.
     """
-    drawn, states = torch.empty_like(x), torch.arange(K, device=x.device)
-    for b, u in enumerate(uniform(x.shape, generator, x.device)):
-        place = x[b]
-        if x.device.type == "cpu":
-            states, place = place.unique(return_inverse=True)
-        cumulative = laws(b, states).cumsum(-1, dtype=torch.float64)
-        drawn[b] = _pick(cumulative[place], u[:, None])[:, 0]
-    return drawn
+    states, place = torch.arange(K, device=x.device).expand(len(x), K), x
+    if x.device.type == "cpu":
+        there = torch.zeros(len(x), K, dtype=torch.bool).scatter_(1, x, True)
+        place = (there.cumsum(1) - 1).gather(1, x)
+        states = there.int().argsort(dim=1, descending=True, stable=True)[
+            :, : int(there.sum(1).max()) if x.numel() else 0
+        ]
+    cumulative = laws(states).cumsum(-1, dtype=torch.float64)
+    return _pick_shared(cumulative, place, uniform(x.shape, generator, x.device))
 
 
 def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
@@ -151,6 +152,24 @@ def _pick(cumulative: Tensor, u: Tensor) -> Tensor:
     total = cumulative[..., -1:]
     below = torch.nextafter(total, torch.zeros_like(total))  # u * total may round up to total itself
     return torch.searchsorted(cumulative, torch.minimum(u * total, below), right=True)
+
+
+def _pick_shared(cumulative: Tensor, place: Tensor, u: Tensor) -> Tensor:
+    """`_pick` where positions share their sums: cumulative (B, n, K), which of the n each has and u (B, L) -> (B, L).
+
+    By halving, from (B, L) numbers at a time: `searchsorted` would take a copy of the sums for each position.
+    """
+    n, K = cumulative.shape[1:]
+    start = (torch.arange(len(place), device=u.device)[:, None] * n + place) * K  # of a position's sums
+    sums = cumulative.flatten()
+    total = sums.take(start + (K - 1))
+    u = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))
+    found, width = torch.zeros_like(start), 1 << K.bit_length() - 1
+    while width:  # sums at or below u, of which there are at least `found`
+        more = found + width
+        below = (sums.take(start + more.clamp_max(K) - 1) <= u) & (more <= K)
+        found, width = torch.where(below, more, found), width // 2
+    return found
 
 
 def _uniform_at(shape: Sequence[int], generator: Randomness, device: torch.device, at: Tensor | None) -> Tensor:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core import random
+from ..core.by_row import by_row
 from ..core.matrices import Chain
 from ..core.process import Process
 from ..core.random import Randomness
@@ -34,18 +35,19 @@ class RowTables:
     """A batch of rows with a step each, from t to s, (B,), on a chain.
 
     Attributes:
-        mean: whether p~ of each row is p(x_0 | x_t), (B,) bool.
         before: Q_{0,s} of each row, (B, K, K).
         jump: Q_{s,t}, (B, K, K).
+        kinds: of each row whether p~ is p(x_0 | x_t), `mean` (B,) bool, and whether no entry of Q_{0,s} is small.
     """
 
     def __init__(self, process: Chain, t: Tensor, s: Tensor, mean: Tensor):
         self.before, self.jump = process.matrix(CLEAN, s), process.matrix(s, t)
-        self.mean, self.flat = mean.tolist(), (self.before.amin((-2, -1)) > FLAT).tolist()
+        self.kinds = list(zip(mean.tolist(), (self.before.amin((-2, -1)) > FLAT).tolist()))
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
-        laws = lambda b, states: self.before[b, states] @ self.jump[b]  # noqa: E731
+        rows = torch.arange(len(x_0), device=x_0.device)[:, None]
+        laws = lambda states: self.before[rows, states] @ self.jump  # noqa: E731
         return torch.where(counted, random.from_tables(laws, self.jump.shape[-1], x_0, generator), x_0)
 
     def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
@@ -55,24 +57,26 @@ class RowTables:
         """
         return _Step.apply(logits, self, x_0, x_t, row, scale, auxiliary)  # pyright: ignore[reportReturnType]
 
-    def tables(self, b: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Q_{0,s} of row b, Q_{s,t} as (x_t, x_s), and of a mean 1/Q_{0,t} as (x_t, x_0), 0 where that is none."""
-        dtype = torch.float32 if self.flat[b] else torch.float64
-        Q, into = self.before[b].to(dtype), self.jump[b].to(dtype).mT.contiguous()
-        if not self.mean[b]:
+    def tables(self, rows: list[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Q_{0,s} of m rows of one kind, Q_{s,t} as (x_t, x_s), and of means 1/Q_{0,t} as (x_t, x_0), 0 where that is none."""
+        (mean, flat), at = self.kinds[rows[0]], torch.tensor(rows, device=self.jump.device)
+        dtype = torch.float32 if flat else torch.float64
+        before, jump = self.before[at], self.jump[at]
+        Q, into = before.to(dtype), jump.to(dtype).mT.contiguous()
+        if not mean:
             return Q, into, None
-        likely = (self.before[b] @ self.jump[b]).mT
+        likely = (before @ jump).mT
         return Q, into, torch.where(likely > 0, 1 / likely, 0.0).to(dtype)
 
 
 def moments(
     Q: Tensor, into: Tensor, inverse: Tensor | None, mu: Tensor, x_0: Tensor, x_t: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The KL (n,) at positions of one row and its gradient (n, K) by the logits, mu (n, K) their softmax."""
-    likely, tiny = into[x_t], torch.finfo(Q.dtype).tiny
-    mu = mu.to(Q.dtype)
-    weight = mu if inverse is None else inverse[x_t].mul_(mu)
-    target = _normalised(Q[x_0].mul_(likely))
+    """The KL (m, n) at n positions of each of m rows and its gradient (m, n, K) by the logits, mu (m, n, K) their softmax."""
+    row, tiny = torch.arange(len(x_t), device=x_t.device)[:, None], torch.finfo(Q.dtype).tiny
+    likely, mu = into[row, x_t], mu.to(Q.dtype)
+    weight = mu if inverse is None else inverse[row, x_t].mul_(mu)
+    target = _normalised(Q[row, x_0].mul_(likely))
     w = weight @ Q
     p = _normalised(likely.mul_(w))  # D3PM eq. 4
     less = target - p
@@ -88,19 +92,17 @@ def _normalised(weights: Tensor) -> Tensor:
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, rows, x_0, x_t, row, scale, auxiliary):
-        log_mu, values, gradient = logits.log_softmax(-1), [], torch.empty_like(logits)
-        mu, first = log_mu.exp(), 0
-        for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
-            part = slice(first, first + n)
-            first += n
-            Q, into, inverse = rows.tables(b)
-            value, slope = moments(Q, into, inverse, mu[part], x_0[part], x_t[part])
-            gradient[part] = slope.mul_(scale)
-            values.append(scale * value.double())
-        beside = log_mu.gather(-1, x_0[:, None])
+        log_mu, (N, K) = logits.log_softmax(-1), logits.shape
+        mu, gradient, values = log_mu.exp(), logits.new_empty(N + 1, K), logits.new_empty(N + 1, dtype=torch.float64)
+        for some, index in by_row(row, K, rows.kinds):
+            at = index.clamp_max(N - 1)
+            Q, into, inverse = rows.tables(some)
+            value, slope = moments(Q, into, inverse, mu[at], x_0[at], x_t[at])
+            gradient[index], values[index] = slope.mul_(scale).to(gradient), scale * value.double()
+        gradient, values, beside = gradient[:N], values[:N], log_mu.gather(-1, x_0[:, None])
         gradient.add_(mu, alpha=auxiliary).scatter_add_(-1, x_0[:, None], torch.full_like(beside, -auxiliary))
         ctx.save_for_backward(gradient)
-        return torch.cat(values) - auxiliary * beside[:, 0]  # D3PM eq. 5
+        return values - auxiliary * beside[:, 0]  # D3PM eq. 5
 
     @staticmethod
     @once_differentiable

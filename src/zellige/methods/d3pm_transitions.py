@@ -18,7 +18,7 @@ states, `graph` a process of the nearest neighbours: its matrices commute, so it
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..core import maths, process
-from ..core.matrices import CTMC, THIN, Chain, afford
+from ..core.matrices import CTMC, THIN, Chain, Kernels, afford
 from ..core.tabulated import Tabulated
 from ..errors import InputError, at_least
 
@@ -51,17 +51,17 @@ def absorbing(K: int, beta: float, state: int) -> Tensor:
 
 def gaussian(K: int, beta: float, width: int = 0) -> Tensor:
     """The discretised Gaussian (eq. 8), cut off at jumps of more than `width` levels if that is not 0: (K, K)."""
-    return _jumps(gaussian_jumps(K, torch.tensor([float(beta)], dtype=D), width)[0])
+    return _jumps(gaussian_jumps(K, torch.tensor([float(beta)], dtype=D), width))[0]
 
 
 def band(K: int, beta: float, width: int) -> Tensor:
     """beta/K to each of the `width` levels on either side (eq. 10), for beta up to K/(2 width): (K, K)."""
-    return _jumps(band_jumps(K, torch.tensor([float(beta)], dtype=D), width)[0])
+    return _jumps(band_jumps(K, torch.tensor([float(beta)], dtype=D), width))[0]
 
 
 def gaussian_jumps(K: int, beta: Tensor, width: int = 0) -> Tensor:
     """The probability of a jump by n = 0..K-1 levels, the same up and down: (T,) -> (T, K)."""
-    n, reach = torch.arange(K, dtype=D), width or K - 1
+    n, reach = torch.arange(K, dtype=D, device=beta.device), width or K - 1
     weight = torch.exp(-4 * n**2 / (max(K - 1, 1) ** 2 * beta[:, None])).masked_fill(n > reach, 0.0)
     weight = weight / (2 * weight.sum(-1, keepdim=True) - 1)  # D3PM eq. 8: over n = -reach..reach
     return weight.masked_fill(weight < 1e-60, 0.0)  # a ratio of two entries must not overflow
@@ -69,16 +69,19 @@ def gaussian_jumps(K: int, beta: Tensor, width: int = 0) -> Tensor:
 
 def band_jumps(K: int, beta: Tensor, width: int) -> Tensor:
     """As `gaussian_jumps`."""
-    n = torch.arange(K, dtype=D)
+    n = torch.arange(K, dtype=D, device=beta.device)
     return beta[:, None] / K * ((n > 0) & (n <= width))  # D3PM eq. 10
 
 
 def _jumps(probability: Tensor) -> Tensor:
-    """The matrix of jumps (K,) over a line of K levels; the diagonal takes what would leave the line, so columns sum to 1 too."""
-    K = len(probability)
-    line = torch.cat((probability.flip(0), probability[1:]))  # n = 1-K..K-1: row i is K of them, from n = -i on
-    Q = line.as_strided((K, K), (1, 1)).flip(0).fill_diagonal_(0.0)
-    Q.diagonal().copy_(1 - Q.sum(-1))
+    """The matrices (U, K, K) of jumps (U, K) over a line of K levels; the diagonal takes what would leave the line, so columns
+    sum to 1 too."""
+    U, K = probability.shape
+    line = torch.cat((probability.flip(1), probability[:, 1:]), 1)  # n = 1-K..K-1: row i is K of them, from n = -i on
+    Q = line.as_strided((U, K, K), (2 * K - 1, 1, 1)).flip(1)
+    diagonal = Q.diagonal(dim1=1, dim2=2)
+    diagonal.zero_()
+    diagonal.copy_(1 - Q.sum(-1))
     return Q
 
 
@@ -256,19 +259,6 @@ def informed(kernel: Callable[[float], Tensor], law: Tensor, removed: Tensor, po
 
 
 # ---------------------------------------------------------------------------------- processes
-class Steps(Sequence[Tensor]):
-    """Q_1..Q_T, made when they are asked for: `kernel` of each strength (T,)."""
-
-    def __init__(self, kernel: Callable[[float], Tensor], strengths: Tensor):
-        self.kernel, self.strengths = kernel, strengths.tolist()
-
-    def __len__(self) -> int:
-        return len(self.strengths)
-
-    def __getitem__(self, i: int) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self.kernel(self.strengths[i])
-
-
 def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: str = "paper") -> Chain:
     """The chain of a kernel for K ordered states, "gaussian" or "band"; its width is a quarter of the levels if it is 0.
 
@@ -280,13 +270,13 @@ def levels(kind: str, K: int, T: int, schedule: str, width: int = 0, strength: s
         raise InputError(f"`width` is {width}; with {K} levels it must be from 0 to {K - 1}")
     if kind == "band":
         width = width or max(K // 4, 1)
-        jumps, kernel, most = band_jumps, band, K / (2 * width + 1)
+        jumps, most = band_jumps, K / (2 * width + 1)
     else:
-        jumps, kernel, most = gaussian_jumps, gaussian, STRONGEST
+        jumps, most = gaussian_jumps, STRONGEST
     each = betas(schedule, T)
     if kind == "band" or strength == "matched" or not forgets(jumps(K, each, width)):
         each = strengths(lambda b: jumps(K, b, width), each, most)
-    steps = Steps(lambda b: kernel(K, b, width), each)
+    steps = Kernels(lambda b: _jumps(jumps(K, b, width)), each)
     return Chain(steps, torch.full((K,), 1 / K, dtype=D))
 
 
@@ -346,7 +336,12 @@ def graph_steps(embedding: Tensor, k: int, T: int, schedule: str, scaling: str) 
     N, beta = len(embedding), betas(schedule, T)
     afford(N, -(-T // THIN))
     M = neighbour_matrix(embedding, k, scaling, float(beta[0])).mT
-    steps = Steps(lambda b: (1 - b) * torch.eye(N, dtype=D) + b * M, beta)
+
+    def kernel(b: Tensor) -> Tensor:
+        b = b[:, None, None]
+        return (1 - b) * torch.eye(N, dtype=D, device=b.device) + b * M.to(b.device)
+
+    steps = Kernels(kernel, beta)
     return Chain(steps, torch.full((N,), 1 / N, dtype=D))
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core import random
+from ..core.by_row import by_row, part
 from ..core.log_table import LogTable
 from ..core.matrices import CTMC
 from ..core.process import Process
@@ -50,28 +51,31 @@ class RowTables:
 
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
-        return torch.where(
-            counted, random.from_tables(lambda b, states: self.Q[b, states], self.Q.shape[-1], x_0, generator), x_0
-        )
+        rows = torch.arange(len(x_0), device=x_0.device)[:, None]
+        laws = lambda states: self.Q[rows, states]  # noqa: E731
+        return torch.where(counted, random.from_tables(laws, self.Q.shape[-1], x_0, generator), x_0)
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
         """`tauldr_jumps.after`: (B,)."""
-        leave = self.exits[x] * counted
-        psi = []
-        for Q, clean, here, total, counts in zip(self.Q, x_0, x, leave.sum(-1), counted):
-            before = total - self.exits[:, None] + self.exits  # Z of the sequence that had y in place of x, as (x, y)
-            flow = (Q[clean] * (self.into / before)[here]).sum(-1)  # the sum over y of 1/w
-            psi.append(torch.where(counts, flow / Q[clean, here], 0.0).sum() + (total == 0))
-        return torch.stack(psi)
+        total, K = (self.exits[x] * counted).sum(-1), len(self.exits)
+        size, flows = max(1, part(x.device) // K), []
+        rows = torch.arange(len(x), device=x.device)[:, None].expand_as(x).flatten()
+        for b, clean, here in zip(*(each.split(size) for each in (rows, x_0.flatten(), x.flatten()))):
+            before = (total[b] - self.exits[here])[:, None] + self.exits  # Z of the sequence that had y in place of x
+            Q = self.Q[b, clean]
+            flow = (Q * (self.into[here] / before)).sum(-1)  # the sum over y of 1/w
+            flows.append(flow / Q.gather(-1, here[:, None])[:, 0])
+        return torch.where(counted, torch.cat(flows).view_as(total[:, None].expand_as(x)), 0.0).sum(-1) + (total == 0)
 
     def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
         """f of `tauldr_jumps` at N positions, their rows in order, from logits (N, K): (N,) float64."""
         return _Sum.apply(logits, self, f, x_0, x, row)  # pyright: ignore[reportReturnType]
 
-    def tables(self, b: int, narrow: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Q of row b, 1/Q as (x, x_0) and R_t(y, x) as (x, y): where `narrow`, float32 if no entry of Q is small."""
-        Q = self.Q[b].float() if narrow and self.flat[b] else self.Q[b]
-        return Q, Q.mT.contiguous().reciprocal_(), (self.beta[b] * self.into).to(Q)
+    def tables(self, rows: list[int], narrow: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Q of m rows, 1/Q as (x, x_0) and R_t(y, x) as (x, y), each (m, K, K); float32 if `narrow`."""
+        at, dtype = torch.tensor(rows, device=self.Q.device), torch.float32 if narrow else self.Q.dtype
+        Q = self.Q[at].to(dtype)
+        return Q, Q.mT.contiguous().reciprocal_(), (self.beta[at, None, None] * self.into).to(dtype)
 
 
 def moments(
@@ -84,12 +88,13 @@ def moments(
     x: Tensor,
     others: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The value (n,) of f at positions of one row and its gradient (n, K) by the logits, mu (n, K) their softmax."""
-    q, slope, at = inverse[x], into[x], x[:, None]
+    """The value (m, n) of f at n positions of each of m rows, its gradient (m, n, K) by the logits; mu is their softmax."""
+    row, at = torch.arange(len(x), device=x.device)[:, None], x[..., None]
+    q, slope = inverse[row, x], into[row, x]
     v = (mu if others else q * mu) @ Q  # tauLDR proposition 1
     here = v.gather(-1, at) if others else None
     v = v if here is None else v / here
-    excess = Q[x_0].mul_(q.gather(-1, x_0[:, None])).sub_(v).div_(v)  # rho - 1
+    excess = Q[row, x_0].mul_(q.gather(-1, x_0[..., None])).sub_(v).div_(v)  # rho - 1
     excess.clamp_min_(-1 + torch.finfo(v.dtype).eps)  # of u = 0, where the value is R v
     if f is leaving:
         each, by_v = -excess, -slope
@@ -118,7 +123,7 @@ def table_of(process: Process, network: nn.Module) -> LogTable | None:
     dtypes = {p.dtype for p in network.parameters()}
     if not dtypes or torch.float64 in dtypes:
         return None
-    if process.cache.logs is None:
+    if process.cache.logs is None or process.cache.logs.logs.device != process.R.device:
         low, high = (float(process.schedule.sigma(end)[0]) for end in (0.0, 1.0))
         process.cache.logs = LogTable(process, low, high) if 0 < low < high < math.inf else None
     table = process.cache.logs
@@ -128,17 +133,16 @@ def table_of(process: Process, network: nn.Module) -> LogTable | None:
 class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, rows, f, x_0, x, row):
-        values, gradient = [], torch.empty_like(logits)
-        first = 0
-        for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
-            part = slice(first, first + n)
-            first += n
-            Q, inverse, into = rows.tables(b, f is both)  # of the parts the flows cancel in their sum alone
-            mu = logits[part].to(Q.dtype if rows.others or f is not both else logits.dtype).softmax(-1)
-            value, gradient[part] = moments(f, Q, inverse, into, mu, x_0[part], x[part], rows.others)
-            values.append(value.double())
-        ctx.save_for_backward(gradient)
-        return torch.cat(values)
+        N, K = logits.shape
+        gradient, values = logits.new_empty(N + 1, K), logits.new_empty(N + 1, dtype=torch.float64)
+        kinds = [f is both and flat for flat in rows.flat]  # of the parts the flows cancel in their sum alone
+        for some, index in by_row(row, K, kinds):
+            Q, inverse, into = rows.tables(some, kinds[some[0]])
+            at, dtype = index.clamp_max(N - 1), Q.dtype if rows.others or f is not both else logits.dtype
+            value, slope = moments(f, Q, inverse, into, logits[at].to(dtype).softmax(-1), x_0[at], x[at], rows.others)
+            gradient[index], values[index] = slope.to(gradient), value.double()
+        ctx.save_for_backward(gradient[:N])
+        return values[:N]
 
     @staticmethod
     @once_differentiable

@@ -1,0 +1,42 @@
+"""Positions that share the tables of their row, laid out so that all rows are one batched product."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+PART, PART_GPU = 1 << 17, 1 << 24  # numbers in one array (m, n, K), unless a single row has more: 128 MiB in float64
+
+
+def part(device: torch.device) -> int:
+    """How many numbers of one array there are at one time: few on a CPU, where they stay in its cache."""
+    return PART if device.type == "cpu" else PART_GPU
+
+
+def by_row(row: Tensor, K: int, kinds: Sequence[object]) -> Iterator[tuple[list[int], Tensor]]:
+    """Some rows of one kind, m of them, and the indices (m, n) of their positions, until all have come.
+
+    A row with fewer than n positions is filled up with N, which is none: read with `clamp_max(N - 1)` and write to N + 1 places.
+    (m, n, K) has at most `part` numbers, so how many times it yields depends on N K and on the kinds, not on the number of rows.
+
+    Args:
+        row: the row of each position (N,), in order.
+        kinds: of each row of the batch; rows of different kinds never come together.
+    """
+    ends, most = 0, part(row.device)
+    spans: dict[object, list[tuple[int, int, int]]] = {}
+    for b, n in zip(*(each.tolist() for each in row.unique_consecutive(return_counts=True))):
+        spans.setdefault(kinds[b], []).append((b, ends, n))
+        ends += n
+    for each in spans.values():
+        while each:
+            longest = m = 0
+            for m, (_, _, n) in enumerate([*each, (0, 0, ends + most)]):
+                if m and (m + 1) * max(longest, n) * K > most:
+                    break
+                longest = max(longest, n)
+            chosen, each = each[:m], each[m:]
+            rows, first, count = zip(*chosen)
+            first, count = torch.tensor([first, count], device=row.device)[..., None]
+            n = torch.arange(longest, device=row.device)
+            yield list(rows), torch.where(n < count, first + n, ends)
