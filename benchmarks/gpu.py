@@ -22,10 +22,12 @@ from torch import nn
 import measure
 import reference
 from zellige import Batch
+from zellige.core.counting import Streams
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.models.weights import unfilled
 from zellige.nn import Net
+from zellige.nn.precision import PRECISIONS
 from zellige.samplers import find, run
 from zellige.show.numbers import byte_size, flop_rate, percent, token_rate
 from zellige.training.cost import model_flops
@@ -114,14 +116,17 @@ def published_step(sizes: Sizes, batch: int, device: torch.device, compiled: boo
     return step
 
 
-def our_sampling(name: str, sizes: Sizes, batch: int, device: torch.device) -> Callable[[], Any]:
-    method, sampler = sizes.method(name, device).eval(), find(SAMPLERS[name])()
+def our_sampling(
+    name: str, sizes: Sizes, batch: int, device: torch.device, precision: str, compiled: bool
+) -> Callable[[], Any]:
+    """As `zellige sample --precision --compile` draws: each text from a stream of its own, of counted random numbers."""
+    method, sampler = sizes.method(name, device).eval().compute_in(precision, compiled), find(SAMPLERS[name])()
     taken = max(1, sizes.steps * (method.block or sizes.net.length) // sizes.net.length)  # of each block
 
     def draw() -> torch.Tensor:
-        generator = torch.Generator(device).manual_seed(0)
-        with torch.inference_mode(), low(device):
-            *_, state = run(sampler, method, (batch, sizes.net.length), taken, generator=generator)
+        with torch.inference_mode():
+            streams = Streams(range(batch), device)
+            *_, state = run(sampler, method, (batch, sizes.net.length), taken, generator=streams)
         return state.x
 
     return draw
@@ -188,10 +193,13 @@ def steps(sizes: Sizes, batch: int, device: torch.device, compile: bool) -> Iter
             yield name, f"{name}{also}", lambda n=name, c=compiled: our_step(n, sizes, batch, device, c)
 
 
-def samplings(sizes: Sizes, batch: int, device: torch.device) -> Iterator[tuple[str, Any]]:
-    yield "mdlm, published", lambda: published_sampling(sizes, batch, device)
+def samplings(sizes: Sizes, batch: int, device: torch.device, compile: bool) -> Iterator[tuple[str, Any]]:
+    yield "mdlm, published, bfloat16", lambda: published_sampling(sizes, batch, device)
     for name in SAMPLERS:
-        yield name, lambda n=name: our_sampling(n, sizes, batch, device)
+        for precision in PRECISIONS:
+            for compiled in (False, True) if compile else (False,):
+                way = f"{name}, {precision}{', compiled' * compiled}"
+                yield way, lambda n=name, p=precision, c=compiled: our_sampling(n, sizes, batch, device, p, c)
 
 
 def flops_of(name: str, sizes: Sizes) -> float:
@@ -223,7 +231,7 @@ def report(options: argparse.Namespace) -> str:
             row = out[way] = measured(way, make, device, 3, options.rounds)
             same = out.get("mdlm, published" + ", compiled" * way.endswith("compiled"))
             trained.append(line(row, tokens, flops[of] * options.batch, known, same if of == "mdlm" else None))
-    for way, make in samplings(sizes, options.batch, device):
+    for way, make in samplings(sizes, options.batch, device, options.compile):
         if chosen(f"sampling {way}"):
             row = measured(way, make, device, 1, max(1, options.rounds // 5))
             drawn.append([way, *([row.problem, "", ""] if row.problem else sampled(row, tokens))])
@@ -282,7 +290,7 @@ def main(words: list[str] | None = None) -> Path:
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial of this file")
     parser.add_argument("--batch", type=int, default=16, help="rows of a step, and texts that are drawn at once")
     parser.add_argument("--rounds", type=int, default=20, help="steps that are timed")
-    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave the compiled steps out")
+    parser.add_argument("--no-compile", dest="compile", action="store_false", help="leave out what is compiled")
     parser.add_argument("--only", nargs="+", default=[], help="words of what is to be measured: step mdlm, compiled")
     parser.add_argument("--out", type=Path, default=HERE, help="the folder of the page")
     options = parser.parse_args(words)

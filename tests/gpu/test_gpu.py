@@ -17,6 +17,7 @@ from zellige.core.random import Counter
 from zellige.methods import METHODS, build
 from zellige.models import checkpoints
 from zellige.models.tensors import load_tensors
+from zellige.nn.precision import float32_products
 from zellige.samplers import find, run
 
 V, L = 7, 32
@@ -30,9 +31,9 @@ device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=py
 
 
 @pytest.fixture(autouse=True)
-def exact_products(monkeypatch):
-    """On a GPU convolutions are in TF32 unless told otherwise."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+def exact_products():
+    with float32_products(tf32=False):
+        yield
 
 
 def pair(case: str, device: str, net: Net = NET):
@@ -210,6 +211,24 @@ def test_a_training_in_fewer_bits(precision, device, tmp_path, no_page):
     ]
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
     assert torch.get_float32_matmul_precision() == before
+
+
+@device
+def test_convolutions_of_a_float32_model_are_in_float32(device, monkeypatch):
+    """As near the CPU's as float32 is, where PyTorch's own setting, TF32, is thousand times further; and TF32 where asked for."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    net = Net(kind="unet", channels=32, multipliers=(1, 2), attention=(0,), length=64, grid=(8, 8))
+    errors = {}
+    for bits in ("float32", "tf32"):
+        here, there = pair("mdlm", device, net)
+        x = rows(4, 64)
+        with torch.no_grad():
+            h = here.hidden(x, None)
+            errors[bits] = float(
+                (there.compute_in(bits).hidden(x.to(device), None).cpu() - h).abs().max() / h.abs().max()
+            )
+    assert errors["float32"] < 1e-5
+    assert (errors["tf32"] > 1e-5) == (device == "cuda")
 
 
 @pytest.mark.gpu

@@ -80,12 +80,14 @@ def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
 def test_tf32_is_of_a_gpu_and_of_the_run_alone(monkeypatch):
     assert device.precision(config(precision="tf32")) == "float32"
     assert device.precision(config(precision="tf32"), able=True) == "tf32"
-    before = torch.get_float32_matmul_precision()
-    for on_gpu, precision, within in ((True, "tf32", "high"), (True, "float32", before), (False, "tf32", before)):
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    assert before == ("highest", True)  # PyTorch's own: convolutions in TF32
+    exact = "highest", False
+    for on_gpu, precision, within in ((True, "tf32", ("high", True)), (True, "float32", exact), (False, "tf32", exact)):
         monkeypatch.setattr(device, "cuda", lambda config, on_gpu=on_gpu: on_gpu)
         with device.matrix_products(config(precision=precision)):
-            assert torch.get_float32_matmul_precision() == within
-        assert torch.get_float32_matmul_precision() == before
+            assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == within
+        assert (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32) == before
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])

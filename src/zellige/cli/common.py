@@ -46,8 +46,10 @@ class Loading:
     method: str | None = None
     """file.py:Class of a run with an own method"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """of the network's matrix products"""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """of the network's matrix products; tf32 is of a GPU"""
+    compile: bool = False
+    """torch.compile the network: a minute or so at the start, for much work"""
 
 
 @command_options
@@ -174,8 +176,9 @@ def own_class(name: str) -> Any:
     return getattr(module, title)
 
 
-def load(terminal: Terminal, run: str, what: str, method: str | None, device: str, precision: str = "float32") -> Any:
-    """The model of a run, a saved folder or a hub id."""
+def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
+    """The model of a run, a saved folder or a hub id, loaded as a command's options say."""
+    method, device = chosen.method, chosen.device
     if not run:
         raise InputError(f"{what} needs a run; e.g. zellige {what} runs/demo")
     with terminal.waiting("loading"):
@@ -191,7 +194,7 @@ def load(terminal: Terminal, run: str, what: str, method: str | None, device: st
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
         model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
-        model.method.compute_in(precision)
+        model.method.compute_in(chosen.precision, chosen.compile)
     if name := shipped.name_of(model):
         formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
         terminal.note(f"'{name}'{formerly} comes with Zellige: {shipped.card(name)['what']}")

@@ -69,7 +69,7 @@ def draw(
         give: what is given of each text, by the model and the kind of its rows; None: nothing but a prompt.
     """
     out = _out(chosen.out)
-    model = load(terminal, chosen.run, command, chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, command, chosen)
     from ..models import together
     from ..models.infill import Gaps, approximate, filled
     from ..models.watch import watch

@@ -104,7 +104,7 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
     about = f"The likelihood of a text, with its 95% intervals.\n{', '.join([*MODES, TRAIN])}: each has its own --help."
     chosen = options.parse(Evaluate, words, "evaluate", about=about, most=1)
     file = run_folder(chosen.run) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
     from ..evaluation import evaluate as judge
 

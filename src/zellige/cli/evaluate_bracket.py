@@ -58,7 +58,7 @@ def bracket(words: Sequence[str], terminal: Terminal, began: float, write: bool 
     """`zellige evaluate RUN --bracket`"""
     about = "-log p between an upper and a lower bound, and the laws whose -log p is exact."
     chosen = options.parse(Bracket, words, "evaluate --bracket", about=about, most=1)
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
     from ..evaluation.bracket import bracket as judge
     from ..evaluation.corpus import corpus_of

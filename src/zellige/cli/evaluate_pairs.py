@@ -49,7 +49,7 @@ def pairs(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
 
         records = choices.read_pairs(chosen.pairs)
     folder = run_folder(chosen.run) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     with Bar(terminal, "pairs", 1, "rows") as bar:
         judged = choices.score_choices(
             model, records, chosen.draws, chosen.seed, chosen.batch, prefix=chosen.prefix, label=chosen.classes,

@@ -59,7 +59,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
 
         data = probing.labelled(chosen.probe, chosen.data.path, chosen.data.cache)
     folder = run_folder(chosen.run) if write else None
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     with contextlib.ExitStack() as stack:
         bars: dict[str, Any] = {}
 

@@ -41,7 +41,7 @@ def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
     if not wanted:
         raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
     from ..evaluation import evaluate as judge
     from ..evaluation.result import difference

@@ -59,7 +59,7 @@ def suite(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
 
     protocol_named(chosen.protocol)
     SUITES[chosen.suite]  # an unknown one is refused before a model is read
-    model = load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "evaluate", chosen)
     from ..evaluation.suite import judge
 
     here = this_process()

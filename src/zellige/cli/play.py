@@ -26,7 +26,7 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     need_web("play")
     if not chosen.run:
         raise InputError("play needs a run; e.g. zellige play runs/demo")
-    models = {name: load(terminal, name, "play", chosen.method, chosen.device, chosen.precision) for name in chosen.run}
+    models = {name: load(terminal, name, "play", chosen) for name in chosen.run}
     from dataclasses import replace
 
     from ..web.play import LIMITS, application

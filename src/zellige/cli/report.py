@@ -9,7 +9,7 @@ from ..show.numbers import byte_size, path
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import Run, load, writable, write_json
+from .common import Loading, Run, load, writable, write_json
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
         raise InputError("report needs a run; e.g. zellige report runs/demo")
     if chosen.out:
         writable(chosen.out, "--out")
-    model = load(terminal, chosen.run, "report", chosen.method, "auto") if chosen.method else None
+    model = load(terminal, chosen.run, "report", Loading(chosen.method)) if chosen.method else None
     with Bar(terminal, "draw", 1) as bar:
         from ..report import write
 

@@ -23,7 +23,7 @@ def serve(words: Sequence[str], terminal: Terminal, began: float) -> int:
     """`zellige serve RUN`"""
     chosen = options.parse(Serve, words, "serve", about="An OpenAI-compatible endpoint for a model of text.", most=1)
     need_web("serve")
-    model = load(terminal, chosen.run, "serve", chosen.method, chosen.device, chosen.precision)
+    model = load(terminal, chosen.run, "serve", chosen)
     from ..web.serve import application
 
     name, token = chosen.name or chosen.run, chosen.token or os.environ.get("ZELLIGE_TOKEN") or None

@@ -25,9 +25,12 @@ def of_rows(function: Any, like: Any) -> Any:
     @functools.wraps(function)
     def ask(self: "Method", batch: Batch, generator: Randomness = None) -> Any:
         refuse_rows(self, batch)
-        if torch.compiler.is_compiling() and isinstance(generator, Counter):
-            batch = replace(batch, spare=generator.spare(batch.tokens.device))
-        return function(self, batch, generator)
+        if torch.compiler.is_compiling():
+            if isinstance(generator, Counter):
+                batch = replace(batch, spare=generator.spare(batch.tokens.device))
+            return function(self, batch, generator)
+        with self.in_precision(batch.tokens.device):
+            return function(self, batch, generator)
 
     return arguments.checked(ask, like=like)
 

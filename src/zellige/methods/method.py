@@ -4,7 +4,8 @@
 admits, what its network is shown. A paper that undoes noise has a process and more to say: it is a `Diffusion` (`diffusion`).
 """
 
-from collections.abc import Collection, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
@@ -20,7 +21,7 @@ from ..errors import unknown
 from ..nn.attention import documents
 from ..nn.block import Net
 from ..nn.kinds import build_network
-from ..nn.precision import PRECISIONS, lower, products
+from ..nn.precision import PRECISIONS, lower, products, require_compiler
 from . import checks
 
 C = TypeVar("C")  # a method's own Config
@@ -75,9 +76,8 @@ class Method(nn.Module):
 
     process: Process | None
     _window: int | None = None  # where `of_length` made it: the length of its network
-    _products: torch.dtype | None = (
-        None  # `compute_in`: that of the network's matrix products, where not of its weights
-    )
+    _precision: str | None = None  # `compute_in`: of the network's matrix products; None: of whoever calls
+    _compile: bool = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         """What is asked of a method from outside checks what it is given, also where a class has its own."""
@@ -210,24 +210,56 @@ class Method(nn.Module):
         return f"discrete time, T = {self.steps:,}" if self.steps else ""
 
     # ---------------------------------------------------------------------------------- asking the network
-    def compute_in(self, precision: str) -> Self:
-        """From now on the network's matrix products are in "bfloat16", which rounds its weights; "float32" leaves it as it is.
+    def compute_in(self, precision: str, compile: bool = False) -> Self:
+        """From now on the network's matrix products are in this precision; with `compile` torch compiles its hidden states.
 
-        For drawing and judging; a training has `train.precision`, which keeps weights in float32. What a method makes of the
-        network's answers stays in float64.
+        For drawing and judging; a training has `train.precision` and `train.compile`. What a method makes of the network's
+        answers stays in float64.
+
+        Args:
+            precision: "float32" is that of the weights, and no less; "tf32", on a GPU, has 10 bits of mantissa and sums in
+                float32 (elsewhere it is float32); "bfloat16" rounds the weights.
+            compile: the first network evaluations of each kind take a minute or so.
         """
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
+        if compile:
+            require_compiler()
         if (dtype := PRECISIONS[precision]) is not None:
             lower(self.network, dtype)
-            self._products = dtype
+        self._precision, self._compile = precision, compile
         return self
 
     @property
     def precision(self) -> str:
-        """What the network computes in, "float32" or "bfloat16"; of other weights theirs."""
-        dtype = self._products or next((p.dtype for p in self.parameters()), torch.float32)
-        return str(dtype).removeprefix("torch.")
+        """What the network computes in: "float32", "tf32" or "bfloat16"; of other weights theirs."""
+        weights = next(self.parameters(), torch.empty(0))
+        if self._precision == "tf32" and weights.device.type == "cuda" and weights.dtype == torch.float32:
+            return "tf32"
+        return str(self._dtype or weights.dtype).removeprefix("torch.")
+
+    @property
+    def _dtype(self) -> torch.dtype | None:
+        """Of the hidden states, where it is not that of the weights."""
+        return None if self._precision is None else PRECISIONS[self._precision]
+
+    def in_precision(self, device: torch.device) -> contextlib.AbstractContextManager[None]:
+        """Within it float32 products of a GPU are as `compute_in` says: also those that are outside the hidden states."""
+        return products(device, None if self._dtype is not None else self._precision)
+
+    def _evaluate(self, entry: str) -> Callable[..., Any]:
+        """An entry of the network, compiled where that was asked for: for the first sizes, and again for whatever varies."""
+        function = getattr(self.network, entry)
+        if not self._compile or torch.compiler.is_compiling():
+            return function
+        made = self.__dict__.setdefault("_compiled", {})
+        if entry not in made:
+            made[entry] = torch.compile(function)
+        return made[entry]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy, or another process, which compiles anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
 
     def hidden(
         self,
@@ -254,23 +286,24 @@ class Method(nn.Module):
         some = at is not None and len(at.index) < x.numel()  # where all are read, the network has nothing to leave out
         if some and getattr(self.network, "chooses", False):
             more["at"] = at
-        with products(x.device, self._products):
-            h = self.network.features(x, self.input_times(x, t, more.get("segments")), **more)
+        times = self.input_times(x, t, more.get("segments"))
+        with products(x.device, self._precision):
+            h = self._evaluate("features")(x, times, **more)
         h = h if at is None or "at" in more else at.of(h)
-        return h if self._products is None else h.to(self._products)
+        return h if self._dtype is None else h.to(self._dtype)
 
     def extend(self, cache: Any, x: Tensor, valid: Tensor | None = None, condition: Tensor | None = None) -> Any:
         """A network of blocks' cache (None: nothing yet) once it has read clean tokens x (B, n) too; see `DiT.advance`."""
         more = {} if condition is None else {"condition": condition}
-        with products(x.device, self._products):
+        with products(x.device, self._precision):
             return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
         """Hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with them."""
         more = {} if condition is None else {"condition": condition}
-        with products(x.device, self._products):
+        with products(x.device, self._precision):
             h, cache = self.network.advance(cache, x, **more)  # pyright: ignore
-        return h if self._products is None else h.to(self._products), cache
+        return h if self._dtype is None else h.to(self._dtype), cache
 
     def input_times(self, x: Tensor, t: Tensor | float | None, segments: Tensor | None) -> Tensor | None:
         """What the network is told at times t: (B,), or (B, L) where blocks have their own."""
@@ -289,7 +322,8 @@ class Method(nn.Module):
 
     def logits(self, h: Tensor) -> Tensor:
         """The head's logits in float32 at least, (*, D) -> (*, K)."""
-        logits = self.network.head(h)
+        with self.in_precision(h.device):
+            logits = self.network.head(h)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

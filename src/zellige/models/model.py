@@ -218,6 +218,7 @@ def load(
     checkpoint: str | None = None,
     device: torch.device | str = "cpu",
     precision: str = "float32",
+    compile: bool = False,
     checksums: bool = True,
     **choices: Unpack[PublishedChoices],
 ) -> Model:
@@ -228,7 +229,8 @@ def load(
         method: the class, where it is not one of METHODS: code is never read from a checkpoint.
         net: the network, where it is an own one.
         checkpoint: of a run: "best", "last" or the name of a checkpoint; by default the best one there is, else the last.
-        precision: of the network's matrix products: "bfloat16" (`Method.compute_in`), or that of its weights.
+        precision: of the network's matrix products: "bfloat16", "tf32", or that of its weights (`Method.compute_in`).
+        compile: torch.compile the network: a minute or so at the start, for much work.
         checksums: refuse a folder whose files are not those that were written (SHA256SUMS).
         choices: of a published model, what nothing in it says: system="mdlm", length=1024, ... (`published.Choices`).
 
@@ -243,7 +245,7 @@ def load(
         try:
             with unchecked(not checksums):
                 model = _load(folder, path, method, net, device, {**choices})
-            model.method.compute_in(precision)
+            model.method.compute_in(precision, compile)
             return model
         except Exception:  # torch says RuntimeError of a file that has gone
             if folder.exists():

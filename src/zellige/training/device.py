@@ -1,7 +1,6 @@
 """On what a training runs: device, precision, and how a batch is split over devices."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +10,7 @@ from ..errors import InputError
 from ..evaluation.workers import limit_processes
 from ..launched import this_process
 from ..models.config import Config, Train
+from ..nn.precision import float32_products
 from ..show.numbers import counted
 from .devices import recognise
 
@@ -41,15 +41,9 @@ def precision(config: Config, able: bool | None = None) -> str:
     return "bfloat16" if able and config.net.width >= 256 else "float32"
 
 
-@contextlib.contextmanager
-def matrix_products(config: Config) -> Iterator[None]:
-    """Within it float32 matrix products are in TF32 where the run's precision is that: 10 bits of mantissa, sums in float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision(config) == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+def matrix_products(config: Config) -> contextlib.AbstractContextManager[None]:
+    """Within it a GPU's float32 products and convolutions are in TF32 if that is the run's precision, else in float32."""
+    return float32_products(tf32=precision(config) == "tf32")
 
 
 def sharded_blocks(method: nn.Module) -> list[nn.Module]:

@@ -95,9 +95,7 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     )
     _check(chosen)
     folder = _folder(chosen) if write else None
-    model = (
-        load(terminal, chosen.run, "evaluate", chosen.method, chosen.device, chosen.precision) if chosen.run else None
-    )
+    model = load(terminal, chosen.run, "evaluate", chosen) if chosen.run else None
     data = None if model is None else typed_data(chosen, words, model.config.data)
     from ...evaluation import sample_quality, sweep
     from ...evaluation.distances import LEAST
