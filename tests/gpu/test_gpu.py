@@ -52,7 +52,8 @@ def rows(n: int = 4, length: int = L) -> torch.Tensor:
 
 
 def draws(device: str, step: int = 3) -> Counter:
-    return Counter(11, *(torch.full((), number, device=device) for number in (step, 0)), 1)
+    number, part = (torch.full((), number, device=device) for number in (step, 0))
+    return Counter(11, number, part, 1)
 
 
 def step(method, device: str, tokens: torch.Tensor, function=None) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -190,9 +191,11 @@ def test_a_training(device, tmp_path, no_page):
         assert float(b["loss"]) == pytest.approx(float(a["loss"]), rel=1e-4)
         assert bool(b["peak_memory"]) == (device == "cuda")
         assert float(b["flops_per_second"] or 1) > 0
+    assert theirs.validation is not None
+    assert ours.validation is not None
     assert theirs.validation.value == pytest.approx(ours.validation.value, rel=1e-4)
     assert [trained(tmp_path / "c", device, **one, steps=steps).steps for steps in (3, 6)] == [3, 6]
-    x, y = (load_tensors(checkpoints.newest(tmp_path / name / "checkpoints") / "model.safetensors")[0] for name in "bc")
+    x, y = (load_tensors(checkpoints.newest(tmp_path / name / "checkpoints") / "model.safetensors")[0] for name in "bc")  # pyright: ignore
     for name in x:
         torch.testing.assert_close(x[name], y[name], rtol=1e-5, atol=1e-6)
     models = [zellige.load(theirs.folder, device=at) for at in ("cpu", device)]

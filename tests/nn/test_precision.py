@@ -4,6 +4,7 @@ compiled it gives what it gave, and is compiled a few times only."""
 import copy
 import pickle
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ def test_float32_is_float32_and_afterwards_what_it_was(before):
 
 
 def test_convolutions_too_where_pytorch_was_told_tf32_for_all():
-    backends = torch.backends
+    backends: Any = torch.backends
     before = torch.backends.cudnn.allow_tf32
     backends.fp32_precision = "tf32"
     try:

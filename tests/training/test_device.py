@@ -70,7 +70,7 @@ def test_pinning_a_batch_pins_each_of_its_tensors(monkeypatch):
     batch = Batch(
         torch.zeros(2, 3, dtype=torch.long), mask=torch.ones(2, 3, dtype=torch.bool), condition=torch.zeros(2)
     )
-    again = torch.utils.data._utils.pin_memory.pin_memory(batch)  # as a DataLoader does it
+    again = torch.utils.data._utils.pin_memory.pin_memory(batch)  # pyright: ignore  (as a DataLoader does it)
     assert [id(x) for x in pinned] == [id(x) for x in (batch.tokens, batch.mask, batch.condition)]
     assert isinstance(again, Batch)
     assert again.segments is None

@@ -189,11 +189,11 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
 
         if device == "cuda" and not torch.cuda.is_available():
             raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
-        chosen = "cuda" if device == "auto" and torch.cuda.is_available() else device
-        if chosen == "cuda":  # of several processes on a machine each has its own
+        there = "cuda" if device == "auto" and torch.cuda.is_available() else device
+        if there == "cuda":  # of several processes on a machine each has its own
             torch.cuda.set_device(this_process().local % torch.cuda.device_count())
         cls = own_class(method) if method else None
-        model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if chosen == "auto" else chosen)
+        model = load(run, method=None if isinstance(cls, str) else cls, device="cpu" if there == "auto" else there)
         model.method.compute_in(chosen.precision, chosen.compile)
     if name := shipped.name_of(model):
         formerly = f", formerly '{run}'," if run in shipped.FORMERLY else ""
