@@ -20,7 +20,7 @@ import measure
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.methods import D3PM
-from zellige.methods.terms import draw_step
+from zellige.methods.diffusion import draw_step
 
 SIZES = {"K = 256, L = 784, B = 8": (256, 784, 8, 1000), "K = 256, L = 3,072, B = 8": (256, 3072, 8, 1000)}
 SMALL = {"K = 64, L = 49, B = 2": (64, 49, 2, 20)}

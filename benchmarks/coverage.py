@@ -23,9 +23,7 @@ import zellige
 from zellige.core.batch import Batch
 from zellige.core.prediction import posterior
 from zellige.evaluation import two_sides
-from zellige.evaluation.bracket import _divisors
-from zellige.evaluation.bracket_result import BracketRow, BracketTable
-from zellige.evaluation.bracket_work import SETS, Work
+from zellige.evaluation.bracket import SETS, BracketRow, BracketTable, Work, _divisors
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.evaluate import asked_of, evaluate_rows
 from zellige.evaluation.interval import FREEDOM

@@ -27,7 +27,7 @@ from zellige.core.random import uniform as uniforms
 from zellige.data import Data, prepare
 from zellige.evaluation.corpus import corpus_of
 from zellige.evaluation.evaluate import asked_of, evaluate_rows
-from zellige.methods import D3PM, build, terms
+from zellige.methods import D3PM, build, diffusion
 from zellige.methods.diffusion import Diffusion
 from zellige.nn import Net
 
@@ -71,7 +71,7 @@ class OneOfT(Terms):
     """As it was estimated before: one of all T steps."""
 
     def terms(self, batch, generator=None):
-        return {"bound": terms.one_step(self, batch, generator)}
+        return {"bound": diffusion.one_step(self, batch, generator)}
 
 
 class Rows(list):

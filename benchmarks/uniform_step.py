@@ -21,8 +21,8 @@ import measure
 from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.methods import D3PM, SEDD, build
+from zellige.methods.diffusion import draw_step
 from zellige.methods.method import Method
-from zellige.methods.terms import draw_step
 from zellige.nn import Net
 
 NET = Net(layers=4, hidden=256, heads=8, length=128)

@@ -7,7 +7,7 @@ import torch
 from zellige import Net
 from zellige.core.batch import Batch
 from zellige.methods import METHODS, build
-from zellige.methods.terms import parts
+from zellige.methods.diffusion import parts
 
 RECORD = [  # the keys that --json writes
     "zellige", "command", "arguments", "result", "interval", "unit", "kind", "protocol", "seed", "versions", "seconds",

@@ -14,8 +14,7 @@ from zellige.evaluation.choices import Record, score_choices
 from zellige.evaluation.conditional import bound
 from zellige.methods import METHODS, build
 from zellige.models.config import Train
-from zellige.models.identity import identity
-from zellige.models.model import Model, load
+from zellige.models.model import Model, identity, load
 from zellige.nn.block import Net
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install lm_eval")

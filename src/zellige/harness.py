@@ -27,10 +27,8 @@ from .core.batch import by_length
 from .core.random import Streams, mix
 from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
-from .models.classes import told_none
 from .models.frames import Frame
-from .models.identity import identity
-from .models.model import as_model
+from .models.model import as_model, identity, told_none
 from .models.sampler_choice import choose_sampler, end_token
 from .samplers import run
 from .samplers.pairing import blank, of_length

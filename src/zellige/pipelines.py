@@ -16,12 +16,10 @@ from .arguments import checked, of_kind
 from .core.batch import whole_numbers
 from .errors import InputError, meant, unknown
 from .evaluation import conditional
-from .evaluation.text_score import text_scores
-from .models.classes import find_classes
+from .evaluation.conditional import text_scores
 from .models.infill import infill
-from .models.model import Model, as_model
-from .models.prompts import flat_rows
-from .models.watch import sample, watch
+from .models.model import Model, as_model, find_classes
+from .models.watch import flat_rows, sample, watch
 from .samplers.choices import SamplerChoices
 from .show.kinds import of
 

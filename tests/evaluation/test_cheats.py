@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from zellige.evaluation import distances, image_quality, sample_quality
-from zellige.evaluation.cheats import fooled
 from zellige.evaluation.sample_quality import AS_REAL, HIGHER, LOWER, Number, better
+from zellige.evaluation.sweep import fooled
 
 
 def around(value):

@@ -20,8 +20,7 @@ from zellige.data.tokenizer import Bytes, Characters
 from zellige.data.tokenizer_by_name import train_bpe
 from zellige.evaluation.choices import Record, read_pairs, score_choices
 from zellige.evaluation.conditional import Conditional, bound, bound_tokens, greedy, replicates, tokenize_pair, windows
-from zellige.evaluation.interval import student
-from zellige.evaluation.proportion import Proportion
+from zellige.evaluation.interval import Proportion, student
 from zellige.methods import build
 from zellige.methods.method import Method
 from zellige.samplers import Ancestral, FirstHitting

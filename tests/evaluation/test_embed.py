@@ -9,9 +9,19 @@ from small import make
 from zellige import METHODS, Config, Data, InputError, embed
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters
-from zellige.evaluation.fine_tune import fine_tune, logits, untrained
-from zellige.evaluation.logistic_regression import bags, linear, regress, standardized
-from zellige.evaluation.probe import Labelled, labelled, probe, split_texts
+from zellige.evaluation.probe import (
+    Labelled,
+    bags,
+    fine_tune,
+    labelled,
+    linear,
+    logits,
+    probe,
+    regress,
+    split_texts,
+    standardized,
+    untrained,
+)
 from zellige.models.config import Train
 from zellige.models.embed import embed_tokens, features, tokens_at_once
 from zellige.models.model import Model

@@ -11,9 +11,8 @@ from zellige import Data, Net
 from zellige.core.batch import Batch
 from zellige.data.tokenizer import Characters, Tokens
 from zellige.errors import InputError
-from zellige.evaluation import language_model
 from zellige.evaluation.evaluate import evaluate_rows
-from zellige.evaluation.judge import Judge
+from zellige.evaluation.judge import Judge, causal_model
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -253,4 +252,4 @@ def test_the_folder_of_a_run_is_a_judge(tmp_path):
 def test_a_judge_whose_config_has_changed_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(sealed({"format": 1})).replace("1", "2", 1))
     with pytest.raises(InputError, match=r"config\.json' has changed since it was written \(checksum\)"):
-        language_model.causal_model(tmp_path, "cpu")
+        causal_model(tmp_path, "cpu")

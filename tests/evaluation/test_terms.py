@@ -20,7 +20,7 @@ from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.likelihood import Likelihood
 from zellige.evaluation.pilot import pilot, proposal_of
 from zellige.evaluation.result import Result, summarize
-from zellige.methods import build, terms
+from zellige.methods import build, diffusion
 from zellige.nn import Net
 
 D = torch.float64
@@ -120,7 +120,7 @@ def test_terms_drawn_by_importance_are_the_bound_in_expectation(choices, ends):
         torch.testing.assert_close(sum(found.values()), whole, rtol=0, atol=1e-9)
         last = exact.expected(method, x_0, method.grid(T)[-2], method.grid(T)[-1])
         torch.testing.assert_close(found["reconstruction"], last, rtol=0, atol=1e-9)
-    even = Proposal.even(len(terms.between(method, T)))
+    even = Proposal.even(len(diffusion.between(method, T)))
     every = exact.expectation(lambda b, s: Likelihood(method).between(b, s), x_0, cells(even, whole=True))
     torch.testing.assert_close(found["diffusion"], every, rtol=0, atol=1e-9)
 
@@ -179,7 +179,7 @@ def test_training_asks_the_network_once_whatever_the_bound_does():
         batch, g = Batch(X), lambda: torch.Generator().manual_seed(3)
         loss = method.loss(batch, g())
         assert calls == [len(X)]
-        _, t, s = terms.draw_step(method, batch, generator := g())
+        _, t, s = diffusion.draw_step(method, batch, generator := g())
         step = 8 * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)
         torch.testing.assert_close(loss, step if method.start > 1 else step + method.prior_term(batch), rtol=0, atol=0)
 

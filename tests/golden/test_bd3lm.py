@@ -16,7 +16,7 @@ from zellige.core.curves import CosinePower, Linear, Logarithmic, Polynomial
 from zellige.core.prediction import kernel, posterior, truth
 from zellige.core.random import spread
 from zellige.methods import AR, BD3LM
-from zellige.methods.bd3lm_clipping import WIDTHS, intervals
+from zellige.methods.bd3lm import WIDTHS, intervals
 from zellige.nn import DiT, Net
 from zellige.samplers import FirstHitting, State
 

@@ -17,7 +17,7 @@ from zellige.core.matrices import CTMC
 from zellige.core.prediction import posterior
 from zellige.core.schedule import CLEAN
 from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
-from zellige.methods.terms import summed
+from zellige.methods.diffusion import summed
 from zellige.samplers import State, TauLeaping, tau_leaping
 from zellige.samplers.tau_leaping import landing
 

@@ -11,8 +11,8 @@ from zellige.core.prediction import LeaveOneOut, kernel, posterior, truth
 from zellige.core.process import uniform
 from zellige.core.schedule import CLEAN
 from zellige.methods import MDLM, UDLM
+from zellige.methods.diffusion import jumps_at
 from zellige.methods.method import Method
-from zellige.methods.terms import jumps_at
 from zellige.models.published import classifier
 
 from .recorded import EPS, TORCH, FixedTime, K, L, RecordedLogits, V, published_network, race, rounded, vanishes

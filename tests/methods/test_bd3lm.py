@@ -15,8 +15,8 @@ from zellige.core.prediction import kernel
 from zellige.core.random import spread
 from zellige.core.schedule import CLEAN
 from zellige.methods import BD3LM, MDLM, SEDD, build
-from zellige.methods.bd3lm_clipping import intervals
-from zellige.methods.masked import places
+from zellige.methods.absorbing import places
+from zellige.methods.bd3lm import intervals
 from zellige.models import model
 from zellige.nn import Table
 from zellige.training.train import train

@@ -17,8 +17,7 @@ from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
 from zellige.methods import BD3LM, MD4, MDLM, METHODS
 from zellige.methods.bd3lm import BD3LMScore
-from zellige.methods.diffusion import Diffusion
-from zellige.methods.terms import between
+from zellige.methods.diffusion import Diffusion, between
 from zellige.nn import Net
 
 D = torch.float64

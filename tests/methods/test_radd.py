@@ -180,14 +180,14 @@ def test_given_positions_come_first_in_every_order():
 
 @torch.no_grad()
 def test_an_order_takes_one_row_and_one_head_for_each_token(monkeypatch):
-    from zellige.methods import masked
+    from zellige.methods import absorbing
 
     network = Counting(table(V + 1, 3))
     method = RADD(network, V, (3,))
     batch = Batch(exact.states(V, 3)[:5])
     whole = method.estimators()["forward"](batch)
     assert (network.rows, network.heads) == ([15], 15)  # rows and tokens share one call
-    monkeypatch.setattr(masked, "TOKENS", 1)
+    monkeypatch.setattr(absorbing, "TOKENS", 1)
     network.rows = []
     close(method.estimators()["forward"](batch), whole)
     assert network.rows == [5, 5, 5]

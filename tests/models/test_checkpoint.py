@@ -15,8 +15,8 @@ from zellige import Config, Data, InputError, Net, Train, files, load
 from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
-from zellige.models import checksums
 from zellige.models import model as checkpoint
+from zellige.models import tensors
 from zellige.models.checkpoints import best, link, newest, prune, steps
 from zellige.models.config import FORMAT
 from zellige.models.model import Model
@@ -367,7 +367,7 @@ def state(folder: Path, best: int | None) -> None:
     progress["best"] = None if best is None else {"step": best, "value": 1.0, "result": {}}
     record = {"weights": {}, "optimizer_states": [], "run": progress, "global_step": 1, "epoch": 0}
     (folder / "training.json").write_text(json.dumps(record))
-    checksums.write_checksums(folder)
+    tensors.write_checksums(folder)
 
 
 def test_which_checkpoint_of_a_run(tmp_path):

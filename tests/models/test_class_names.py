@@ -15,7 +15,7 @@ from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError
 from zellige.evaluation.choices import Record, score_choices
-from zellige.models.classes import class_names, find_classes
+from zellige.models.model import class_names, find_classes
 from zellige.show.terminal import Terminal
 
 NET = zellige.Net(layers=1, hidden=16, heads=2, condition=8)

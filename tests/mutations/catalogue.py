@@ -503,7 +503,7 @@ DRAWS = [
     ),
 ]
 A = "methods/absorbing.py"
-K = "methods/masked.py"
+K = "methods/absorbing.py"
 MASKED = [
     M(
         "a reveal with alpha_s in place of alpha_t",
@@ -625,7 +625,7 @@ MASKED = [
         "bound.estimators mdlm",
     ),
 ]
-T = "methods/terms.py"
+T = "methods/diffusion.py"
 F = "methods/diffusion.py"
 TERMS = [
     M("one step for all T", T, "value = method.steps * method.step(", "value = method.step(", "bound.draws mdlm"),
@@ -1419,7 +1419,7 @@ BEYOND = [
     ),
     M(
         "a judge that counts BOS",
-        "evaluation/language_model.py",
+        "evaluation/judge.py",
         "return nats if begin else F.pad(nats, (1, 0))",
         "return F.pad(nats, (1, 0))[:, : nats.shape[1]]",
         why="verify judges no texts",

@@ -425,7 +425,7 @@ METRICS = of(
     ),
     (
         "memorised runs go on in the next row",
-        "evaluation/memorisation.py",
+        "evaluation/distances.py",
         "inside = at % L + k < L",
         "inside = at + k < len(tokens)",
         "evaluation/test_distances.py -k ends_with_its_row",
@@ -513,7 +513,7 @@ INTERVALS = of(
     "verify estimates nothing",
     (
         "an interval of proportions without its own width",
-        "evaluation/proportion.py",
+        "evaluation/interval.py",
         "+ z * z / (4 * n * n))",
         "+ 0 * z)",
         "evaluation/test_conditional.py -k wilson",
@@ -569,21 +569,21 @@ INTERVALS = of(
     ),
     (
         "the two sides of a part change places",
-        "evaluation/gaps.py",
+        "evaluation/bracket.py",
         "yield above, below if math.isfinite(below) else -math.inf",
         "yield below, above",
         "evaluation/test_gaps.py -k above_comes_before",
     ),
     (
         "what is held is counted, and the rest given",
-        "evaluation/gaps.py",
+        "evaluation/bracket.py",
         "mask = ~torch.tensor([list(held)] * count, dtype=torch.bool",
         "mask = torch.tensor([list(held)] * count, dtype=torch.bool",
         "evaluation/test_gaps.py",
     ),
     (
         "class 0 is no class in the bound of a part",
-        "evaluation/gaps.py",
+        "evaluation/bracket.py",
         "None if condition is None else torch.full((count,), condition",
         "None if not condition else torch.full((count,), condition",
         "evaluation/test_gaps.py -k class_it_is_told",
@@ -710,7 +710,7 @@ COMMANDS = of(
     ),
     (
         "classes that are asked for go round",
-        "models/classes.py",
+        "models/model.py",
         "classes.repeat_interleave(count)",
         "classes.repeat(count)",
         "models/test_class_names.py",
@@ -770,7 +770,7 @@ WEIGHTS = of(
     "verify loads no weights",
     (
         "a file that has changed is loaded",
-        "models/checksums.py",
+        "models/tensors.py",
         "sha256(file) != listed[name]",
         "not listed[name]",
         "models/test_checkpoint.py -k has_changed",

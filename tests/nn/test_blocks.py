@@ -11,7 +11,7 @@ from torch import nn
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import MDLM
-from zellige.methods.terms import summed
+from zellige.methods.diffusion import summed
 from zellige.nn import DiT, Net, attention
 from zellige.nn.convolution import ShortConv
 

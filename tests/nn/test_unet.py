@@ -12,7 +12,7 @@ from zellige import Data, Train, exact
 from zellige.cli import main
 from zellige.core.batch import Batch
 from zellige.errors import InputError
-from zellige.methods import D3PM, MD4, METHODS, build, terms
+from zellige.methods import D3PM, MD4, METHODS, build, diffusion
 from zellige.models.config import Config, from_json, to_json
 from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net, UNet
@@ -576,7 +576,7 @@ def test_bounds_are_those_of_enumeration(name, choices):
             later = None if s is None else torch.full_like(time, s)
             closed = method.diffusion(batch, X_t, time) if later is None else method.step(batch, X_t, time, later)
             torch.testing.assert_close(
-                closed, terms.from_prediction(method, batch, X_t, time, later), rtol=1e-8, atol=1e-8
+                closed, diffusion.from_prediction(method, batch, X_t, time, later), rtol=1e-8, atol=1e-8
             )
 
 

@@ -9,7 +9,7 @@ from zellige.core.curves import Linear
 from zellige.core.process import absorbing
 from zellige.core.schedule import CLEAN
 from zellige.methods import AR
-from zellige.methods.masked import Masked
+from zellige.methods.absorbing import Masked
 from zellige.nn import DiT, Net, Table
 from zellige.nn.cache import Cache
 from zellige.samplers.pairing import of_length

@@ -9,7 +9,7 @@ from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.process import absorbing, uniform
 from zellige.core.tabulated import Tabulated
 from zellige.methods import MD4, MDLM
-from zellige.methods.masked import Masked
+from zellige.methods.absorbing import Masked
 from zellige.samplers import (
     Ancestral,
     AnyOrder,

@@ -25,7 +25,7 @@ from zellige.cli import main
 from zellige.errors import InputError
 from zellige.launched import Place, this_process
 from zellige.models.config import Config
-from zellige.models.together import share
+from zellige.models.frames import share
 from zellige.training import device, shards
 
 SLURM_SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "slurm.sh"

@@ -20,7 +20,7 @@ from zellige.core.batch import Batch
 from zellige.core.curves import Exponential
 from zellige.data.rows import Rows
 from zellige.errors import InputError
-from zellige.methods import METHODS, build, terms
+from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
 from zellige.models.sampler_choice import choose_sampler
 from zellige.training.cost import PEAK, UTILISATION, training_cost
@@ -156,7 +156,7 @@ def test_a_clipped_gradient_is_that_of_the_published_loss_at_its_own_scale(metho
     ours = torch.autograd.grad(learner.training_step(batch, 0), [*built.network.parameters()], allow_unused=True)
     draws = StepSeeds(0, 1, torch.device("cpu")).seed_part(0, 0)
     if method == "d3pm":  # one step of each row, and its KL
-        _, t, s = terms.draw_step(built, batch, draws)
+        _, t, s = diffusion.draw_step(built, batch, draws)
         step = built.step(batch, built.corrupt(batch, t[:, None], draws), t, s)
         bits = "last" in choices
         published_loss = step.mean() / (L * math.log(2)) if bits else step.mean()

@@ -70,7 +70,7 @@ def draw(
     """
     out = _out(chosen.out)
     model = load(terminal, chosen.run, command, chosen)
-    from ..models import together
+    from ..models.frames import gather_texts, share
     from ..models.infill import Gaps, approximate, filled
     from ..models.watch import watch
     from ..show import kinds
@@ -97,7 +97,7 @@ def draw(
     shared = here.world > 1 and start is None and frame_files is None and film is None and not chosen.watch
     if here.rank and not shared:  # of what several processes do not do together the first one does all
         return 0
-    ours = together.share(here, chosen.count, chosen.seed, chosen.classes) if shared else {}
+    ours = share(here, chosen.count, chosen.seed, chosen.classes) if shared else {}
     frames = () if ours is None else watch(model, **more, **how | ours)
     if (note := approximate(model)) and (prompt or start is not None):
         terminal.note(note)
@@ -110,7 +110,7 @@ def draw(
     with threads_for(model.method, min(chosen.count * max(len(chosen.classes), 1), how["batch"])):
         drawn = _see(frames, chosen, command, None if gaps is None else len(gaps.fixed), terminal)
     if shared:
-        drawn = together.gather_texts(here, None if ours is None else drawn)
+        drawn = gather_texts(here, None if ours is None else drawn)
         if here.rank:
             return 0
     if gaps is not None:

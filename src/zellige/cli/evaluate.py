@@ -36,7 +36,7 @@ from .evaluate_suite import Suite, suite
 from .generate.command import Generate, generate
 
 if TYPE_CHECKING:
-    from ..evaluation.proportion import Proportion
+    from ..evaluation.interval import Proportion
     from ..evaluation.result import Result
 
 MODES: dict[
@@ -151,8 +151,7 @@ def judge_text(words: Sequence[str], terminal: Terminal, began: float, write: bo
 
 def _show(words: Sequence[str], terminal: Terminal) -> int:
     """What a file of a likelihood holds, as it was printed."""
-    from ..evaluation.result import Result
-    from ..evaluation.result_json import read_result
+    from ..evaluation.result import Result, read_result
 
     chosen = options.parse(Evaluate, words, "evaluate", most=1)
     if not chosen.from_:

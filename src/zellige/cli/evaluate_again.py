@@ -41,7 +41,7 @@ def again(
 ) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
     from ..evaluation.repeat import changes, figures
-    from ..evaluation.result_json import read_result
+    from ..evaluation.result import read_result
 
     source, words = typed.take(words, "--from", "evaluate")
     assert source is not None

@@ -28,8 +28,8 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..evaluation.bracket_result import Bracket as Result
-    from ..evaluation.bracket_result import BracketRow
+    from ..evaluation.bracket import Bracket as Result
+    from ..evaluation.bracket import BracketRow
 
 
 @command_options

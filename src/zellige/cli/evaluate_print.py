@@ -9,8 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..evaluation.evaluate import PROTOCOL
-from ..evaluation.interval import FREEDOM
-from ..evaluation.proportion import Proportion
+from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.result import Result
 from ..files import write_file
 from ..show.numbers import columns, count, counted, path, percent, pm, quantity

@@ -83,7 +83,7 @@ def methods() -> list[dict[str, str]]:
     import sys
 
     from ..methods import METHODS
-    from ..methods.masked import Masked
+    from ..methods.absorbing import Masked
 
     rows = []
     for name, cls in METHODS.items():

@@ -1,31 +1,293 @@
 """Between which two numbers -log p of a text lies, and the exact values of the laws that have one: `zellige evaluate --bracket`.
 
-The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`.
+The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `samplers.replay`. `Work` weighs groups of texts,
+`Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given the rest of it.
 """
 
 import functools
+import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path as File
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..arguments import checked
+from ..core.batch import Batch
+from ..core.random import mix
 from ..data import Corpus
 from ..errors import InputError, at_least, check_counts
-from ..models.identity import fingerprint
-from ..models.model import as_model
+from ..methods.method import Method
+from ..models.model import as_model, fingerprint
 from ..samplers import Confidence, FixedOrder, Sampler
 from ..samplers.pairing import of_length
-from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of
+from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
+from ..show.record import json_record
 from . import workers
-from .bracket_result import Bracket, BracketRow, BracketTable
-from .bracket_work import GROUP, SETS, Work
+from .conditional import RowStreams
 from .corpus import corpus_of
 from .evaluate import Asked, asked_of, evaluate_rows
-from .likelihood import bounded
+from .interval import FREEDOM, LEVEL, OVER_TEXTS
+from .likelihood import bounded, number_of_tokens
+from .result import Result, summarize
+from .two_sides import SKEWED, bidirectional, effective, from_above, from_below, replicates, skewness, width
+
+GROUP = 16  # texts that are asked at once
+SETS = 4  # so many times the largest n are drawn of each text: two pairs of psi and p
+
+
+@dataclass
+class Work:
+    """Weighs groups of texts, by their number: plain lists, so that it may be asked in another process.
+
+    Attributes:
+        rows, chosen: the data set, and the rows of it that are judged.
+        path: what brackets the method's own law; None: its -log p is exact.
+        others: by name, the laws that have an exact value.
+        numbers: n of the bounds, each a divisor of the largest.
+        own: how many samples of the model's own.
+        batch: rows (texts x draws) in one call of the network.
+    """
+
+    method: Any
+    rows: Any
+    chosen: list[int]
+    path: Path | None
+    others: dict[str, Path]
+    numbers: tuple[int, ...]
+    own: int
+    seed: int
+    batch: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return -(-len(self.chosen) // GROUP)
+
+    def __call__(self, index: int) -> dict[str, Any]:
+        """Nats of each text of a group: {"exact": name -> (texts), "above", "below", "apart": n -> (texts, replicates)}.
+
+        "apart" is the difference of the two, paired. "own above" and so on: of its own samples, a mean each. "calls" of the
+        network by name, of one draw under "draw"; "tokens" (texts); "effective" (texts), the share of draws that count.
+        """
+        places = self.chosen[index * GROUP : (index + 1) * GROUP]
+        texts = self.rows.collate([self.rows[i] for i in places])
+        tokens, texts = number_of_tokens(texts), texts.to(self.device)
+        result: dict[str, Any] = {"exact": {}, "calls": {}, "tokens": tokens.tolist()}
+        for name, path in self.others.items():
+            written = weigh(self.method, texts, path)
+            result["exact"][name] = (-written.log_w.sum(-1)).tolist()
+            result["calls"][name] = written.calls.double().tolist()
+        if self.path is None:
+            return result
+        most = max(self.numbers)
+        log_w, result["calls"]["draw"] = self._draws(texts, places, SETS * most, "text")
+        result["effective"] = effective(log_w).tolist()
+        for n in self.numbers:
+            for name, estimate in (("above", from_above), ("below", from_below), ("apart", width)):
+                result.setdefault(name, {})[n] = replicates(estimate, log_w, n).tolist()
+        own = places[: max(self.own - index * GROUP, 0)]
+        if own:
+            result |= self._own(texts.take(torch.arange(len(own), device=self.device)), own, most)
+        return result
+
+    def _own(self, texts: Batch, places: list[int], most: int) -> dict[str, Any]:
+        """Both sides on samples of the model itself, one for each of these texts, with its class where it has one."""
+        assert self.path is not None
+        streams = [self._stream("own", place, 0) for place in places]
+        wrote = weigh(self.method, Batch(texts.tokens, None, None, texts.condition), self.path, streams, draw=True)
+        samples = Batch(wrote.x, None, None, texts.condition)
+        log_w, _ = self._draws(samples, places, 2 * most, "sample")
+        (one, other), first = log_w.unflatten(1, (2, most)).unbind(1), wrote.log_w.cpu()
+        result: dict[str, Any] = {}
+        for n in self.numbers:  # a text has one z that wrote it: no replicates
+            above, below = (v.mean(1, keepdim=True) for v in (from_above(one, n), bidirectional(first, other, n)))
+            for name, values in (("own above", above), ("own below", below), ("own apart", above - below)):
+                result.setdefault(name, {})[n] = values.tolist()
+        return result
+
+    def _draws(self, texts: Batch, places: list[int], draws: int, purpose: str) -> tuple[Tensor, list[float]]:
+        """log w of so many z of each text, (texts, draws, G) float64, and the network calls of a draw of each."""
+        assert self.path is not None
+        of = [(row, draw) for draw in range(draws) for row in range(len(places))]
+        parts, calls = [], torch.zeros(len(places), dtype=torch.float64)
+        for begin in range(0, len(of), self.batch):
+            part = of[begin : begin + self.batch]
+            rows = torch.tensor([row for row, _ in part])
+            streams = [self._stream(purpose, places[row], draw) for row, draw in part]
+            written = weigh(self.method, texts.take(rows.to(self.device)), self.path, streams)
+            parts.append(written.log_w.cpu())
+            calls.index_add_(0, rows, written.calls.double().cpu())
+        log_w = torch.cat(parts).unflatten(0, (draws, len(places))).transpose(0, 1)
+        return log_w, (calls / draws).tolist()
+
+    def _stream(self, purpose: str, place: int, draw: int) -> torch.Generator:
+        return torch.Generator().manual_seed(mix(self.seed, purpose, place, draw))
+
+
+OVER_DRAWS = (
+    "Student's t over independent values of each text, or over the jackknife of its draws; none of an undetermined mean"
+)
+
+
+@dataclass(frozen=True)
+class BracketRow:
+    """One line: a value of the texts, or why there is none.
+
+    Attributes:
+        side: "bound" (from above, in expectation), "lower" (from below), "difference" of the two on the same texts, "exact",
+            "oracle" (exact, and no sampler's law), or "none".
+        n: draws of one estimate; 0 where nothing is drawn.
+        calls: of the network for one estimate of a text, a mean; None where nobody counts.
+        own: about the model's own samples, and not the texts.
+        effective: of the tangent bound and the width: so many of n draws count, of the text where they are fewest.
+        skewness: of the mean of all that is drawn of that text, as `two_sides` expects it. Above SKEWED these draws do not
+            determine the mean: there is a value then, and no interval.
+    """
+
+    name: str
+    law: str
+    side: str
+    result: Result | None = None
+    n: int = 0
+    calls: float | None = None
+    own: bool = False
+    why: str | None = None
+    effective: float | None = None
+    skewness: float | None = None
+
+    @property
+    def determined(self) -> bool:
+        return self.skewness is None or self.skewness <= SKEWED
+
+    def to_dict(self) -> dict[str, Any]:
+        r = self.result
+        names = ("name", "law", "side", "n", "calls", "own", "why", "effective", "skewness")
+        entries = {k: getattr(self, k) for k in names}
+        if r is None:
+            return entries | {"value": None}
+        ends = {"low": r.low, "high": r.high} if self.determined else {"low": None, "high": None}
+        drawn = {"low": r.draws_low, "high": r.draws_high} if self.determined else ends
+        each = None if r.nats is None else r.nats.tolist()
+        return entries | {"value": r.value, **ends, "over_draws": drawn | {"freedom": r.freedom}, "nats": each}
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The rows of one model and one set of texts, and how they were made.
+
+    Attributes:
+        rows: in the order in which they are shown.
+    """
+
+    rows: list[BracketRow]
+    unit: str
+    about: dict[str, Any]
+    protocol: dict[str, Any]
+    seed: int
+    seconds: float = 0.0
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def named(self, name: str, own: bool = False) -> BracketRow:
+        return next(row for row in self.rows if row.name == name and row.own == own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it; nats of each text with every row, so that each has its own bracket."""
+        result = {"rows": [row.to_dict() for row in self.rows], "about": self.about}
+        interval = {"level": LEVEL, "over_texts": OVER_TEXTS, "over_draws": OVER_DRAWS}
+        return json_record(
+            "evaluate", self.arguments, result, interval=interval, unit=self.unit, kind="bracket", protocol=self.protocol,
+            seed=self.seed, seconds=self.seconds,
+        )  # fmt: skip
+
+
+class BracketTable:
+    """What the groups gave, as results in the unit of the bound."""
+
+    def __init__(self, parts: list[dict[str, Any]], bound: Result, asked: Asked, most: int = 1):
+        self.parts, self.unit, self.draws = parts, bound.unit, SETS * most
+        self.tokens = torch.tensor([n for part in parts for n in part["tokens"]], dtype=torch.float64)
+        self.per_token = bound.units / float(self.tokens.sum())
+        self.length = asked.about.get("length", 0) or float(self.tokens.max())
+
+    def values(self, name: str, key: Any = None) -> Tensor:
+        """(texts, ...) of every group; JSON turns a number that is a key into text."""
+        parts = [part[name] for part in self.parts if name in part]
+        each = parts if key is None else [part.get(key, part.get(str(key))) for part in parts]
+        return torch.cat([torch.tensor(e, dtype=torch.float64) for e in each])
+
+    def result(self, table: Tensor, kind: str, draws: int, own: bool = False) -> Result | None:
+        """None where a number is infinite."""
+        if not table.isfinite().all():
+            return None
+        sizes = torch.full((len(table),), float(self.length), dtype=torch.float64) if own else self.tokens
+        each = torch.arange(len(table))
+        made = summarize(table, sizes * self.per_token, self.unit, kind, group=each, draws=draws)
+        few = (
+            kind != "exact" and table.shape[1] <= FREEDOM
+        )  # so few that one text's spread can rule, and be small by chance
+        if own:  # rare samples carry much of their mean, and few samples do not know of them (docs/bracket.md)
+            made = replace(made, low=-math.inf, high=math.inf)
+        return replace(made, draws_low=-math.inf, draws_high=math.inf) if few else made
+
+    def calls(self, name: str) -> float:
+        return float(self.values("calls", name).mean())
+
+    def row(self, name: str, law: str, side: str, table: Tensor, n: int, calls: float, own: bool = False) -> BracketRow:
+        result = self.result(table, "exact" if side == "oracle" else side, n, own)
+        why = None if result else "infinite: no draw comes near the text; more draws of one estimate"
+        row = BracketRow(name, law, side, result, n, calls, own, why)
+        if side not in ("lower", "difference") or own:
+            return row
+        share = float(self.values("effective").min())
+        row = replace(row, effective=n * share, skewness=skewness(share, self.draws))
+        why = (
+            f"not determined: of {self.draws:,} draws {self.draws * share:.3g} count, of the text where they are fewest"
+        )
+        return row if row.determined else replace(row, why=row.why or why)
+
+    def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
+        one = self.calls("draw")
+        above = [
+            self.row(f"importance-weighted, n = {n}", path.law, "bound", self.values("above", n), n, n * one)
+            for n in numbers
+        ]
+        below = [
+            self.row(f"TUBE, n = {n}", path.law, "lower", self.values("below", n), n, 2 * n * one) for n in numbers
+        ]
+        return above + below[::-1]
+
+    def widths(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
+        one = self.calls("draw")
+        return [
+            self.row(f"width, n = {n}", path.law, "difference", self.values("apart", n), n, 2 * n * one)
+            for n in numbers
+        ]
+
+    def exact(self, others: dict[str, Path]) -> list[BracketRow]:
+        side = lambda path: "oracle" if isinstance(path, Oracle) else "exact"  # noqa: E731
+        return [
+            self.row(name, path.law, side(path), self.values("exact", name)[:, None], 0, self.calls(name))
+            for name, path in others.items()
+        ]
+
+    def own(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
+        if not any("own above" in part for part in self.parts):
+            return []
+        of = (
+            ("importance-weighted", "above", "bound"),
+            ("bidirectional", "below", "lower"),
+            ("width", "apart", "difference"),
+        )
+        one = self.calls("draw")
+        return [
+            self.row(f"{title}, n = {n}", path.law, side, self.values(f"own {name}", n), n, n * one, own=True)
+            for title, name, side in of
+            for n in numbers
+        ]
+
 
 PROTOCOL = "zellige-bracket-1"
 NUMBERS = (1, 8, 64, 512)
@@ -198,3 +460,71 @@ def _divisors(numbers: Sequence[int]) -> tuple[int, ...]:
                 f"`numbers` has {n}, which does not divide {wanted[-1]}; each number must divide the largest"
             )
     return wanted
+
+
+GAP_SETS, GAP_PLACES = 8, 4  # replicates, and draws of each of a bound
+GAP_DRAWS, GAP_STEPS = 8, 64  # of each side of a bracket, and T of its chain where the method has none
+GAP_TERMS = 3  # network evaluations of a draw of a bound: the diffusion term, and the two ends
+
+
+def gaps_work(method: Method, length: int, both: bool, steps: int = GAP_STEPS) -> int:
+    """Network evaluations times positions of `bound_gaps` at most, or (`both`) of `bracket_gaps`, by their defaults."""
+    if not both:
+        return GAP_SETS * GAP_PLACES * GAP_TERMS * length
+    inside = of_length(method, min(method.block or length, length))
+    return GAP_SETS * 2 * GAP_DRAWS * path_of(method, steps).calls(inside) * length
+
+
+@torch.no_grad()
+def bound_gaps(
+    method: Method,
+    tokens: Sequence[int],
+    held: Sequence[bool],
+    sets: int = GAP_SETS,
+    places: int = GAP_PLACES,
+    seed: int = 0,
+    condition: int | None = None,
+) -> Iterator[float]:
+    """A bound in nats from each of `sets` independent replicates, each of `places` stratified draws; their mean is the bound.
+
+    Of a method with an exact likelihood one value. What is `held` is given: clean in every input, never counted (`conditional`).
+    """
+    exact = bool(method.exact)
+    sets, places = (1, 1) if exact else (sets, places)
+    batch, key = _copies(method, tokens, held, places, condition), mix(seed, *tokens)
+    for replicate in range(sets):
+        streams = None if exact else RowStreams([(key, replicate, place, places) for place in range(places)])
+        yield float(torch.stack(list(method.terms(batch, streams).values())).sum(0).double().mean())
+
+
+@torch.no_grad()
+def bracket_gaps(
+    method: Method,
+    tokens: Sequence[int],
+    held: Sequence[bool],
+    sets: int = GAP_SETS,
+    n: int = GAP_DRAWS,
+    steps: int = GAP_STEPS,
+    seed: int = 0,
+    condition: int | None = None,
+) -> Iterator[tuple[float, float]]:
+    """Both sides in nats, above and below, from each of `sets` independent replicates, each of 2n draws (`two_sides`).
+
+    The law is that of `path_of(method, steps)`. A side to which no draw gave any probability is infinite.
+    """
+    batch, key = _copies(method, tokens, held, 2 * n, condition), mix(seed, *tokens)
+    path = path_of(method, steps)
+    for replicate in range(sets):
+        streams = [torch.Generator().manual_seed(mix(key, "bracket", replicate, draw)) for draw in range(2 * n)]
+        log_w = weigh(method, batch, path, streams).log_w.cpu()
+        above, below = float(from_above(log_w, n).mean()), float(from_below(log_w, n).mean())
+        yield above, below if math.isfinite(below) else -math.inf
+
+
+def _copies(method: Method, tokens: Sequence[int], held: Sequence[bool], count: int, condition: int | None) -> Batch:
+    """The row so many times, what is held outside the mask."""
+    device: Any = next((p.device for p in method.parameters()), torch.device("cpu"))
+    x = torch.tensor([list(tokens)] * count, device=device)
+    mask = ~torch.tensor([list(held)] * count, dtype=torch.bool, device=device)
+    classes = None if condition is None else torch.full((count,), condition, device=device)
+    return Batch(x, None if bool(mask.all()) else mask, condition=classes)

@@ -16,14 +16,12 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..models.classes import class_names, find_classes
-from ..models.identity import fingerprint, identity, which_weights
-from ..models.model import as_model
+from ..models.model import as_model, class_names, find_classes, fingerprint, identity, which_weights
 from ..schema import parse, read_text, shown
 from . import conditional
 from .conditional import BATCH, DRAWS, Conditional
+from .interval import Proportion
 from .likelihood import whose_law
-from .proportion import Proportion
 from .result import Result, summarize
 
 PROTOCOL = "zellige-pairs-1"

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..data.own_values import are_texts, by_split, integers
 from ..errors import InputError
-from ..models.classes import class_names
-from ..models.identity import fingerprint
+from ..models.model import class_names, fingerprint
 from ..show.kinds import of
 from ..trust import refuse_remote
 

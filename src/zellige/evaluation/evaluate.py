@@ -18,8 +18,7 @@ from ..errors import InputError, at_least, check_counts
 from ..exact import metropolis
 from ..launched import this_process
 from ..methods.method import Method
-from ..models.identity import fingerprint, identity
-from ..models.model import as_model
+from ..models.model import as_model, fingerprint, identity
 from . import workers
 from .corpus import asked_of_classes, beside_training, corpus_of
 from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence

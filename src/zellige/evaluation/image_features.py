@@ -21,8 +21,7 @@ from torch import Tensor
 
 from ..core.random import mix
 from ..errors import InputError, not_installed
-from ..models.checksums import check_sums, write_checksums
-from ..models.tensors import load_tensors, save_tensors
+from ..models.tensors import check_sums, load_tensors, save_tensors, write_checksums
 from ..nn.image_classifier import ImageClassifier
 from ..schema import read_json, sha256, shown
 from ..show.record import as_file

@@ -20,9 +20,9 @@ from ..core.random import Randomness, mix
 from ..core.schedule import PRIOR
 from ..errors import InputError, unknown
 from ..exact import enumeration, metropolis
-from ..methods import terms as bound_terms
+from ..methods import diffusion as bound_terms
+from ..methods.absorbing import Masked
 from ..methods.diffusion import Diffusion
-from ..methods.masked import Masked
 from ..methods.method import Method
 from ..nn.attention import documents
 from ..samplers import laws
@@ -107,7 +107,7 @@ class Likelihood:
 
     @property
     def draws_times(self) -> bool:
-        """Whether it is a sum or an integral over time as `methods.terms` has it, and a draw has one time between the ends."""
+        """Whether it is a sum or an integral over time as in `methods.diffusion`, and a draw has one time between the ends."""
         m = self.judged
         generic = isinstance(m, Diffusion) and type(m).terms in (Diffusion.terms, Masked.terms)
         elsewhere = self.ends == "published" and m is self.method

@@ -13,7 +13,7 @@ import torch
 
 from ..core.proposal import Proposal, octaves
 from ..core.random import mix
-from ..methods import terms
+from ..methods import diffusion
 from .likelihood import Likelihood
 
 EACH = 4  # draws in each bin
@@ -31,7 +31,7 @@ def pilot(ask: Likelihood, rows: Any, chosen: list[int], seed: int, device: torc
     Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
     """
     method: Any = ask.judged
-    edges = octaves(steps := len(terms.between(method, ask.T))) if ask.T else octaves()
+    edges = octaves(steps := len(diffusion.between(method, ask.T))) if ask.T else octaves()
     if ask.T and steps < 2:
         return None
     pairs, N, sizes = list(itertools.pairwise(edges)), len(chosen), []

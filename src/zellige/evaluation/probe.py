@@ -15,29 +15,208 @@ here it is asked of any model in one command. The regressions' L2 penalty, and a
 texts that are neither trained on nor held out.
 """
 
+import copy
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ..core.random import mix
 from ..data import DATASETS
 from ..data.catalogue import cache_folder, fetch
 from ..errors import InputError, unknown
-from ..models.classes import told_none
-from ..models.embed import embed_tokens, tokens_at_once
-from ..models.identity import fingerprint, identity, which_weights
-from ..models.model import as_model
+from ..methods import METHODS, build, reference
+from ..models.embed import embed_tokens, reading, tokens_at_once
+from ..models.model import as_model, fingerprint, identity, told_none, which_weights
+from ..nn.classifier import Classifier
 from ..show.kinds import of
-from .fine_tune import fine_tune, untrained
-from .interval import student
-from .logistic_regression import bags, linear, standardized
-from .proportion import Proportion
+from .interval import Proportion, student
+
+PENALTIES = tuple(10.0**k for k in range(-6, 0))
+
+
+def regress(
+    apply: Callable[[Tensor], Tensor],
+    width: int,
+    labels: Tensor,
+    classes: int,
+    penalty: float,
+    start: Tensor | None = None,
+):
+    """The weights (width + 1, classes) of a regression with an L2 penalty on all but the last row, the bias. Convex; by L-BFGS.
+
+    apply: weights (width, classes) -> logits (N, classes).
+    """
+    weights = torch.zeros(width + 1, classes, dtype=torch.float64) if start is None else start.clone()
+    weights.requires_grad_()
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        logits = apply(weights[:-1]) + weights[-1]
+        loss = F.cross_entropy(logits, labels) + penalty / 2 * weights[:-1].square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)  # pyright: ignore[reportArgumentType]
+    return weights.detach()
+
+
+def linear(features: Sequence[Any], labels: Sequence[Tensor], classes: int) -> tuple[Tensor, float]:
+    """Which texts of the third part a regression on the first gets right, (N,) bool, with the penalty that the second chose.
+
+    features: of the three parts, (N, D) each, dense or sparse, float64.
+    """
+    multiply = lambda x: lambda w: torch.sparse.mm(x, w) if x.is_sparse else x @ w  # noqa: E731
+    correct = lambda x, w, y: (multiply(x)(w[:-1]) + w[-1]).argmax(-1) == y  # noqa: E731
+    best, weights = (-1, math.inf, None), None
+    for penalty in reversed(PENALTIES):  # each starts from the one before, which is smoother
+        weights = regress(multiply(features[0]), features[0].shape[1], labels[0], classes, penalty, weights)
+        right = int(correct(features[1], weights, labels[1]).sum())
+        if right > best[0]:
+            best = (right, penalty, weights)
+    return correct(features[2], best[2], labels[2]), best[1]
+
+
+def standardized(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Features with mean 0 and variance 1 on the first part, float64."""
+    parts = [part.double() for part in parts]
+    mean, scale = parts[0].mean(0), parts[0].std(0).clamp_min(1e-8)
+    return [(part - mean) / scale for part in parts]
+
+
+def bags(parts: Sequence[Sequence[Sequence[int]]], vocabulary: int) -> list[Tensor]:
+    """tf-idf counts of tokens, each text of norm 1: (1 + log count) (1 + log N/n), for n of the first part's N texts with it."""
+    counted = []
+    for texts in parts:
+        rows = torch.cat([torch.full((len(text),), i) for i, text in enumerate(texts)])
+        columns = torch.cat([torch.tensor([*text], dtype=torch.long) for text in texts])
+        ones = torch.ones(len(rows), dtype=torch.float64)
+        counted.append(
+            torch.sparse_coo_tensor(
+                torch.stack((rows, columns)), ones, (len(texts), vocabulary), check_invariants=False
+            ).coalesce()
+        )
+    seen = torch.bincount(counted[0].indices()[1], minlength=vocabulary).double()
+    weight = (len(parts[0]) / seen.clamp_min(1)).log() + 1
+    weighted = []
+    for counts in counted:
+        index = counts.indices()
+        values = (1 + counts.values().log()) * weight[index[1]]
+        norm = torch.zeros(counts.shape[0], dtype=torch.float64).index_add(0, index[0], values.square()).sqrt()
+        weighted.append(
+            torch.sparse_coo_tensor(index, values / norm[index[0]], counts.shape, check_invariants=False).coalesce()
+        )
+    return weighted
+
+
+def untrained(model: Any, seed: int) -> Any:
+    """The model's method with fresh weights of its own kind."""
+    method = model.method
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "weights") % 2**63)
+        if not model.config.network and reference(type(method)) in METHODS:
+            options, length = model.config.options, int(method.shape[0])
+            fresh = build(type(method), method.vocabulary, model.config.net, options, length, method.ordered)
+        else:  # another network: each of its parts says itself how it begins
+            fresh = copy.deepcopy(method)
+            for module in fresh.network.modules():
+                getattr(module, "reset_parameters", lambda: None)()
+            getattr(fresh.network, "initialise", lambda: None)()
+    return fresh.to(next(method.parameters()).device).eval()
+
+
+def padded_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Texts of several lengths as (B, n) tokens, and where they are, (B, n) bool."""
+    sizes = torch.tensor([len(text) for text in texts])
+    x = torch.zeros(len(texts), int(sizes.max()), dtype=torch.long)
+    for row, text in zip(x, texts):
+        row[: len(text)] = torch.tensor([*text])
+    return x, torch.arange(x.shape[1]) < sizes[:, None]
+
+
+def logits(method: Any, classifier: Classifier, texts: Sequence[Sequence[int]]) -> Tensor:
+    """The classifier's logits (B, classes) of texts, which the network reads as in `models.embed`."""
+    device = next(classifier.parameters()).device
+    x, mask = (part.to(device) for part in padded_tokens(texts))
+    inputs, conditioning, skip = reading(method, x)
+    there = F.pad(mask, (skip, 0), value=True)
+    segments = None if bool(mask.all()) else (~there).long()
+    return classifier(inputs, conditioning, mask=F.pad(mask, (skip, 0), value=False), segments=segments)
+
+
+@torch.no_grad()
+def right(
+    method: Any, classifier: Classifier, texts: Sequence[Sequence[int]], labels: Tensor, batch: int = 64
+) -> Tensor:
+    """Which texts the classifier gets right, (N,) bool."""
+    classifier.eval()
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    correct = torch.zeros(len(texts), dtype=torch.bool)
+    for first in range(0, len(order), batch):
+        part = order[first : first + batch]
+        guess = logits(method, classifier, [texts[i] for i in part]).argmax(-1).cpu()
+        correct[torch.tensor(part)] = guess == labels[torch.tensor(part)]
+    return correct
+
+
+def _groups(lengths: Sequence[int], batch: int, generator: torch.Generator) -> list[list[int]]:
+    """All texts once, in a random order of batches; those of a batch are of about one length, so that little is padded."""
+    groups = []
+    for chunk in torch.randperm(len(lengths), generator=generator).split(16 * batch):
+        near = sorted(chunk.tolist(), key=lambda i: lengths[i])
+        groups += [near[first : first + batch] for first in range(0, len(near), batch)]
+    return [groups[i] for i in torch.randperm(len(groups), generator=generator).tolist()]
+
+
+def fine_tune(
+    method: Any,
+    parts: Sequence[Sequence[Sequence[int]]],
+    labels: Sequence[Tensor],
+    classes: int,
+    seed: int,
+    epochs: int,
+    rate: float,
+    batch: int,
+    progress: Callable[[int, int], None],
+) -> tuple[Tensor, int]:
+    """Train all weights on the labels by AdamW: which held-out texts are right, (N,) bool, after the epoch that part 2 chose."""
+    network = copy.deepcopy(method.network)
+    width = embed_tokens(method, [parts[0][0]]).shape[1]
+    generator = torch.Generator().manual_seed(mix(seed, "order"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix(seed, "head") % 2**63)
+        classifier = Classifier(network, width, classes).to(next(method.parameters()).device)
+        nn.init.zeros_(classifier.output.weight)
+        trained = [p for name, p in classifier.named_parameters() if "head" not in name]
+        optimizer = torch.optim.AdamW(trained, rate, weight_decay=0.01)
+        steps, step = epochs * math.ceil(len(parts[0]) / batch), 0
+        best: tuple[int, int, Tensor] = (-1, 0, torch.empty(0))
+        for epoch in range(1, epochs + 1):
+            classifier.train()
+            for group in _groups([len(text) for text in parts[0]], batch, generator):
+                step += 1
+                share = min(step / (0.1 * steps), (1 - step / steps) / 0.9)
+                for options in optimizer.param_groups:
+                    options["lr"] = rate * max(share, 0.0)
+                guess = logits(method, classifier, [parts[0][i] for i in group])
+                loss = F.cross_entropy(guess, labels[0][group].to(guess.device))
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(trained, 1.0)
+                optimizer.step()
+                progress(step, steps)
+            chosen = int(right(method, classifier, parts[1], labels[1]).sum())
+            if chosen > best[0]:
+                best = (chosen, epoch, right(method, classifier, parts[2], labels[2]))
+    return best[2], best[1]
+
 
 PROTOCOL = "zellige-probe-1"
 CLASSES = {"ag_news": ("World", "Sports", "Business", "Sci/Tech")}

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -30,13 +30,101 @@ from torch import Tensor
 from ..arguments import checked
 from ..errors import InputError
 from ..files import write_file
-from ..schema import structure
+from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
 from ..show.record import as_file, json_record
 from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
-from .per_sequence import PerSequence, per_sequence_from, per_sequence_perplexity
-from .result_json import WrittenResult, interval_ends, read_result
 from .two_sides import SKEWED, skewness
+
+
+def interval_ends(interval: dict[str, Any]) -> tuple[float, float]:
+    low, high = interval["low"], interval["high"]  # JSON has no infinity
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
+def read_result(path: str | Path) -> dict[str, Any]:
+    """The JSON of a result that was written before."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"no file at '{path}'; give one that zellige evaluate wrote")
+    return read_json(path, dict, "give a file that zellige evaluate wrote")
+
+
+class _Numbers(TypedDict, total=False):
+    value: float | None
+    terms: dict[str, float | None]
+    sequences: int
+    draws: int
+    units: float
+    about: dict[str, Any]
+    perplexity: dict[str, Any]
+    over_draws: dict[str, Any] | None
+    document: dict[str, Any] | None
+
+
+class _Ends(TypedDict, total=False):
+    low: float | None
+    high: float | None
+    why: str
+
+
+class WrittenResult(TypedDict, total=False):
+    """The types of what stands in the JSON of a result; what has to be there is known where it is read."""
+
+    result: _Numbers
+    interval: _Ends
+    unit: str
+    kind: str
+    seed: int | None
+    protocol: dict[str, Any]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class PerSequence:
+    """The mean over the texts of each text's own perplexity, exp(nats / units).
+
+    Attributes:
+        value, low, high: it, and its 95% interval over the population of texts.
+        draws_low, draws_high: its 95% interval over the draws, for these very texts.
+        lift: how much of the value the noise of the draws makes, to second order; None where that is not known.
+    """
+
+    value: float
+    low: float
+    high: float
+    draws_low: float
+    draws_high: float
+    lift: float | None
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval over the population."""
+        return (self.high - self.low) / 2
+
+
+def per_sequence_from(entry: dict[str, Any]) -> PerSequence:
+    ends = *interval_ends(entry), *interval_ends({"low": entry["draws_low"], "high": entry["draws_high"]})
+    value = entry["value"]
+    return PerSequence(math.inf if value is None else value, *ends, entry["lift"])
+
+
+def per_sequence_perplexity(table: Tensor, sizes: Tensor, group: Tensor, kind: str) -> PerSequence:
+    """The mean over texts of exp(nats / units); over the draws to first order, the lift to second."""
+    some = sizes > 0
+    table, sizes, group = table[some], sizes[some], group[some]
+    N, sets = table.shape
+    each = (table.mean(1) / sizes).exp()
+    value = float(each.mean())
+    if not math.isfinite(value):
+        return PerSequence(math.inf, -math.inf, math.inf, -math.inf, math.inf, None)
+    drawn, _ = over_draws(table * (each / sizes)[:, None], group, kind)
+    half, drawn = over_texts(each, drawn) / N, drawn / N
+    lift = 0.0 if kind == "exact" else None
+    if kind != "exact" and sets > 1:
+        lift = float((each * table.var(1) / sets / sizes**2).mean()) / 2
+    return PerSequence(value, value - half, value + half, value - drawn, value + drawn, lift)
+
 
 DRAWS = 4  # of each text, where nobody says how many
 

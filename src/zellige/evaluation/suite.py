@@ -14,9 +14,7 @@ import torch
 from ..data import zero_shot as sets
 from ..data.remote import Unreachable
 from ..errors import InputError, Registry, unknown
-from ..models.classes import told_none
-from ..models.identity import fingerprint, identity, which_weights
-from ..models.model import as_model
+from ..models.model import as_model, fingerprint, identity, told_none, which_weights
 from ..samplers.pairing import of_length
 from ..show.record import json_record
 from .evaluate import GROUP, evaluate_rows

@@ -3,6 +3,23 @@
 A `Way` says how a set is drawn. Along a frontier only temperature or top-p differs, along a curve of calls only the number of
 steps; which sets belong to which is read off the ways themselves, so that sets read from a file fall into the same curves. All
 sets are drawn with the same seeds, text i of every set with the same stream of random numbers.
+
+Along the temperatures both perplexity and entropy change, so neither is a number of the model; the perplexity at the entropy of
+real text is (`matched`). Between the two temperatures whose entropies lie on either side of that of real text, log perplexity is
+taken as linear in entropy. Outside all of them there is no such number. Its interval is the jackknife's over samples and real
+texts; sample i is left out of all temperatures at once, since it has the same random numbers in each.
+
+Degenerate samplers (`Cheat`) write samples that nobody would call good and that some measure does. Beside each measure they show
+what it does not see:
+
+    repeated     the beginning of a training text, an eighth of it, eight times over, another in each sample
+    one text     the same training text as every sample
+    unigrams     tokens drawn one by one with the frequencies of the training set
+    copied       training texts, each once
+    cold         the model's own samples at temperature 0.5
+    judge's own  what the judge itself writes
+
+One fools a measure where the measure shows it no worse than real text: better, or with intervals that overlap.
 """
 
 import json
@@ -16,17 +33,100 @@ import numpy as np
 import torch
 
 from .. import samplers
+from ..core.random import categorical, mix
 from ..errors import InputError, check_counts
 from ..models.frames import collect
-from ..models.identity import fingerprint
+from ..models.model import fingerprint
 from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
 from . import sample_quality
-from .judge import Judge
-from .judged import Judged, judged
-from .sample_quality import Number
+from .distances import from_jackknife
+from .judge import Judge, Judged, judged
+from .sample_quality import AS_REAL, HIGHER, LOWER, Number, better
+
+MATCHED_INTERVAL = "at matched entropy: jackknife over samples, the same of every temperature, and real texts"
+
+
+@dataclass(frozen=True)
+class Matched:
+    """What samples are at the entropy of real text.
+
+    Attributes:
+        entropy: of real text, nats.
+        temperature: where the samples have it, by interpolation.
+        perplexity, real: corpus-level, of samples there and of real text.
+        gap: log of one over the other, nats per token: 0 is as likely as real text, below 0 likelier.
+    """
+
+    entropy: float
+    temperature: float
+    perplexity: Number
+    real: float
+    gap: Number
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.__dict__ | {"perplexity": self.perplexity.to_dict(), "gap": self.gap.to_dict()}
+
+
+def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged) -> Matched | None:
+    """Of sets of as many samples at these temperatures; None where the entropy of real text is not between theirs."""
+    alike = len({len(one.rows) for one in sets}) == 1
+    if len(sets) < 2 or not alike or len(sets[0].rows) < 2 or len(real.rows) < 2:
+        return None
+    curve = np.array([_means(one) for one in sets])  # (T, 2): entropy, log perplexity
+    target, level = _means(real)
+    order = np.argsort(curve[:, 0], kind="stable")
+    above = int(np.searchsorted(curve[order, 0], target))
+    if above == 0 or above == len(order):
+        return None
+    ends = order[above - 1 : above + 1]
+    pair = [_without(sets[i]) for i in ends]
+    value, share = _between(curve[ends[0]], curve[ends[1]], target)
+    without_sample = _between(pair[0], pair[1], target)[0]
+    without_real = _without(real)
+    moved = _between(curve[ends[0]], curve[ends[1]], without_real[:, 0])[0]
+    log = from_jackknife(value, without_sample, moved)
+    low, high = (temperatures[i] for i in ends)
+    return Matched(
+        float(target), float(low + share * (high - low)), Number(*map(_exp, (log.value, log.low, log.high))),
+        math.exp(level), from_jackknife(value - level, without_sample, moved - without_real[:, 1]),
+    )  # fmt: skip
+
+
+def _sums(one: Judged) -> np.ndarray:
+    """(N, 4) of each text: its entropy, whether it has one, its nats, its tokens."""
+    entropies = one.entropies
+    return np.stack(
+        [np.nan_to_num(entropies), ~np.isnan(entropies), one.nats.double().numpy(), one.tokens.double().numpy()], 1
+    )
+
+
+def _ratios(sums: np.ndarray) -> np.ndarray:
+    return np.stack([sums[..., 0] / sums[..., 1], sums[..., 2] / sums[..., 3]], -1)
+
+
+def _means(one: Judged) -> np.ndarray:
+    """(2,) the mean entropy, and log of the corpus-level perplexity."""
+    return _ratios(_sums(one).sum(0))
+
+
+def _without(one: Judged) -> np.ndarray:
+    """(N, 2) the same without each text."""
+    sums = _sums(one)
+    return _ratios(sums.sum(0) - sums)
+
+
+def _between(low: np.ndarray, high: np.ndarray, entropy: Any) -> tuple[Any, Any]:
+    """log perplexity at an entropy on the line through two points (.., 2), and how far along it is."""
+    share = (entropy - low[..., 0]) / (high[..., 0] - low[..., 0])
+    return low[..., 1] + share * (high[..., 1] - low[..., 1]), share
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf
+
 
 PROTOCOL = "zellige-generation-1"
 TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
@@ -278,3 +378,63 @@ def curves_of(points: Sequence[dict[str, Any]], by: str) -> dict[str, list[dict[
     names = list(dict.fromkeys(p["way"]["sampler"] for p in alike))
     each = {n: sorted((p for p in alike if p["way"]["sampler"] == n), key=lambda p: p["calls"]) for n in names}
     return each if len(alike) > 1 else {}
+
+
+COLD = 0.5
+TIMES = 8
+FREQUENCIES = 10_000  # training rows that unigrams are counted in, at most
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """What it is called, and its samples."""
+
+    name: str
+    samples: Set
+
+
+def of_training(tokenizer: Any, training: Any, count: int, seed: int = 0) -> list[Cheat]:
+    """The cheats that need the training set alone: repeated, one text, unigrams, copied; `count` samples of each."""
+    copied = [row[row >= 0] for row in training.array(count)]
+    copied = [copied[i % len(copied)] for i in range(count)]
+    many = np.bincount((seen := training.array(FREQUENCIES))[seen >= 0], minlength=tokenizer.size)
+    streams = [torch.Generator().manual_seed(mix(seed, "unigrams", i)) for i in range(count)]
+    law = torch.from_numpy(many).double()
+    rows = {
+        "repeated": [np.resize(row[: max(1, len(row) // TIMES)], len(row)) for row in copied],
+        "one text": [copied[count // 2]] * count,
+        "unigrams": [categorical(law.expand(len(row), -1), g).numpy() for row, g in zip(copied, streams)],
+        "copied": copied,
+    }
+    return [Cheat(name, _as_set(tokenizer, [row.tolist() for row in each])) for name, each in rows.items()]
+
+
+def cold(model: Any, way: Way, count: int, seed: int, length: int | None, progress: Progress | None = None) -> Cheat:
+    """The model's own samples, drawn as `way` says but at temperature 0.5."""
+    return Cheat("cold", draw_samples(model, replace(way, temperature=COLD), count, seed, length, progress=progress))
+
+
+def judges_own(tokenizer: Any, judge: Judge, count: int, length: int, seed: int = 0) -> Cheat:
+    """What the judge writes, in texts of so many of its tokens. InputError: it writes what the model's tokens cannot spell."""
+    texts = judge.draw(count, length, seed)
+    try:
+        rows = [tokenizer.encode(text, f"text {i + 1:,} of the judge") for i, text in enumerate(texts)]
+    except InputError as unknown:
+        raise InputError(f"the judge's own samples are no texts of this model: {unknown}") from None
+    return Cheat("judge's own", Set(Way(), texts, rows))
+
+
+def fooled(measures: dict[str, Number], real: dict[str, Number]) -> list[str]:
+    """The measures by which these samples are no worse than real text; as good, where it is to be as real text's is."""
+    fooled = []
+    for name, number in measures.items():
+        if name in real:
+            floor, direction = real[name], better(name)
+            above, below = number.high >= floor.low, number.low <= floor.high
+            if {HIGHER: above, LOWER: below, AS_REAL: above and below}[direction]:
+                fooled.append(name)
+    return fooled
+
+
+def _as_set(tokenizer: Any, rows: Sequence[list[int]]) -> Set:
+    return Set(Way(), [tokenizer.decode(row) for row in rows], [*rows])

@@ -21,7 +21,7 @@ from ..models.frames import Frame, collect
 from ..models.watch import watch
 from ..samplers import SAMPLERS
 from ..show.kinds import of
-from .proportion import Proportion
+from .interval import Proportion
 from .smiles import is_molecule
 
 PUZZLES, MOLECULES = 200, 500  # at most

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from ..models.identity import fingerprint
+from ..models.model import fingerprint
 from ..schema import read_json
 from .image_features import CONFIG
 from .judge import Judge

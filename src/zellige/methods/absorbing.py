@@ -1,20 +1,27 @@
 """The family of absorbing noise: what is lost becomes the mask, so that only masks say anything and only they are asked.
 
-`Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens; GenMD4 has an alpha of its own for each, and
-D3PM's matrices absorb where that is its `process`.
+`Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens: its network is p(x_0 | x_t), its bound a
+weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any order, whose
+likelihood in a given order is exact. GenMD4 has an alpha of its own for each token, and D3PM's matrices absorb where that is its
+`process`.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.batch import Batch
+from ..core import maths, random
+from ..core.batch import Batch, Estimator
 from ..core.positions import positions
 from ..core.prediction import Mean, restricted
-from ..core.schedule import PRIOR
+from ..core.process import absorbing
+from ..core.random import Randomness
+from ..core.schedule import PRIOR, Schedule
 from ..nn.cross_entropy import cross_entropy
-from .diffusion import Diffusion
+from . import diffusion
+from .diffusion import Diffusion, per_position, places
 
 
 class Absorbing(Diffusion):
@@ -98,3 +105,159 @@ class Absorbing(Diffusion):
         place = torch.arange(x.shape[1], device=x.device)
         at_x_0 = logits[place, x]  # not of logits expanded: its gradient would be (B, L, K)
         return alpha_1 * (logits.logsumexp(-1) - at_x_0).double().sum(-1)  # MDLM eq. 8 from alpha = 0 to alpha_1
+
+
+TOKENS = 1 << 14  # of the inputs in one network call, where an order is followed
+
+
+class Masked(Absorbing):
+    """Absorbing noise, one alpha for all tokens, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3).
+
+    At a mask the generic bounds become weighted cross-entropies (MDLM eq. 11 and 8, MD4 eq. 5 and section 3):
+
+        continuous          -alpha'/(1 - alpha) * -log mu(x_0)                      `diffusion`
+        a step t -> s       (alpha_s - alpha_t)/(1 - alpha_t) * -log mu(x_0)        `step`; jumps are steps too
+
+    A network that does not see the time admits a better draw. Given how many positions are masked, which ones is uniform,
+    so k is drawn first, stratified over 1..L, and exactly k positions are masked; the weight of k is the integral of the
+    weight against the law of k (a weight 1/t would have infinite variance):
+
+        (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
+
+    and so for both ends of time: 1/k in all, whatever the schedule. Training keeps the published ends, each one jump
+    (`jump_terms`): cheaper where the network is told the time, and only another weight of the ends.
+
+    In a method of blocks each block has a time, or a number of masks, of its own: `groups` says which positions share one.
+
+    Args:
+        schedule: one alpha for all tokens.
+        mask: the mask's state; the last one, V, unless said.
+    The others are those of `Method`.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        vocabulary: int,
+        shape: tuple[int, ...],
+        config: Any,
+        schedule: Schedule,
+        timed: bool,
+        steps: int = 0,
+        mask: int | None = None,
+    ):
+        mask = vocabulary if mask is None else mask
+        super().__init__(network, vocabulary, shape, config, absorbing(vocabulary + 1, schedule, mask), timed, steps)
+        self.mask = mask
+        self.lost = self._lost(0.0, 1.0)
+
+    def _lost(self, low: float, high: float) -> float | None:
+        """The mean of 1 - alpha between two times, or over the steps of discrete time."""
+        times = self.grid(self.steps)[:-1] if self.steps else low + (high - low) * (torch.arange(1024.0) + 0.5) / 1024
+        lost = 1 - self.process.schedule.alpha(times.double())
+        return None if lost.is_meta else float(lost.mean())
+
+    @classmethod
+    def states(cls, vocabulary, config):
+        return vocabulary + 1
+
+    @property
+    def by_counts(self):
+        return not (self.steps or self.time_conditioned)
+
+    # ---------------------------------------------------------------------------------- the closed forms
+    def diffusion(self, batch, x_t, t):
+        return self.cross_entropy(batch, x_t, per_position(t), self.process.schedule.weight(t)[..., 0])  # MDLM eq. 11
+
+    def step(self, batch, x_t, t, s, weight=None):
+        reveal = self.reveal(t, s)
+        weight = reveal if weight is None else per_position(reveal) * weight
+        return self.cross_entropy(batch, x_t, per_position(t), weight)  # MDLM eq. 8; MD4 section 3
+
+    def terms(self, batch, generator=None):
+        return self._by_counts(batch, generator, False) if self.by_counts else super().terms(batch, generator)
+
+    def jump_terms(self, batch, generator=None):
+        return self._by_counts(batch, generator, True) if self.by_counts else super().jump_terms(batch, generator)
+
+    def _by_counts(self, batch: Batch, generator: Randomness, jumps: bool) -> dict[str, Tensor]:
+        group, n, k, x_t = self.mask_some(batch, generator)
+        ce = self.cross_entropy(batch, x_t, None, group=group)  # RADD eq. 3.7, by numbers of masks
+        return {name: (n * weight * ce).sum(-1) for name, weight in self._count_weights(n, k, jumps).items()}
+
+    def loss(self, batch, generator=None):
+        if self.steps:
+            return super().loss(batch, generator)
+        if not self.by_counts:
+            return torch.stack(list(self.jump_terms(batch, generator).values())).sum(0)
+        group, n, k, x_t = self.mask_some(batch, generator)
+        weight = n * sum(self._count_weights(n, k, True).values())
+        return self.cross_entropy(batch, x_t, None, weight.gather(1, group))  # RADD eq. 3.7, by numbers of masks
+
+    # ---------------------------------------------------------------------------------- orders
+    def estimators(self):
+        """For a network that does not see the time, p(x) in one order, and its average over orders.
+
+        `forward` and `backward` are exact: -log p of the autoregressive model of that order. `random` and `any_order` are draws
+        of E over orders of -log p(x in that order), which by Jensen's inequality bounds -log of the model that draws its
+        order first, that of first_hitting and any_order, from above; one order takes L network calls, `any_order` one.
+        """
+        if self.time_conditioned:
+            return {}
+        place = lambda batch: torch.arange(batch.tokens.shape[1], device=batch.tokens.device)  # noqa: E731
+        draw = lambda batch, generator: random.uniform(batch.tokens.shape, generator, batch.tokens.device)  # noqa: E731
+        one = "one token at a time, "
+        return {
+            "any_order": Estimator(self._any_order, "any order, exactly k masks", strata="numbers of masks"),
+            "forward": Estimator(lambda b, _=None: self.in_order(b, place(b)), one + "left to right", exact=True),
+            "backward": Estimator(lambda b, _=None: self.in_order(b, -place(b)), one + "right to left", exact=True),
+            "random": Estimator(lambda b, g=None: self.in_order(b, draw(b, g)), one + "another order for each draw"),
+        }
+
+    def in_order(self, batch: Batch, when: Tensor) -> Tensor:
+        """-log p(x) token by token, exactly: sum_i -log p(x_i | all x_j that come before), (B,) nats (RADD, section 3.3).
+
+        For a network that does not see the time. In a method of blocks, earlier blocks come first, and `when` is the order
+        within each. The inputs of several tokens and rows share a network call, and the head is computed at one position of
+        each block.
+
+        Args:
+            when: (B, L) or (L,) distinct numbers; a position comes before those with larger ones. Given positions come first.
+        """
+        x, counted, device = batch.tokens, batch.counted, batch.tokens.device
+        group, n = self.groups(batch)
+        place = places(when.expand(x.shape).double().masked_fill(~counted, torch.inf), group)
+        total = torch.zeros(len(x), dtype=torch.float64, device=device)
+        turns = torch.arange(int(n.max()), device=device) < n.amax(-1, keepdim=True)  # (B, largest block)
+        for part in turns.nonzero().split(max(len(x), TOKENS // x.shape[1])):
+            row, turn = part[:, 0], part[:, 1:]
+            here, later = batch.take(row), counted[row] & (place[row] >= turn)
+            at = later & (place[row] == turn)
+            x_t = here.tokens.masked_fill(later, self.mask)
+            h = self.hidden(x_t, None, here, self.clean(here))[at]
+            nll = cross_entropy(self.network, h, here.tokens[at], exclude=self.mask)
+            total = total.index_add(0, row[at.nonzero()[:, 0]], nll.double())  # RADD section 3.3
+        return total
+
+    def _any_order(self, batch: Batch, generator: Randomness = None) -> Tensor:
+        group, n, k, x_t = self.mask_some(batch, generator)
+        return self.cross_entropy(batch, x_t, None, (n / k).gather(1, group))  # RADD eq. 3.7
+
+    # ---------------------------------------------------------------------------------- exactly k masks
+    def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`terms.mask_some` of this method."""
+        return diffusion.mask_some(self, batch, generator)
+
+    def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:
+        """The weight of the cross-entropy with k masks of n in each term, (*); with a jump at each end, or not."""
+        schedule = self.process.schedule
+        m_0, m_1 = 1 - schedule.clean_end, 1 - schedule.alpha_1
+        before, after = (
+            maths.binomial_tail(n, k, m, self.block or self.shape[0]) for m in (m_1, m_0)
+        )  # P(k or more masks)
+        # MDLM eq. 11 given k, its weight integrated against the law of k
+        if not jumps:
+            return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}
+        last = maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(after)
+        prior = torch.where(k == n, schedule.alpha_1, 0.0)  # one more weight where all are masks
+        return {"diffusion": (before - after) / k, "reconstruction": last, "prior": prior}

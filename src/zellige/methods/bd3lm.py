@@ -11,8 +11,10 @@ In one pass the network reads x_t of all blocks, each with a time of its own, be
 x_t and the earlier blocks of x_0 (section 3.2). What a block becomes does not depend on how the others were noised, so the blocks
 of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
 
-    clipped          t ~ U[beta, omega] in training: less variance of the gradient than U[0, 1]       (section 5.2)
-    search           the interval whose loss varies least, over the texts and what is drawn           (section 5.3)
+    clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
+                     gradient and teach little                                                    (sections 5 and 5.2)
+    search           the interval whose loss varies least, each tried on the same rows with the same
+                     random numbers                                                                  (section 5.3)
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
@@ -26,6 +28,7 @@ autoregression. A block's clean tokens are told t = 0, as when they are remember
 of the row's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,11 +43,38 @@ from ..core.random import Randomness
 from ..core.schedule import Schedule
 from ..errors import InputError, at_least
 from ..nn.attention import documents
-from .bd3lm_clipping import search
-from .diffusion import Diffusion
-from .masked import Masked
+from .absorbing import Masked
+from .diffusion import Diffusion, per_position
 from .score import Scored
-from .terms import per_position
+
+WIDTHS, STEP = (0.5, 0.6, 0.7, 0.8, 0.9), 0.05  # of the intervals that are searched
+
+
+def intervals() -> list[tuple[float, float]]:
+    """The candidates of the search: all of [0, 1], and intervals of several widths, a step apart."""
+    candidates = [(0.0, 1.0)]
+    for width in WIDTHS:
+        candidates += [(i * STEP, i * STEP + width) for i in range(round((1 - width) / STEP) + 1)]
+    return candidates
+
+
+@torch.no_grad()
+def search(
+    loss: Callable[[Tensor, Randomness], Tensor], interval: Tensor, generator: Randomness = None
+) -> tuple[Tensor, float]:
+    """The interval (2,) whose loss varies least over the rows and what is drawn, and that variance.
+
+    Args:
+        loss: of each row (B,), from an interval (2,) and what to draw from.
+        interval: (2,) the one so far, which stays where no variance is a number.
+    """
+    seed = int(random.uniform((1,), generator) * 2**53)
+    best, least = interval.clone(), torch.inf
+    for ends in map(interval.new_tensor, intervals()):
+        variance = float(loss(ends, torch.Generator().manual_seed(seed)).var())
+        if variance < least:  # BD3-LM section 5.3
+            least, best = variance, ends
+    return best, least
 
 
 class Blocks(Diffusion):

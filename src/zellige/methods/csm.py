@@ -42,9 +42,8 @@ from ..core.prediction import DataScore
 from ..core.random import Randomness
 from ..errors import InputError, at_least
 from ..nn.chunks import each_position
-from .checks import refuse_times, refuse_tokens
 from .csm_neighbourhood import NEIGHBOURHOODS
-from .method import Method, NoBound
+from .method import Method, NoBound, refuse_times, refuse_tokens
 
 
 class CSM(Method):

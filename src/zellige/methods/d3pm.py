@@ -36,7 +36,7 @@ from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
 from ..core.schedule import PRIOR
 from ..errors import InputError, at_least
 from ..nn.logistic import near
-from . import d3pm_images, terms, uniform
+from . import d3pm_images, diffusion, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of
 from .d3pm_transitions import ORDERED, SCALINGS, STRENGTHS, TABLES, WEIGHTS, Noise
@@ -211,7 +211,7 @@ class D3PM(Absorbing):
             return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce  # D3PM eq. 5
 
         at = batch.counted if self.config.log_eps else None
-        return terms.summed(self, each, batch, x_t, t, s, torch.arange(len(t), device=t.device), at=at)
+        return diffusion.summed(self, each, batch, x_t, t, s, torch.arange(len(t), device=t.device), at=at)
 
     def _rows(self, t: Tensor, s: Tensor) -> RowTables | None:
         """The tables of each row's step, where they pay."""
@@ -241,7 +241,7 @@ class D3PM(Absorbing):
     def loss(self, batch, generator=None):
         if self.config.auxiliary == 0:
             return super().loss(batch, generator)
-        _, t, s = terms.draw_step(self, batch, generator)
+        _, t, s = diffusion.draw_step(self, batch, generator)
         rows = self._rows(t, s)
         if rows is None:
             x_t = self.corrupt(batch, t[:, None], generator)

@@ -1,26 +1,317 @@
 """A method that undoes noise: a process, a network's time, and what they mean together.
 
 A paper is one file in `methods/`: a process, a time for the network, and `read`, which makes a prediction of its logits.
-Predictions, bounds and samples follow (`terms` assembles the ELBO). Only where the paper differs it gives `cost` (its closed
-form of the bound at one position), `corrupt`, `terms`, `loss` or `estimators`.
+Predictions, bounds and samples follow. Only where the paper differs it gives `cost` (its closed form of the bound at one
+position), `corrupt`, `terms`, `loss` or `estimators`.
+
+The functions before the class assemble the ELBO from what a method says: its three terms in continuous time and in T steps, and
+sums over positions. Their values are nats, float64, one for each row of the batch, (B,).
+
+    prior            KL( q(x | x_0) || prior ) where sampling starts, and the end PRIOR -> t = 1 if it starts there
+    diffusion        E over t in (0, 1] of `Diffusion.diffusion`; or the sum of the steps of `grid(T)` between the ends
+    reconstruction   the end t = 0 -> CLEAN; the last step of `grid(T)`
+
+A draw of the bound has both ends of every row. The times between are drawn, one for each row, evenly or by a `Proposal`; of T
+steps they may all be taken instead. Training draws one of all T steps (`one_step`): one network evaluation, and more variance.
+
+An end is passed continuously where the `span` goes on beyond [0, 1] (absorbing noise): one token at a time (`one_by_one`). It is
+a jump, all its tokens at once, in discrete time, without a mask (only the last end is left), and where it is as published
+(`jumps`).
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .. import arguments
 from ..core import bound, random
 from ..core.batch import Batch
-from ..core.positions import positions
+from ..core.positions import Positions, positions
 from ..core.prediction import Prediction, truth
 from ..core.process import Process
+from ..core.proposal import Proposal
 from ..core.random import Randomness
-from ..core.schedule import CLEAN, as_time
+from ..core.schedule import CLEAN, PRIOR, as_time
 from ..errors import InputError
-from . import checks, terms
-from .method import Method
+from ..nn.chunks import each_position
+from .method import Method, refuse_times, refuse_tokens
+
+
+# ---------------------------------------------------------------------------------- the three terms
+def parts(
+    method: "Diffusion", jumps: bool = False, proposal: Proposal | None = None
+) -> dict[str, Callable[[Batch, Randomness], Tensor]]:
+    """The three terms in continuous time, which are drawn apart, each as a function of a batch: (B,) nats.
+
+    The ends are as the `span` says, or with `jumps` a jump each.
+    """
+    low, high = (0.0, 1.0) if jumps else method.span
+    return {
+        "diffusion": partial(inside, method, proposal=proposal),
+        "reconstruction": partial(one_by_one if low < 0 else reconstruction, method),
+        "prior": partial(one_by_one, method, end=1.0) if high > 1 else method.prior_term,
+    }
+
+
+def continuous_time(
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    jumps: bool = False,
+    proposal: Proposal | None = None,
+) -> dict[str, Tensor]:
+    """One draw of each term with a time of its own for each row, stratified."""
+    return {name: draw(batch, generator) for name, draw in parts(method, jumps, proposal).items()}
+
+
+def ends(method: "Diffusion", batch: Batch, generator: Randomness = None, jumps: bool = False) -> dict[str, Tensor]:
+    """One draw of the terms of both ends."""
+    return {name: draw(batch, generator) for name, draw in parts(method, jumps).items() if name != "diffusion"}
+
+
+def inside(
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    proposal: Proposal | None = None,
+    low: float = 0.0,
+) -> Tensor:
+    """One draw of the mean of the diffusion term over t in (low, 1]: (B,) nats."""
+    t, weight = method.draw_times(batch, generator), None
+    if proposal is not None:
+        t, weight = proposal.times(1 - t)
+        t = 1 - t
+    t = t if low == 0 else low + (1 - low) * t
+    value = method.diffusion(batch, method.corrupt(batch, per_position(t), generator), t)
+    return value if weight is None else weight * value
+
+
+def discrete_time(
+    method: "Diffusion",
+    batch: Batch,
+    generator: Randomness = None,
+    steps: int | None = None,
+    proposal: Proposal | None = None,
+    every: bool = False,
+) -> dict[str, Tensor]:
+    """One draw of each term of the T-step model: D3PM eq. 1; MD4 section 3.
+
+    The last step, and the first one where it is a jump, are of every row; of those between each row has one, stratified, or
+    with `every` all of them. T is the method's own unless `steps` says otherwise.
+    """
+    T = steps or method.steps
+    times, here = method.grid(T, batch.tokens.device), between(method, T)
+    if every:
+        each = (jump(method, batch, times[i], times[i + 1], generator) for i in here)
+        diffusion = sum(each, torch.zeros(len(batch), dtype=torch.float64, device=times.device))
+    else:
+        diffusion = drawn_step(method, batch, generator, T, proposal)
+    last = jump(method, batch, times[-2], times[-1], generator)
+    if method.start != PRIOR:
+        first = method.prior_term(batch, generator)
+    else:
+        first = jump(method, batch, times[0], times[1], generator) if T > 1 else torch.zeros_like(last)
+    return {"diffusion": diffusion, "reconstruction": last, "prior": first}
+
+
+def between(method: "Diffusion", steps: int) -> range:
+    """The steps of the T-step model that are neither the last one nor a jump from PRIOR."""
+    return range(int(method.start == PRIOR), steps - 1)
+
+
+def drawn_step(
+    method: "Diffusion", batch: Batch, generator: Randomness = None, steps: int = 0, proposal: Proposal | None = None
+) -> Tensor:
+    """The sum of the steps `between`, of which each row draws one, stratified: (B,) nats."""
+    here, times = between(method, steps), method.grid(steps, batch.tokens.device)
+    if len(here) == 0:
+        return torch.zeros(len(batch), dtype=torch.float64, device=times.device)
+    u = random.stratified(len(batch), generator, times.device)
+    i, weight = (proposal or Proposal.even(len(here))).steps(u)
+    t, s = times[here.start + i], times[here.start + i + 1]
+    return weight * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)
+
+
+def one_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """The bound of the T-step model from one of all its steps for each row, stratified, T times: (B,) nats."""
+    _, t, s = draw_step(method, batch, generator)
+    value = method.steps * method.step(batch, method.corrupt(batch, t[:, None], generator), t, s)  # D3PM eq. 1
+    return value if method.start == PRIOR else value + method.prior_term(batch, generator)
+
+
+def jump(
+    method: "Diffusion", batch: Batch, t: Tensor, s: Tensor, generator: Randomness = None, most: int | None = None
+) -> Tensor:
+    """The bound of the step from time t to s, () each, for all rows: (B,) nats; those in which nothing can move are not asked."""
+    x_t = method.corrupt(batch, t, generator)
+    rows = positions(method.costly(x_t)[:, None], most, batch.spare)
+    if len(rows.index) == 0:
+        return torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
+    t, s = (time.expand(len(rows.index)) for time in (t, s))
+    return rows.sum(method.step(batch.take(rows.index), x_t[rows.index], t, s))
+
+
+def prior(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there."""
+    x_0, start = batch.tokens, method.process.start
+    if start != PRIOR:
+        each = bound.prior(method.process, x_0, start)  # D3PM eq. 1, its first term
+        return (each if batch.mask is None else each * batch.mask).sum(-1)
+    if not jumps_at(method.process, 1):
+        return torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
+    t = torch.full((len(x_0),), PRIOR, dtype=torch.float64, device=x_0.device)
+    return method.step(batch, method.corrupt(batch, t[:, None], generator), t, torch.ones_like(t))
+
+
+def reconstruction(method: "Diffusion", batch: Batch, generator: Randomness = None) -> Tensor:
+    """The jump t = 0 -> CLEAN."""
+    if not jumps_at(method.process, 0):
+        return torch.zeros(len(batch), dtype=torch.float64, device=batch.tokens.device)
+    t = torch.zeros((), dtype=torch.float64, device=batch.tokens.device)
+    return jump(method, batch, t, torch.full_like(t, CLEAN), generator, method.most_rows(batch))
+
+
+def one_by_one(method: "Diffusion", batch: Batch, generator: Randomness = None, end: float = 0.0) -> Tensor:
+    """The end beyond t = 0 or t = 1 under absorbing noise, its tokens one after another in a random order: (B,) nats.
+
+    Of the r tokens of it c = 1..r are still to come; with the m masks that are then seen each costs r/m of their sum. Rows in
+    which nothing comes are not asked.
+    """
+    masked = method.process.movable(method.corrupt(batch, end, generator)) & batch.counted
+    here = masked if end == 0.0 else batch.counted & ~masked  # what is revealed in this end
+    group, r, c, x_t = mask_some(method, replace(batch, mask=here), generator)
+    seen = c if end == 0.0 else c + torch.zeros_like(c).scatter_add(1, group, (batch.counted & ~here).long())
+    x_t = x_t if end == 0.0 else x_t.masked_fill(batch.counted & ~here, method.process.mask)  # pyright: ignore
+    value = torch.zeros(len(batch), dtype=torch.float64, device=x_t.device)
+    rows = here.any(-1).nonzero()[:, 0]
+    if len(rows) == 0:
+        return value
+    t = torch.full((len(rows),), end, dtype=torch.float64, device=x_t.device)
+    weight = (r.double() / seen).gather(1, group)[rows]
+    return value.index_add(0, rows, method.step(batch.take(rows), x_t[rows], t, torch.full_like(t, CLEAN), weight))
+
+
+def jumps_at(process: Process, end: int) -> bool:
+    """Whether at t = `end`, 0 or 1, alpha is elsewhere than at 1 or 0; that of a process without a schedule may be."""
+    schedule = getattr(process, "schedule", None)
+    return schedule is None or not schedule.whole[end]
+
+
+def draw_step(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Steps i in 0..T-1, one for each row, stratified, and their times grid[i] -> grid[i + 1]: (B,) each."""
+    T, device = method.steps, batch.tokens.device
+    i = (random.stratified(len(batch), generator, device) * T).long().clamp_max(T - 1)
+    times = method.grid(T, device)
+    return i, times[i], times[i + 1]
+
+
+# ---------------------------------------------------------------------------------- sums over positions
+def summed(
+    method: "Diffusion",
+    f: Callable[..., Tensor],
+    batch: Batch,
+    x_t: Tensor,
+    t: Tensor,
+    *per_row: Tensor,
+    at: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """The sum over each row of f(logits (N, K), x_0, x_t, t, *per_row) (N,), in chunks that are never held together.
+
+    At the positions that count and can move, unless `at` (B, L) bool names others.
+
+    Args:
+        f: treats positions independently, e.g. `method.cost`.
+        t: a time for each row (B,) or each position (B, L).
+        per_row: what else f takes, e.g. the end of a step; of each row or position, as t is.
+        weight: (B, L), that of each position in the sum.
+    """
+    chosen, values = _chosen(method, batch, x_t, t, per_row, at)
+    share = None if weight is None else chosen.of(weight)
+
+    def here(logits: Tensor, i: slice) -> Tensor:
+        value = f(logits, *(value[i] for value in values)).double()
+        return value if share is None else share[i] * value
+
+    h = method.hidden(x_t, per_position(t), batch, method.clean(batch), chosen)
+    inside = {*method.network.parameters()}  # of which the head alone is used behind the hidden states
+    learnt = [p for p in method.parameters() if p not in inside]
+    return chosen.sum(each_position(method.network.head, h, method.process.K, here, learnt))  # pyright: ignore
+
+
+def from_prediction(
+    method: "Diffusion",
+    batch: Batch,
+    x_t: Tensor,
+    t: Tensor,
+    s: Tensor | None = None,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """The generic bound of `predict`, summed over the sequence: of the step to s, or per unit of time where s is None.
+
+    For a method that gives `predict` whole, whose positions are not independent.
+    """
+    chosen, (x_0, x, time, *later) = _chosen(method, batch, x_t, t, () if s is None else (s,), None)
+    at = method.process.movable(x_t) & batch.counted
+    beside = {"condition": batch.condition, "segments": batch.segments, "context": method.clean(batch)}
+    pred = method.predict(x_t, per_position(t), at=at, **beside)
+    target = truth(method.process, x_0, x, time)
+    value = bound.discrete(target, pred, later[0]) if later else bound.continuous(target, pred)
+    value = value if weight is None else chosen.of(weight) * value
+    return chosen.sum(value.double())
+
+
+def _chosen(
+    method: "Diffusion", batch: Batch, x_t: Tensor, t: Tensor, per_row: tuple[Tensor, ...], at: Tensor | None
+) -> tuple[Positions, list[Tensor]]:
+    """The positions, and x_0, x_t, t and `per_row` there."""
+    most = None if at is not None else method.most(batch)
+    if at is None:
+        at = method.process.movable(x_t) if batch.mask is None else method.process.movable(x_t) & batch.mask
+    chosen = positions(at, most, batch.spare)
+    return chosen, [chosen.of(value) for value in (batch.tokens, x_t, t, *per_row)]
+
+
+# ---------------------------------------------------------------------------------- exactly k masks
+def places(order: Tensor, group: Tensor) -> Tensor:
+    """The place of each position in its group when that is sorted by `order`, (B, L), (B, L) -> (B, L) long."""
+    sorted_by = lambda values: values.argsort(-1).argsort(-1)  # noqa: E731
+    first = F.pad(group[:, 1:] != group[:, :-1], (1, 0), value=True)
+    start = torch.where(first, torch.arange(group.shape[1], device=group.device), 0).cummax(-1).values
+    return sorted_by(group * group.shape[1] + sorted_by(order)) - start
+
+
+def mask_some(method: "Diffusion", batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Draw k in 1..n for each group, stratified, and mask exactly k of its n positions.
+
+    The group of each position (B, L), n and k (B, G), and x_t (B, L); k is 1 where n is 0.
+    """
+    group, n = method.groups(batch)
+    order = random.uniform(batch.tokens.shape, generator, batch.tokens.device)
+    if batch.mask is not None:
+        order = order.masked_fill(~batch.mask, 2.0)  # given positions come last
+    k = 1 + (method.spread(n, generator) * n).long().clamp_max(n - 1)
+    k = torch.where(n > 0, k, 0)
+    lost = places(order, group) < k.gather(1, group)
+    return group, n, k.clamp_min(1), batch.tokens.masked_fill(lost, method.process.mask)  # pyright: ignore
+
+
+# ---------------------------------------------------------------------------------- times
+def per_position(t: Tensor) -> Tensor:
+    """Times (B,) of rows or (B, L) of positions, as they broadcast to (B, L)."""
+    return t if t.ndim == 2 else t[:, None]
+
+
+def where_noised(batch: Batch, t: Tensor | float) -> Tensor:
+    """Times (B, L), CLEAN where a token is given."""
+    device = batch.tokens.device
+    t = as_time(t, device).to(device, torch.float64).expand(batch.tokens.shape)
+    return t if batch.mask is None else torch.where(batch.mask, t, CLEAN)
 
 
 class Diffusion(Method):
@@ -89,8 +380,8 @@ class Diffusion(Method):
                 before x_t.
         """
         beside = Batch(x_t, None, segments, condition)
-        checks.refuse_times(self, x_t, t, at)
-        checks.refuse_tokens(x_t, self.process.K)
+        refuse_times(self, x_t, t, at)
+        refuse_tokens(x_t, self.process.K)
         chosen = None if at is None else positions(at)
         h = self.hidden(x_t, t, beside, context, chosen)
         t = as_time(t, x_t.device).to(x_t.device, torch.float64).expand(x_t.shape)
@@ -105,8 +396,8 @@ class Diffusion(Method):
     @arguments.checked
     def corrupt(self, batch: Batch, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); given positions stay clean."""
-        checks.refuse_times(self, batch.tokens, t)
-        return self.process.sample(batch.tokens, terms.where_noised(batch, t), generator)
+        refuse_times(self, batch.tokens, t)
+        return self.process.sample(batch.tokens, where_noised(batch, t), generator)
 
     def cost(self, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor | None = None) -> Tensor:
         """The bound at N positions from their logits (N, K): (N,) nats.
@@ -128,8 +419,8 @@ class Diffusion(Method):
         A row has one time, (B,); in a method of blocks each position may have its own, (B, L).
         """
         if not self.pointwise:
-            return terms.from_prediction(self, batch, x_t, t)
-        return terms.summed(self, self.cost, batch, x_t, t)
+            return from_prediction(self, batch, x_t, t)
+        return summed(self, self.cost, batch, x_t, t)
 
     def step(self, batch: Batch, x_t: Tensor, t: Tensor, s: Tensor, weight: Tensor | None = None) -> Tensor:
         """The discrete bound of the step from t to s given x_t, summed over the sequence; times as there: (B,) nats.
@@ -137,8 +428,8 @@ class Diffusion(Method):
         With `weight` (B, L), that of each position in the sum.
         """
         if not self.pointwise:
-            return terms.from_prediction(self, batch, x_t, t, s, weight)
-        return terms.summed(self, self.cost, batch, x_t, t, s, weight=weight)
+            return from_prediction(self, batch, x_t, t, s, weight)
+        return summed(self, self.cost, batch, x_t, t, s, weight=weight)
 
     @property
     def span(self) -> tuple[float, float]:
@@ -147,7 +438,7 @@ class Diffusion(Method):
 
     def prior_term(self, batch: Batch, generator: Randomness = None) -> Tensor:
         """KL(q(x | x_0) || prior) where sampling starts, and the jump PRIOR -> t = 1 if it starts there: (B,) nats."""
-        return terms.prior(self, batch, generator)
+        return prior(self, batch, generator)
 
     def most(self, batch: Batch) -> int | None:
         """How many positions of a batch one draw of the noise can have the head asked about; None: all of them."""
@@ -189,11 +480,11 @@ class Diffusion(Method):
         Keys: "diffusion", "reconstruction", "prior". Times are stratified over the rows; of T steps the last one, and the
         first where it is a jump, are of every row.
         """
-        return (terms.discrete_time if self.steps else terms.continuous_time)(self, batch, generator)
+        return (discrete_time if self.steps else continuous_time)(self, batch, generator)
 
     def loss(self, batch, generator=None):
         """What training minimises, the bound unless the paper differs; of T steps from one of them for each row: (B,) nats."""
-        return terms.one_step(self, batch, generator) if self.steps else self.bound(batch, generator)
+        return one_step(self, batch, generator) if self.steps else self.bound(batch, generator)
 
     def as_published(self) -> "Diffusion | None":
         """The method whose `terms` are those of `published`; None where they are computed otherwise."""
@@ -211,8 +502,8 @@ class Diffusion(Method):
     def jump_terms(self, batch: Batch, generator: Randomness = None) -> dict[str, Tensor]:
         """The same for a model that passes each end of a published schedule in one jump, all its tokens at once."""
         if self.steps:
-            return terms.discrete_time(self, batch, generator)
-        return terms.continuous_time(self, batch, generator, jumps=True)
+            return discrete_time(self, batch, generator)
+        return continuous_time(self, batch, generator, jumps=True)
 
     @property
     def start(self) -> float:

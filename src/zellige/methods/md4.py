@@ -27,8 +27,8 @@ import torch
 from ..core.curves import Cosine, Linear, Polynomial
 from ..core.schedule import Schedule
 from ..errors import InputError
-from .masked import Masked
-from .terms import per_position
+from .absorbing import Masked
+from .diffusion import per_position
 
 
 class MD4(Masked):

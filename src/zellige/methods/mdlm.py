@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from ..core.curves import SCHEDULES, named
 from ..errors import InputError
-from .masked import Masked
+from .absorbing import Masked
 
 
 class MDLM(Masked):

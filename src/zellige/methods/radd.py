@@ -34,9 +34,9 @@ from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, named
 from ..nn.kinds import build_network
-from . import terms
+from . import diffusion
+from .absorbing import Masked
 from .diffusion import Diffusion
-from .masked import Masked
 
 
 class RADD(Masked):
@@ -114,5 +114,5 @@ class RADD(Masked):
             lost = lost if batch.mask is None else lost & batch.mask
             return self.lambda_dce(batch, torch.where(lost, self.mask, batch.tokens), u)
         of = self.t_dce if kind == "t-dce" else self.t_dse
-        ends = terms.reconstruction(self, batch, generator) + self.prior_term(batch)
+        ends = diffusion.reconstruction(self, batch, generator) + self.prior_term(batch)
         return of(batch, self.corrupt(batch, u[:, None], generator), u) + ends

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core.prediction import Score
-from .diffusion import Diffusion
-from .terms import per_position
+from .diffusion import Diffusion, per_position
 from .uniform import uniform_bound
 
 

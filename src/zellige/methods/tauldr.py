@@ -48,7 +48,7 @@ from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import InputError, at_least
 from ..nn.logistic import near, within
-from . import tauldr_jumps, terms
+from . import diffusion, tauldr_jumps
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of, table_of
@@ -188,7 +188,7 @@ class TauLDR(Diffusion):
             return cross_entropy.to(moving.dtype).index_add(0, moves.nonzero()[:, 0], moving)
 
         at = batch.counted if everywhere else None
-        return terms.summed(self, each, batch, x, t, w, share, torch.arange(len(t), device=t.device), at=at)
+        return diffusion.summed(self, each, batch, x, t, w, share, torch.arange(len(t), device=t.device), at=at)
 
     def prepare(self):
         table_of(self.process, self.network)

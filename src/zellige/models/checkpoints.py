@@ -14,7 +14,7 @@ from ..arguments import of_kind, refuse_path
 from ..errors import InputError
 from ..files import follow, is_full, point, remove, size
 from ..schema import checking, read_json, read_text, shown, structure
-from .checksums import check_sums
+from .tensors import check_sums
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", ("tokenizer.json", "tokenizer_config.json")
 

@@ -19,10 +19,10 @@ from ..errors import InputError, check_counts
 from ..methods.method import Method
 from ..samplers.grid import step_size
 from ..schema import parse, read_text, shown, structure
-from .checksums import check_sums
 from .config import AGAIN, refuse_unknown
 from .sampler_choice import choose_sampler
 from .sampler_options import SamplerOptions
+from .tensors import check_sums
 
 GENERATION = "generation_config.json"  # of a model's folder
 STEPS = 1_000_000  # at most, of a sampler

@@ -1,6 +1,6 @@
 """Frames of a sample while it is drawn, and the texts that were drawn."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..launched import Place, join
 from ..samplers import State
 from ..samplers.growing import Ending, Growth, again
 from ..samplers.metropolis import Walk, report
@@ -187,3 +188,37 @@ def collect(frames: Iterable[Frame], see: Callable[[Frame], None] | None = None)
             tries += memory.tries.tolist() if isinstance(memory, Growth) and memory.tries is not None else []
             repeating += len(again(frame.state))
     return Drawn(texts, tokens, calls, steps, seconds, walks, expected, tries, repeating, classes)
+
+
+def share(here: Place, count: int, seed: int, classes: Sequence[str]) -> dict[str, Any] | None:
+    """What a process asks `watch` for in the place of `count`, `seed` and `classes`; None where nothing is left for it."""
+    mine = range(here.rank, count * max(len(classes), 1), here.world)
+    if not mine:
+        return None
+    one = (
+        {"count": len(mine), "classes": None}
+        if not classes
+        else {"count": 1, "classes": [classes[n // count] for n in mine]}
+    )
+    return one | {"seed": [(seed, n) for n in mine]}
+
+
+def gather_texts(here: Place, drawn: Drawn | None) -> Drawn:
+    """What all have drawn, as if one had drawn it; every process must ask."""
+    import torch
+
+    join(here)
+    every: list[Any] = [None] * here.world
+    torch.distributed.all_gather_object(every, drawn)
+    every = [each for each in every if each is not None]
+    columns = {
+        name: [
+            getattr(each, name)[i] for i in range(len(every[0].texts)) for each in every if i < len(getattr(each, name))
+        ]
+        for name in ("texts", "tokens", "calls", "tries", "classes")
+    }
+    walks = [walk for each in every for walk in each.walks]
+    return Drawn(
+        steps=every[0].steps, seconds=max(each.seconds for each in every), walks=walks,
+        expected_calls=every[0].expected_calls, repeating=sum(each.repeating for each in every), **columns,
+    )  # fmt: skip

@@ -12,11 +12,9 @@ from ..core.batch import by_length, whole_numbers
 from ..errors import InputError
 from ..samplers.choices import SamplerChoices
 from ..show.kinds import Modality, added, of
-from .classes import find_classes
 from .frames import BATCH, Drawn, collect
-from .model import as_model
-from .prompts import flat_rows, length_of
-from .watch import watch
+from .model import as_model, find_classes
+from .watch import flat_rows, length_of, watch
 
 
 def approximate(model: Any) -> str | None:

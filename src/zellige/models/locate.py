@@ -12,8 +12,7 @@ from ..methods import METHODS
 from ..schema import shown
 from . import hub, published, shipped
 from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named_checkpoint
-from .checksums import CHECKSUMS
-from .tensors import refuse_pickle
+from .tensors import CHECKSUMS, refuse_pickle
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -7,33 +7,131 @@ A checkpoint of a run is such a folder too, with the state of the training besid
 is resumed are the same files.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from ..arguments import checked, of_kind
+from ..arguments import checked, is_number, of_kind
 from ..core.batch import whole_numbers
 from ..data import load as load_tokenizer
-from ..errors import InputError
+from ..errors import InputError, nearest, quoted
 from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
 from ..schema import read_json, shown, unchecked
 from . import hub, published, shipped, weights
 from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
-from .checksums import check_sums, write_checksums
 from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
 from .defaults import check_defaults, read_defaults, write_defaults
-from .identity import unit
 from .locate import download, locate
 from .published import layouts
 from .published.layout import PublishedChoices
-from .tensors import header, load_tensors, save_tensors
+from .tensors import check_sums, header, load_tensors, save_tensors, write_checksums
+
+LISTED = 12  # of the names, in an error
+
+
+def class_names(model: Any) -> list[str]:
+    """What the classes are called: as the data of its training called them, else their numbers; [] of a model without."""
+    data = (getattr(model, "about", None) or {}).get("data") or {}
+    count = model.config.net.classes if getattr(model, "config", None) is not None else 0
+    return list(data.get("classes") or map(str, range(count)))
+
+
+def told_none(model: Any) -> dict[str, str]:
+    """What a protocol says of a model that is told no class: that it is told none, if it knows any."""
+    return {"class": "without the class"} if class_names(model) else {}
+
+
+def find_classes(model: Any, asked: Any) -> Tensor:
+    """The numbers (C,) of the classes `asked`: a name or a number, or several.
+
+    Raises:
+        InputError: the model has no classes; there is none of that name or number, with the nearest one.
+    """
+    names = class_names(model)
+    if not names:
+        raise InputError("the model was trained without classes; ask for none, or train one with `data.labels`")
+    if isinstance(asked, Tensor) or hasattr(asked, "tolist"):
+        asked = asked.tolist()
+    several = asked if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
+    if not several:
+        raise InputError("`classes` is empty; give the name or the number of one")
+    return torch.tensor([_number(names, one) for one in several])
+
+
+def text_classes(model: Any, asked: Any, count: int, fixed: Any = None) -> Tensor:
+    """The class of each text (C * count,), `count` of each that is asked for; InputError where several meet several rows of
+    `fixed`."""
+    classes = find_classes(model, asked)
+    rows = 1 if fixed is None or whole_numbers("fixed", fixed).ndim < 2 else len(fixed)
+    if len(classes) > 1 and rows > 1:
+        raise InputError(f"there are {len(classes)} classes and {rows} rows of `fixed`; give one class, or one row")
+    return classes.repeat_interleave(count)
+
+
+def _number(names: list[str], asked: Any) -> int:
+    if isinstance(asked, bool) or not isinstance(asked, (str, int)):
+        raise InputError(f"a class is {of_kind(asked)}; it must be a name or a number")
+    if isinstance(asked, str) and asked in names:
+        return names.index(asked)
+    if is_number(str(asked)) and int(asked) < len(names):
+        return int(asked)
+    near = nearest(str(asked).lower(), [name.lower() for name in names])
+    near = next((name for name in names if name.lower() == near), None)
+    hint = f"did you mean '{near}'? " if near else ""
+    listed = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "")
+    raise InputError(f"unknown class {quoted(str(asked))}; {hint}the {len(names):,} are {listed}")
+
+
+def identity(model: Any) -> dict[str, Any]:
+    """What a result says of its model: method, T, parameters, step, which weights, tokenizer; the sha256 of both."""
+    return {
+        "method": getattr(model.method, "name", type(model.method).__name__),
+        "time": getattr(model.method, "discrete_time", ""),
+        "parameters": sum(p.numel() for p in model.method.parameters()),
+        "step": getattr(model, "about", {}).get("step"),
+        "weights": which_weights(model),
+        "tokenizer": model.tokenizer.name,
+        "weights_sha256": fingerprint(model.method),
+        "tokenizer_sha256": model.tokenizer.fingerprint,
+    }
+
+
+def which_weights(model: Any) -> str:
+    """EMA, raw, or as published."""
+    about, config = getattr(model, "about", {}), getattr(model, "config", None)
+    if "published" in about:
+        return "EMA" if about["published"].get("weights") == "ema" else "as published"
+    return "EMA" if config is None or config.train.ema else "raw"
+
+
+def fingerprint(*parts: Any) -> str:
+    """A hash of tensors, modules (their state) and anything that JSON can write."""
+    digest = hashlib.sha256()
+    for part in parts:
+        tensors = part.state_dict().values() if isinstance(part, torch.nn.Module) else [part]
+        for tensor in tensors:
+            if isinstance(tensor, torch.Tensor):
+                data = tensor.detach().cpu().contiguous().reshape(-1)
+                digest.update(f"{tensor.dtype} {[*tensor.shape]}".encode())
+                digest.update(memoryview(data.view(torch.uint8).numpy()))  # pyright: ignore[reportArgumentType]
+            else:
+                digest.update(json.dumps(tensor, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def unit(tokenizer: Any) -> str:
+    """The unit of a likelihood in these tokens."""
+    unit = {"byte": "char"}.get(tokenizer.unit, tokenizer.unit)
+    return f"bits/{unit}" if unit in ("char", "dim", "note", "cell") else "nats/token"
+
 
 __all__ = ["Model", "load", "save", "write_folder"]
 

@@ -29,8 +29,7 @@ from ..core.batch import Batch
 from ..core.prediction import kernel, posterior, truth
 from ..core.random import Randomness
 from ..core.schedule import PRIOR
-from ..methods.diffusion import Diffusion
-from ..methods.terms import where_noised
+from ..methods.diffusion import Diffusion, where_noised
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .ask import ask, expected_time, fill, free, hides

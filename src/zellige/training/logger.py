@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import InputError, not_installed
 from ..files import make, write_file
 from ..models.checkpoints import METRICS, step_name
-from ..models.checksums import check_sums
+from ..models.tensors import check_sums
 from ..schema import accessible, read_text, sealed
 from ..show.versions import why_broken
 

@@ -17,9 +17,10 @@ from ..data import Data
 from ..errors import InputError
 from ..launched import this_process
 from ..methods.method import Method
-from ..models import checkpoints, checksums, tensors
+from ..models import checkpoints
 from ..models.config import Config, from_json, to_json
 from ..models.model import place_weights, read_config
+from ..models.tensors import check_sums, header, load_tensors
 from ..schema import sealed
 from ..show.numbers import count
 
@@ -146,10 +147,10 @@ def _or_from_before(last: Path) -> Iterator[None]:
 def check_checkpoint(last: Path, method: Method, config: Config) -> None:
     """InputError unless a run can go on from a checkpoint, whose weights `method` gets: it says from which other one it could."""
     with _or_from_before(last):
-        checksums.check_sums(last)
-        place_weights(method, tensors.load_tensors(last / checkpoints.WEIGHTS)[0], config)
+        check_sums(last)
+        place_weights(method, load_tensors(last / checkpoints.WEIGHTS)[0], config)
         for file in (last / "training.safetensors", *last.glob("shard-*.safetensors")):
-            tensors.header(file)
+            header(file)
 
 
 def settled(last: Path) -> bool:

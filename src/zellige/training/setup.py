@@ -18,10 +18,9 @@ from ..data.tokenizer_base import OutsideVocabulary
 from ..errors import InputError
 from ..methods.method import Method
 from ..models import checkpoints, model, published
-from ..models.checksums import check_sums
 from ..models.config import Config, Train, from_json
 from ..models.locate import locate
-from ..models.tensors import load_tensors
+from ..models.tensors import check_sums, load_tensors
 from ..nn.block import Net
 from ..schema import shown
 from .recipes import RECIPES

@@ -22,11 +22,11 @@ from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
 
 from .. import files
-from ..models import checkpoints, checksums
+from ..models import checkpoints
 from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, read_state
 from ..models.config import Config
 from ..models.model import write_model
-from ..models.tensors import header, load_tensors, pack, save_tensors, unpack
+from ..models.tensors import header, load_tensors, pack, save_tensors, unpack, write_checksums
 from . import shards
 
 
@@ -77,7 +77,7 @@ class Writer(CheckpointIO):
             (folder / "training.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
             if metrics:
                 (folder / METRICS).write_text(metrics, encoding="utf-8")
-            checksums.write_checksums(folder)
+            write_checksums(folder)
 
         def write() -> None:
             size = nbytes(model) + nbytes(tensors)

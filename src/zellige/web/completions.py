@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..arguments import MOST_SEED
 from ..errors import InputError
-from ..models.classes import find_classes
 from ..models.defaults import PLAIN, with_defaults
 from ..models.frames import Frame
+from ..models.model import find_classes
 from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..show.kinds import added

@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from .. import samplers
 from ..arguments import MOST_SEED
 from ..errors import InputError
-from ..evaluation.gaps import STEPS, bound_gaps, bracket_gaps, gaps_work
-from ..models.classes import class_names, find_classes
+from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..models.defaults import PLAIN, with_defaults
-from ..models.identity import identity, unit
 from ..models.infill import approximate, gaps
+from ..models.model import class_names, find_classes, identity, unit
 from ..models.sampler_choice import choose_sampler, end_token
 from ..models.sampler_options import SamplerOptions
 from ..models.watch import watch
@@ -157,15 +156,15 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
     if not 0 < len(asked.tokens) <= model.method.shape[0] or all(asked.held):
         raise InputError("nothing was drawn, so there is nothing to bound; draw first")
     label = None if asked.class_ is None else int(find_classes(model, asked.class_)[0])
-    limits.check_work(gaps_work(model.method, len(asked.tokens), asked.both and not model.method.exact, STEPS))
+    limits.check_work(gaps_work(model.method, len(asked.tokens), asked.both and not model.method.exact, GAP_STEPS))
 
     method, held = model.method, [bool(h) for h in asked.held]
     exact, both = bool(method.exact), asked.both and not method.exact
-    law = path_of(method, STEPS).law if both else "the model's own law"
+    law = path_of(method, GAP_STEPS).law if both else "the model's own law"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
         if both:
-            yield from bracket_gaps(method, asked.tokens, held, steps=STEPS, condition=label)
+            yield from bracket_gaps(method, asked.tokens, held, steps=GAP_STEPS, condition=label)
         else:
             yield from ((nats, None) for nats in bound_gaps(method, asked.tokens, held, condition=label))
 

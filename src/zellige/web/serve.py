@@ -13,7 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from ..errors import InputError
-from ..models.identity import identity
+from ..models.model import identity
 from ..show.kinds import of
 from .completions import Completion, answer, opening, parts, plan, usage
 from .guard import Guard

@@ -8,10 +8,8 @@ from ...show.progress import Bar
 from ...show.terminal import Terminal
 
 if TYPE_CHECKING:
-    from ...evaluation.cheats import Cheat
-    from ...evaluation.judge import Judge
-    from ...evaluation.judged import Judged
-    from ...evaluation.sweep import Set
+    from ...evaluation.judge import Judge, Judged
+    from ...evaluation.sweep import Cheat, Set
 
 FEATURES = "judge"
 
@@ -36,7 +34,7 @@ def cheats(
     chosen: Any, model: Any, judge: "Judge", beside: Beside, way: Any, count: int, terminal: Terminal
 ) -> "list[Cheat]":
     """Every cheat that can be made here; a note says which cannot."""
-    from ...evaluation import cheats as made
+    from ...evaluation import sweep as made
 
     if beside.training is None:
         raise InputError("--cheats are made of the training text, and it is not at hand; leave them out")
@@ -58,10 +56,10 @@ def measured(
     chosen: Any, judge: "Judge", sets: "list[Set]", more: "list[Cheat]", beside: Beside, embed: Any, terminal: Terminal
 ) -> dict[str, Any]:  # fmt: skip
     """{points, real, cheats, matched, compared} as the document's result has them."""
-    from ...evaluation import matched, sweep
-    from ...evaluation.cheats import fooled
-    from ...evaluation.judged import judged
-    from ...evaluation.real_text import RealText
+    from ...evaluation import sweep
+    from ...evaluation.distances import RealText
+    from ...evaluation.judge import judged
+    from ...evaluation.sweep import fooled
 
     own = lambda one: chosen.tokens == "own" and one.rows is not None  # noqa: E731
     tested = [*sets, *(cheat.samples for cheat in more)]
@@ -96,7 +94,7 @@ def measured(
         for p, r in zip(scored, readings[: len(sets)])
         if any(p is q for q in sweep.curves_of(scored[: len(sets)], "frontier").get("temperature", ()))
     ]
-    at = matched.matched([t for t, _ in curve], [r for _, r in curve], beside_real) if beside_real and curve else None
+    at = sweep.matched([t for t, _ in curve], [r for _, r in curve], beside_real) if beside_real and curve else None
     of_cheats = [
         {"name": cheat.name} | point
         | ({"fools": fooled(_numbers(point), _numbers(reals))} if reals is not None else {})
@@ -117,7 +115,7 @@ def _add_memorisation(
     scored: list[dict[str, Any]], readings: "list[Judged]", model_rows: list[Any], training: Any, terminal: Terminal
 ) -> None:
     """Of all sets in one pass over the training set; of those in the model's tokens."""
-    from ...evaluation.memorisation import longest
+    from ...evaluation.distances import longest
     from ...evaluation.sample_quality import mean
 
     rows = [[*each] if each is not None else [] for each, _ in zip(model_rows, scored)]

@@ -5,7 +5,7 @@ from typing import Any
 
 def classes_of(chosen: Any, model: Any) -> list[int]:
     """The numbers of the classes asked for, `all` of them if that is none's name; [] where none is told."""
-    from ...models.classes import class_names, find_classes
+    from ...models.model import class_names, find_classes
 
     if not chosen.classes or model is None:
         return []
@@ -16,7 +16,7 @@ def classes_of(chosen: Any, model: Any) -> list[int]:
 
 def told_classes(chosen: Any, model: Any) -> dict[str, str]:
     """What the protocol says of a model with classes: which ones its samples were told, one after another; or none."""
-    from ...models.classes import class_names
+    from ...models.model import class_names
 
     if model is None or chosen.samples or not (names := class_names(model)):
         return {}

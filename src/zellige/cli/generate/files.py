@@ -38,8 +38,8 @@ def as_document(
     chosen: Any, arguments: dict[str, Any], model: Any, judge: "Judge", result: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     """The result as JSON; `result` as `beside.measured` has it."""
-    from ...evaluation import distances, matched, sample_quality, sweep
-    from ...models.identity import identity, which_weights
+    from ...evaluation import distances, sample_quality, sweep
+    from ...models.model import identity, which_weights
 
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {
@@ -56,7 +56,7 @@ def as_document(
     protocol |= told_classes(chosen, model)
     interval = sample_quality.INTERVAL + (f"; {sample_quality.INTERVAL_MAUVE}" if chosen.mauve else "")
     interval += f"; {distances.INTERVAL}" if result["compared"] is not None else ""
-    interval += f"; {matched.INTERVAL}" if result["matched"] is not None else ""
+    interval += f"; {sweep.MATCHED_INTERVAL}" if result["matched"] is not None else ""
     about: dict[str, Any] = {}
     if model is not None:
         about = identity(model) | {"length": chosen.length or int(model.method.shape[0])}

@@ -58,7 +58,7 @@ def real_images(
     """
     from ...data.rows import evenly_spaced
     from ...evaluation.corpus import asked_of_classes, beside_training, corpus_of
-    from ...models.classes import class_names
+    from ...models.model import class_names
 
     if split == "none":
         raise InputError("FID compares with real images; give --reference train or test")
@@ -112,7 +112,7 @@ def _document(
 ) -> dict[str, Any]:  # fmt: skip
     """The result as JSON."""
     from ...evaluation import image_quality, sweep
-    from ...models.identity import identity
+    from ...models.model import identity
 
     about = identity(model)
     protocol = {

@@ -11,9 +11,8 @@ from ...core.batch import Batch
 from ...core.curves import Cosine, Linear, Polynomial
 from ...core.prediction import Score, as_leave_one_out, as_mean, as_score, posterior, restricted, truth
 from ...core.schedule import CLEAN, PRIOR, Schedule
-from ...methods.diffusion import Diffusion
-from ...methods.masked import Masked
-from ...methods.terms import jumps_at
+from ...methods.absorbing import Masked
+from ...methods.diffusion import Diffusion, jumps_at
 from ...samplers import Ancestral
 from .. import bounds, enumeration
 from .check import (

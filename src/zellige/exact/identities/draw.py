@@ -5,9 +5,8 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...core.curves import Linear
-from ...methods.diffusion import Diffusion
+from ...methods.diffusion import Diffusion, between
 from ...methods.score import Scored
-from ...methods.terms import between
 from .. import bounds, enumeration
 from .bound import BOUND, free_of_time, total
 from .check import EXACT, QUADRATURE, L, Largest, V, above, end_at, numbers, own

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ...core.batch import Batch
 from ...core.curves import Polynomial
+from ...methods.absorbing import Masked
 from ...methods.diffusion import Diffusion
-from ...methods.masked import Masked
 from ...samplers import AnyOrder, FirstHitting
 from .. import bounds, enumeration, laws, script
 from .bound import total

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...schema import read_json, shown
-from ..checksums import check_sums
-from ..tensors import load_tensors, refuse_code
+from ..tensors import check_sums, load_tensors, refuse_code
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth")
 SUFFIXES = (".safetensors", *PICKLES)

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from ...evaluation.result import Result, difference
-from ...evaluation.result_json import interval_ends
+from ...evaluation.result import Result, difference, interval_ends
 from . import table
 from .entrant import Entrant
 
