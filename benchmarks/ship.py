@@ -214,7 +214,10 @@ def write_card(name: str, data: str) -> None:
     model = load(folder)
     amount = sum(p.numel() for p in model.method.parameters())
     write_defaults(folder, options(of.options))
-    weight = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".json"))
+    model_files = {file for file in folder.iterdir() if file.suffix in (".safetensors", ".json")} - {
+        folder / shipped.CARD
+    }
+    weight = sum(file.stat().st_size for file in model_files)
     size = f"{parameters(amount).split()[0]}, {byte_size(weight)}"
     entry = {"what": of.text, "method": model.config.method, "size": size, "test": ""}
     save(folder, entry | {"runs": []})  # from here on the name is one

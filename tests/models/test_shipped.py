@@ -30,8 +30,10 @@ def test_each_is_as_its_card_says(name):
     assert card["method"] == model.config.method
     assert [run["command"] for run in card["runs"]] == ship.commands(name)
     assert model.defaults == ship.options(ship.MODELS[name].options)
-    assert all(picture in (shipped.FOLDER / name / "README.md").read_text() for picture in
-               (p.name for p in (shipped.FOLDER / name).glob("*.png")))  # fmt: skip
+    page = (shipped.FOLDER / name / "README.md").read_text()
+    assert card["test"] in page.replace(" (95%)", "")
+    assert card["size"] in page
+    assert all(picture.name in page for picture in (shipped.FOLDER / name).glob("*.png"))
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from zellige.methods.mdlm import MDLM
 from zellige.report.compare import comparison as comparer
 from zellige.report.compare import entrant, figure, outcome, table
 from zellige.report.compare import reference as judge
-from zellige.report.compare.measure import measure_method
+from zellige.report.compare.measure import Settings, measure_method, measurement_key
 from zellige.show.record import dumps
 from zellige.training.signals import Stopped
 
@@ -131,6 +132,18 @@ def test_a_second_call_measures_nothing_and_writes_the_same(done, monkeypatch):
     monkeypatch.setattr(comparer, "judge_of", None)
     assert str(go(done.folder)) == str(done)
     assert files(done.folder) == before
+
+
+def test_a_measurement_is_of_these_weights(done, tmp_path):
+    """A copy's numbers are kept, those of other weights are not."""
+    import shutil
+
+    corpus, runs = prepare(Data.of(tokens(), vocabulary=7, test=0.3), NET.length), sorted(done.folder.glob("*/"))
+    runs = [run for run in runs if any(run.rglob("*.safetensors"))]
+    assert len(runs) == 2
+    copy = shutil.copytree(runs[0], tmp_path / "copy", symlinks=True)
+    keys = [measurement_key(run, corpus, Settings()) for run in (runs[0], copy, runs[1])]
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_another_number_of_samples_measures_again_and_trains_nothing(done, tmp_path, monkeypatch):
@@ -314,7 +327,7 @@ def test_floor_and_its_band_against_simulation():
     n, times = 300, 20_000
     found = np.abs(random.multinomial(n, law, times) / n - law).sum(1) / 2
     assert abs(found.mean() - judge.floor(law, n)) < 5 * found.std() / math.sqrt(times)
-    corpus = SimpleNamespace(rows={})
+    corpus: Any = SimpleNamespace(rows={})
     low, high = judge.Law(np.zeros((81, 4)), law, corpus, "nats/token").reference(n)["band"]
     assert ((found < low) | (found > high)).mean() <= 0.05 + 5 * math.sqrt(0.05 * 0.95 / times)
 
@@ -337,7 +350,7 @@ def test_the_bound_over_the_law_is_the_enumerated_one(lawful):
     """Of a fresh network, against enumeration and quadrature; of the exact denoiser, against the entropy."""
     found, law = lawful
     torch.manual_seed(0)
-    fresh = zellige.methods.build("md4", 3, Net(layers=1, hidden=16, heads=2, length=3), None).double().eval()
+    fresh: Any = zellige.methods.build("md4", 3, Net(layers=1, hidden=16, heads=2, length=3), None).double().eval()
     for p in fresh.parameters():
         p.data += torch.randn_like(p) / 10
     x_0 = exact.states(3, 3)
@@ -527,7 +540,7 @@ def test_a_full_table(kind):
     assert "= 1.800 ± 0.010" in lines[2]
     assert lines[10].split()[2] == "-"
     assert "3.2M to 4.0M parameters, 5,000 steps each" in lines
-    ends = {re.search(r"(98\.1k)?$", line).end() for line in lines[2:11]}
+    ends = {found.end() for line in lines[2:11] if (found := re.search(r"(98\.1k)?$", line))}
     assert ends == {len(lines[2])}
 
 
@@ -541,6 +554,7 @@ def test_a_method_without_a_bound_and_one_that_is_infinite():
     }  # fmt: skip
     back = outcome.bound_of(json.loads(dumps(plain)))
     other = summarize(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), "nats/token")
+    assert back is not None
     assert back.value == math.inf
     assert outcome.differences([("a", other), ("b", back)])[1] == ["a", "b"]
 
@@ -557,7 +571,7 @@ def test_the_figure_has_a_point_and_a_line_for_each(kind):
     looks = {
         (line.get_color(), line.get_linestyle(), line.get_marker())
         for line in right.lines
-        if len(line.get_xdata()) == 6
+        if np.size(line.get_xdata()) == 6
     }
     assert len(looks) == 9
     names = [t for t in right.texts if t.get_text().startswith("method")]
