@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import html
 import json
 import math
 import re
@@ -14,11 +15,17 @@ import pytest
 import torch
 
 import zellige
-from zellige import samplers
+from zellige import cli, samplers
+from zellige.cli import brief
+from zellige.cli import play as play_command
+from zellige.cli.drawing import Drawing
 from zellige.core.batch import Batch
+from zellige.models import shipped
 from zellige.models.sampler_options import SamplerOptions
 from zellige.samplers import Confidence, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
+from zellige.show import kinds
+from zellige.show.kinds import roll
 
 from .small_models import LENGTH, at_once, small
 
@@ -223,6 +230,43 @@ def test_the_page_names_no_address_of_others(client):
         assert answer.status_code == 200
         assert not re.search(r"(https?:)?//[\w-]+\.\w", re.sub(r"//\s", "", answer.text)), path
         assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_model_says_what_it_is_and_what_it_can_be_saved_as(client, monkeypatch):
+    listed = {model["name"]: model for model in client.get("/api/models").json()}
+    assert listed["text"]["about"] == "Trained on English of Python's docs."
+    tales = zellige.load("tales")
+    card = shipped.card("tales")
+    assert play.about_model(tales).lower() == f"{card['what'].lower()}; on test data {card['test']}."
+    assert [format["name"] for format in listed["music"]["formats"]] == ["html", "gif", "mp4", "png", "mid"]
+    assert [format["name"] for format in listed["text"]["formats"]] == ["html", "gif", "mp4"]
+    for extra in ("av", "mido"):
+        monkeypatch.setitem(sys.modules, extra, None)
+    missing = {format["name"]: format["missing"] for format in export.formats(kinds.of(MODELS["music"].tokenizer))}
+    assert {name for name, sentence in missing.items() if sentence} == {"mp4", "mid"}
+    assert missing["mid"] == "a .mid file needs 'mido'; pip install 'zellige[music]'"
+    assert "pip install 'zellige[video]'" in missing["mp4"]
+
+
+def test_the_words_of_the_page_are_those_of_the_options_help(monkeypatch):
+    pages = []
+    monkeypatch.setattr(play_command, "load", lambda *_: MODELS["text"])
+    monkeypatch.setattr(play_command, "answer_requests", lambda app, *_: pages.append(app))
+    assert cli.main(["play", "x"]) == 0
+    with TestClient(pages[0], base_url=HERE) as client:
+        page = client.get("/").text
+    helps = brief.descriptions(Drawing)
+    for word in ("steps", "sampler", "temperature", "top-p", "seed"):
+        assert f"<dt>{word}</dt><dd>{html.escape(helps[f'--{word}'])}</dd>" in page
+
+
+def test_a_piano_roll_names_the_pitch_and_the_colour_of_its_voices(client):
+    layout = next(model for model in client.get("/api/models").json() if model["name"] == "music")["layout"]
+    assert layout["pitches"] == {"G3": 55, "C4": 60, "E4": 64, "G4": 67, "C5": 72}  # a rest has none
+    assert [voice for voice, _ in layout["voices"]] == ["soprano", "alto", "tenor", "bass"]
+    style = client.get("/play.css").text
+    for (_, colour), shown in zip(layout["voices"], roll.COLOURS):
+        assert f"--{colour}: {shown}" in style  # as in the picture
 
 
 # ---------------------------------------------------------------------------------------------- what is wrong

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import zellige
+from zellige.data.levels import SILENT
+from zellige.show.kinds import Roll
 
 from .small_models import small
 
@@ -108,7 +110,7 @@ def shot(page, name):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, 768, 400, 360])
 @pytest.mark.parametrize("model", ["text", "sudoku", "images", "music", "molecules"])
 def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
     page = opened(width, scheme)
@@ -117,6 +119,11 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
         page.select_option("#class", "1")
     write(page)
     assert part(page, "where").text_content().startswith("step 8/8")
+    assert part(page, "text").locator(".new").count() == 0  # what is finished has no marks of its last step
+    assert part(page, "text").evaluate("e => e.scrollWidth <= e.clientWidth + 1")  # and is seen whole
+    if width in (768, 360):
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        return
     part(page, "text").locator("span >> nth=2").hover()
     assert part(page, "law").locator(".chosen").count() == 1  # the token under the pointer, among its rivals
     assert "%" in part(page, "law").text_content()
@@ -124,6 +131,10 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
     assert part(page, "where").text_content().startswith("step 0/8")
     part(page, "scrub").fill("5")
     assert part(page, "where").text_content().startswith("step 5/8")
+    marked = part(page, "scrub").evaluate("""scrub => [...Array(8).keys()].map(k => {
+        scrub.value = k; scrub.dispatchEvent(new Event("input"));
+        return document.querySelectorAll(".pane [data-part=text] .new").length; })""")
+    assert sum(marked) > 0  # at the steps before the last
     part(page, "last").click()
     page.click(".pane [data-part=bound]")
     api.expect(part(page, "numbers")).to_contain_text("-log p ≤", timeout=PATIENCE)
@@ -143,6 +154,7 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
         part(page, "listen").click()
         assert part(page, "listen").text_content() == "Silence"
         part(page, "listen").click()
+        assert part(page, "listen").text_content() == "Listen"
     shot(page, f"{model}-{width}-{scheme}")
 
 
@@ -220,6 +232,80 @@ def test_a_model_that_comes_along_begins_as_its_card_draws(opened):
     page.click(".options summary")
     write(page, steps="32")
     shot(page, "tales")
+
+
+def test_another_model_brings_its_own_options_and_none_of_the_last_one(opened):
+    page = opened()
+    choose(page, "tales")
+    fields = {"#steps": "7", "#temperature": "0.3", "#top_p": "0.5"}
+    for field, value in fields.items():
+        page.fill(field, value)
+    choose(page, "text")
+    assert [page.locator(field).input_value() for field in fields] == ["64", "1", "1"]
+    part(page, "sampler").select_option("fixed_order")
+    page.click(".options summary")
+    part(page, "options").locator("[name=top_k]").fill("3")
+    part(page, "options").locator("[name=drop_crossing]").check()
+    choose(page, "molecules")
+    part(page, "sampler").select_option("fixed_order")
+    assert part(page, "options").locator("[name=top_k]").input_value() == ""
+    assert not part(page, "options").locator("[name=drop_crossing]").is_checked()
+    assert "Trained on" in part(page, "about").text_content()
+    choose(page, "tales")
+    assert "tales" in part(page, "about").text_content()
+
+
+def test_a_roll_has_a_line_for_each_pitch_and_sounds_as_it_is_drawn(opened):
+    page = opened()
+    page.evaluate("""() => {
+        globalThis.heard = [];
+        const start = OscillatorNode.prototype.start;
+        OscillatorNode.prototype.start = function (at) { heard.push([this.frequency.value, at]); start.call(this, at); };
+    }""")
+    choose(page, "music")
+    write(page)
+    notes = small("music").tokenizer
+    roll = Roll(notes)
+    pitch = dict(zip(roll.pieces(range(notes.size)), roll.pitch.tolist()))
+    spans = (
+        part(page, "text")
+        .locator(":scope > span")
+        .evaluate_all(
+            "all => all.map(s => [s.textContent, s.getBoundingClientRect().left, s.getBoundingClientRect().bottom])"
+        )
+    )
+    drawn = [pitch[name] for name, _, _ in spans]
+    for (_, _, bottom), a in zip(spans, drawn):
+        for (_, _, other_bottom), b in zip(spans, drawn):
+            if SILENT < a < b:
+                assert bottom > other_bottom  # up is higher
+    lefts = [left for _, left, _ in spans]
+    assert lefts[::4] == sorted(set(lefts))  # a column a step, all four voices in it
+    part(page, "listen").click()
+    heard = page.evaluate("heard")
+    expected = [440 * 2 ** ((number - 69) / 12) for voice in roll.notes([[*pitch].index(name) for name, _, _ in spans])
+                for _, _, number in voice]  # fmt: skip
+    assert [hertz for hertz, _ in heard] == pytest.approx(expected, rel=1e-4)
+    choose(page, "text")
+    assert part(page, "listen").text_content() == "Listen"  # nothing sounds on
+
+
+def test_a_file_that_needs_an_extra_is_disabled_and_says_which(opened):
+    page = opened()
+    page.route("**/api/models", lambda route: route.fulfill(json=lacking(route.fetch().json())))
+    page.reload()
+    page.wait_for_selector(".pane")
+    button = part(page, "files").get_by_text("save .mp4")
+    assert button.is_disabled()
+    assert part(page, "missing").text_content() == "a film needs 'av'; pip install 'zellige[video]'"
+    assert part(page, "files").get_by_text("save .gif").is_enabled()
+
+
+def lacking(models):
+    for model in models:
+        for format in model["formats"]:
+            format["missing"] = "a film needs 'av'; pip install 'zellige[video]'" if format["name"] == "mp4" else None
+    return models
 
 
 def test_a_theme_is_chosen(opened):

@@ -34,16 +34,17 @@ class Drawing(OfRun):
     classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
     """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
     steps: int | None = None
-    """steps of the sampler: the model's own default if it has one, else T of a model of T steps, else 64"""
+    """number of sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model
+    of T steps, else 64"""
     sampler: str | None = None
-    """zellige list samplers; the method's own if not given, ancestral for most"""
+    """how tokens are drawn, step by step (zellige list samplers); default: the method's own, ancestral for most"""
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
     seed: int = 0
-    """a text depends on it and on its own number alone"""
+    """start of the random numbers; a text depends on it and on its own number alone"""
     temperature: float | None = None
-    """of the clean posterior; 0 takes the likeliest; 1 if neither you nor the model say so"""
+    """below 1 favours likely tokens, 0 takes the likeliest; default: the model's own, else 1"""
     top_p: float | None = None
-    """keep the likeliest tokens that hold this share; 1, all, if neither you nor the model say so"""
+    """keep the likeliest tokens that hold this share of the probability; default: the model's own, else 1, all"""
     defaults: bool = True
     """sample as the model says (its generation_config.json) where you do not; --no-defaults: the model's own distribution"""
     batch: int = 16

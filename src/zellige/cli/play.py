@@ -8,10 +8,13 @@ import tyro
 from ..errors import InputError
 from ..show.terminal import Terminal
 from . import options
+from .brief import descriptions
 from .common import command_options, load
+from .drawing import Drawing
 from .listening import Listening, answer_requests, need_web
 
 MOST = 8  # models
+WORDS = ("steps", "sampler", "temperature", "top-p", "seed")  # of the page: options of `zellige sample`
 
 
 @command_options
@@ -32,5 +35,9 @@ def play(words: Sequence[str], terminal: Terminal, began: float) -> int:
     from ..web.play import LIMITS, application
 
     limits = replace(LIMITS, seconds=chosen.seconds, steps=chosen.steps)
-    answer_requests(application(models, limits, chosen.host), chosen, terminal, "{}   open it in a browser".format)
+    helps = descriptions(Drawing)
+    meanings = {word: helps[f"--{word}"] for word in WORDS}
+    answer_requests(
+        application(models, limits, chosen.host, meanings), chosen, terminal, "{}   open it in a browser".format
+    )
     return 0

@@ -11,9 +11,13 @@ import torch
 
 from ..core.maths import xlogy
 from ..core.prediction import posterior
+from ..data.levels import SILENT
 from ..errors import InputError
-from ..show.kinds import Grid, Image, Modality, of
+from ..show.kinds import Grid, Image, Modality, Roll, of
+from ..show.kinds.roll import BAR
+from ..show.kinds.roll import COLOURS as VOICE_COLOURS
 from ..show.numbers import escape
+from .palette import COLOURS
 
 
 @dataclass(frozen=True)
@@ -135,13 +139,26 @@ def page_text(text: str) -> str:
 
 
 def piece_layout(kind: Modality) -> dict[str, Any] | None:
-    """How the pieces of a row lie: {name, across, cell, box}. `across` cells stand beside one another (of a roll: below), a
-    cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is the side of a grid's boxes."""
+    """How the pieces of a row lie: {name, across, cell, box}; None for running text.
+
+    `across` cells stand side by side, a cell has `cell` pieces (an image's are the brightness of a pixel's channels), `box` is
+    the side of a grid's boxes. A roll has a piece for each of its `across` voices at each step, and three entries more:
+    `pitches`, the MIDI number of each piece that sounds; `voices`, the name and the colour of each; `bar`, its steps.
+    """
     if kind.running:
         return None
     across = kind.board[1] if isinstance(kind, Grid) else kind.shape[1]
     cell = math.prod(kind.shape[2:]) if isinstance(kind, Image) else 1
-    return {"name": kind.name, "across": across, "cell": cell, "box": getattr(kind, "box", None)}
+    layout = {"name": kind.name, "across": across, "cell": cell, "box": getattr(kind, "box", None)}
+    if isinstance(kind, Roll):
+        named = zip(kind.pieces(range(kind.tokenizer.size)), kind.pitch.tolist())
+        colours = {value: name for name, value in COLOURS.items()}
+        layout["pitches"] = {page_text(name): pitch for name, pitch in named if pitch != SILENT}
+        layout["voices"] = [
+            (voice, colours[VOICE_COLOURS[i % len(VOICE_COLOURS)]]) for i, voice in enumerate(kind.voices)
+        ]
+        layout["bar"] = BAR
+    return layout
 
 
 def record(method: Any, tokenizer: Any, states: Sequence[Any], entropy: np.ndarray | None = None) -> dict[str, Any]:

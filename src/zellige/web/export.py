@@ -59,23 +59,42 @@ class Recorded(BaseModel):
         return out
 
 
+def require(kind: Any, format: str) -> None:
+    """InputError unless a run of this kind of data can be saved in a format of `MEDIA`, here and with what is installed."""
+    if format in ("gif", "mp4"):
+        require_film(f".{format}", f"a film as .{format}")
+    elif format != "html":
+        kind.refuse(f".{format}")
+
+
+def formats(kind: Any) -> list[dict[str, Any]]:
+    """The formats of this kind of data, {name, missing}; missing: the sentence that says what to install first, or None."""
+
+    def missing(format: str) -> str | None:
+        try:
+            return require(kind, format)
+        except InputError as error:
+            return str(error)
+
+    some = [name for name in MEDIA if name in ("html", "gif", "mp4") or f".{name}" in kind.suffixes]
+    return [{"name": name, "missing": missing(name)} for name in some]
+
+
 def exported(run: Recorded, model: Any) -> tuple[bytes, str]:
     """The file, and its media type. InputError where this kind of data has no such file."""
     kind = of(model.tokenizer)
+    require(kind, run.format)
     rows = run.rows(model.tokenizer.size)
     if run.format == "html":
         content = _page(run, kind, rows).encode()
     elif run.format in ("gif", "mp4"):
-        require_film(f".{run.format}", f"a film as .{run.format}")
         at = np.linspace(0, len(rows) - 1, min(FRAMES, len(rows))).round().astype(int)
         content = film(kind, _pictures(run, rows, at), f".{run.format}", np.array(run.held, bool))
     elif run.format == "mid":
-        kind.refuse(".mid")
         file = io.BytesIO()
         kind.midi(rows[-1]).save(file=file)  # pyright: ignore[reportAttributeAccessIssue]
         content = file.getvalue()
     else:
-        kind.refuse(".png")
         content = kind.png(rows[-1:])
     return content, MEDIA[run.format]
 

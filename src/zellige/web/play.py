@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .. import samplers
 from ..arguments import MOST_SEED
+from ..data import DATASETS
 from ..errors import InputError
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
+from ..models import shipped
 from ..models.defaults import PLAIN, with_defaults
 from ..models.infill import approximate, gaps
 from ..models.model import class_names, find_classes, identity, unit
@@ -29,7 +32,7 @@ from ..samplers.replay import path_of
 from ..show.kinds import of
 from ..show.numbers import parameters
 from .drawn import Seen, witnessed
-from .export import Recorded, exported
+from .export import Recorded, exported, formats
 from .guard import Guard
 from .limits import Limits
 from .refusals import WRONG, Refusals
@@ -74,10 +77,23 @@ def refusal(status: int, code: str, message: str, field: str | None = None) -> d
 def admitted(method: Any) -> list[dict[str, Any]]:
     """The samplers that can draw from a method, with the fields of their options."""
     return [
-        {"name": name, "error": cls.error, "options": sampler_fields(cls)}
+        {"name": name, "about": first_sentence(cls), "error": cls.error, "options": sampler_fields(cls)}
         for name, cls in samplers.SAMPLERS.items()
         if cls.refuse(method) is None
     ]
+
+
+def first_sentence(cls: type) -> str:
+    return " ".join((cls.__doc__ or "").split()).partition(". ")[0].removesuffix(".") + "."
+
+
+def about_model(model: Any) -> str:
+    """One sentence on what a model is: from the card of one that comes with Zellige, of another what it was trained on."""
+    if name := shipped.name_of(model):
+        card = shipped.card(name)
+        return f"{card['what'][0].upper()}{card['what'][1:]}; on test data {card['test']}."
+    data = model.config.data.name
+    return f"Trained on {DATASETS[data].what if data in DATASETS else data}."
 
 
 def about(number: int, name: str, model: Any) -> dict[str, Any]:
@@ -87,13 +103,14 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
     labels = [page_text(kind.pieces([i])[0]) for i in range(model.tokenizer.size)] if kind.name == "grid" else []
     return {
         "number": number, "name": page_text(name), "what": f"{one['method']}, {parameters(one['parameters'])}", "kind": kind.name,
+        "about": about_model(model),
         "running": kind.running, "layout": piece_layout(kind), "length": int(model.method.shape[0]), "samplers": whole,
         "inside": [sampler for sampler in block if not samplers.SAMPLERS[sampler["name"]].grows],
         "sampler": getattr(model.method, "sampler", "ancestral"), "advice": model.defaults,
         "classes": class_names(model), "labels": labels,
         "unit": unit(model.tokenizer), "tokens": model.tokenizer.unit, "steps": usual_steps(model.method),
         "approximate": approximate(model), "bounded": bool(model.method.bounded), "fingerprint": model.tokenizer.fingerprint,
-        "formats": [suffix[1:] for suffix in kind.suffixes if suffix in (".png", ".mid")],
+        "formats": formats(kind),
     }  # fmt: skip
 
 
@@ -160,7 +177,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
 
     method, held = model.method, [bool(h) for h in asked.held]
     exact, both = bool(method.exact), asked.both and not method.exact
-    law = path_of(method, GAP_STEPS).law if both else "the model's own law"
+    law = path_of(method, GAP_STEPS).law if both else "the model's own distribution"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
         if both:
@@ -185,23 +202,27 @@ def export_job(run: Recorded, model: Any, limits: Limits) -> Job:
     return Job(object(), start, lambda job, file: file)
 
 
-def front() -> str:
-    """The page; each player in it is the report's, under names that several can have."""
+def front(words: Mapping[str, str]) -> str:
+    """The page, with what its words mean; each player in it is the report's, under names that several can have."""
     player = fill_template("player.html", options="<option>1</option>", last="0", stills="", note="", data="null")
     player = (
         player[: player.index('<div class="stills">')]
         .replace(' id="', ' data-part="')
         .replace('name="colour"', 'name="colour-$"')
     )
-    return _asset("play.html").replace("$player", player)
+    meanings = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
+    folded = f'<details class="words"><summary>what these words mean</summary><dl>{meanings}</dl></details>'
+    return _asset("play.html").replace("$player", player).replace("$words", folded if words else "")
 
 
 def _asset(name: str) -> str:
     return (files(__package__ or "zellige.web") / "assets" / name).read_text(encoding="utf-8")
 
 
-def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "127.0.0.1"):
-    """The ASGI application of the page for some models by name."""
+def application(
+    models: dict[str, Any], limits: Limits = LIMITS, host: str = "127.0.0.1", words: Mapping[str, str] = {}
+) -> FastAPI:
+    """The ASGI application of the page for some models by name; `words`: what words on the page mean."""
     chosen = list(models.values())
     for model in chosen:
         model.method.eval()
@@ -225,7 +246,7 @@ def application(models: dict[str, Any], limits: Limits = LIMITS, host: str = "12
     )
     refusals.add_to(app)
     texts = {
-        "/": (front(), "text/html"),
+        "/": (front(words), "text/html"),
         "/play.js": (_asset("play.js"), "text/javascript"),
         "/player.js": (asset("player.js"), "text/javascript"),
         "/play.css": (asset("report.css") + _asset("play.css"), "text/css"),

@@ -39,11 +39,11 @@
     const player = root, button = $("play");
     const cell = data.kind?.cell ?? 1;
     const reduced = matchMedia("(prefers-reduced-motion: reduce)");
-    const kind = data.kind;  // null: running text; else {name, across, cell, box}: how the pieces lie
-    if (kind) {
-      $("text").className = kind.name;
-      $("text").style.setProperty("--across", kind.across);
-    }
+    const kind = data.kind;  // null: running text; else {name, across, cell, box, ...}: how the pieces lie
+    const roll = kind?.pitches, pitches = Object.values(roll ?? {}), high = Math.max(...pitches), low = Math.min(...pitches);
+    $("text").className = kind?.name ?? "text";
+    if (kind) $("text").style.setProperty("--across", kind.across);
+    if (roll) $("text").style.setProperty("--pitches", high - low + 1);
     let sample, spans, frame = end, colour = "new", timer = null;
 
     // what stands at each position at frame k: the piece (null: masked) and the frame since when it stands
@@ -59,13 +59,13 @@
 
     const draw = k => {
       frame = Math.min(end, Math.max(0, k));
-      const now = shown(frame), entropy = sample.entropy, most = data.entropy || 1;
+      const now = shown(frame), entropy = sample.entropy, most = data.entropy || 1, finished = data.steps[frame] >= data.total;
       spans.forEach((span, at) => {
         const i = at * cell, cells = now.slice(i, i + cell);  // of a colour image three
         const masked = cells.every(p => p.piece === null), since = Math.max(...cells.map(p => p.piece === null ? 0 : p.since));
         const tint = !masked && !sample.given[i] && colour !== "new";
         span.className = masked ? "masked" : sample.given[i] ? "given" : tint ? "tint"
-          : since === frame && frame > 0 ? "new" : "";
+          : since === frame && frame > 0 && !finished ? "new" : "";
         if (hooks.classes) span.className += ` ${hooks.classes(i)}`;
         if (kind?.name === "image") {
           const bright = cells.map(p => p.piece ?? 128);
@@ -74,6 +74,7 @@
         if (tint) span.style.setProperty("--a", colour === "step" ? since / end
           : Math.max(...cells.map((_, j) => entropy?.[i + j] ?? 0)) / most);
       });
+      if (roll) place(now);
       $("spoken").textContent = kind?.name === "image" ? "an image"
         : now.map((p, i) => p.piece ?? "·".repeat([...(sample.pieces[i] ?? "·")].length)).join(kind ? " " : "");
       const free = now.filter((_, i) => !sample.given[i]), done = free.filter(p => p.piece !== null).length;
@@ -82,9 +83,41 @@
       $("scrub").setAttribute("aria-valuetext", `step ${step} of ${data.total}`);
       $("where").textContent = `step ${step}/${data.total}   t ${data.t[frame].toFixed(2)}`;
       $("count").textContent = `${done} of ${free.length} revealed   ${sample.calls[frame]} network calls`;
-      $("legend").textContent = colour === "new" ? `${kind?.name === "image" ? "framed" : "underlined"}: new in this step` : colour === "step"
+      $("legend").textContent = colour === "new" ? finished ? "" : `${kind?.name === "image" || roll ? "framed" : "underlined"}: new in this step` : colour === "step"
         ? "pale: revealed early, strong: late" : `strong: the network was unsure (up to ${most.toFixed(1)} bits)`;
       hooks.drawn?.(frame);
+    };
+
+    // of a piano roll: a note in the line of its pitch, what does not sound or is still to come in the lane of its voice below
+    const place = now => {
+      const standing = new Set();
+      spans.forEach((span, i) => {
+        const pitch = now[i].piece === null ? undefined : roll[now[i].piece], voice = i % kind.across, at = `${(i - voice)} ${pitch}`;
+        span.style.gridRow = pitch === undefined ? high - low + 4 + voice : high - pitch + 2;
+        if (pitch !== undefined && standing.has(at)) span.className += " unison";  // two voices on one note: half the height for each
+        if (pitch === undefined && now[i].piece !== null) span.className += " rest";
+        standing.add(at);
+      });
+    };
+
+    // its lines and names: bars above, every C and the voices at the left; `now` shows what is heard
+    const rule = steps => {
+      const mark = (className, row, column, text = "") => {
+        const element = document.createElement("i");
+        Object.assign(element, {className, textContent: text, ariaHidden: "true"});
+        Object.assign(element.style, {gridRow: row, gridColumn: column});
+        return element;
+      };
+      const marks = [mark("now", "2 / -1", "2")];
+      for (let step = 0; step < steps; step += kind.bar) marks.push(mark("bar", "1 / -1", `${step + 2}`, `${step / kind.bar + 1}`));
+      for (let pitch = low; pitch <= high; pitch++) if (pitch % 12 === 0)
+        marks.push(mark("octave", high - pitch + 2, "1 / -1", `C${pitch / 12 - 1}`));
+      kind.voices.forEach(([name, colour], v) => {
+        const label = mark("voice", high - low + 4 + v, "1 / -1", name);
+        label.style.setProperty("--voice", `var(--${colour})`);
+        marks.push(label);
+      });
+      return marks;
     };
 
     const choose = n => {
@@ -97,11 +130,17 @@
           if (column && column % kind.box === 0) span.style.borderLeft = "2px solid var(--ink)";
           if (row && row % kind.box === 0) span.style.borderTop = "2px solid var(--ink)";
         }
+        if (roll) {
+          span.style.gridColumn = Math.floor(i / kind.across) + 2;
+          span.style.setProperty("--voice", `var(--${kind.voices[i % kind.across][1]})`);
+        }
         span.title = `position ${i + 1}` + (sample.given[i] ? ", given" : since == null ? "" : `, step ${data.steps[since]}`)
           + (bits == null ? "" : `, ${bits.toFixed(2)} bits`);
         return span;
       });
-      $("text").replaceChildren(...spans);
+      const steps = sample.pieces.length / (kind?.across ?? 1);
+      if (roll) $("text").style.setProperty("--steps", steps);
+      $("text").replaceChildren(...roll ? rule(steps) : [], ...spans);
       draw(frame);
     };
 

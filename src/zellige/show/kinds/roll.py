@@ -178,5 +178,5 @@ def _mido() -> Any:
     try:
         import mido
     except ImportError:
-        raise not_installed("`out` x.mid", "mido", "music") from None
+        raise not_installed("a .mid file", "mido", "music") from None
     return mido

@@ -34,7 +34,7 @@
       this.part("model").replaceChildren(...models.map(m => make("option", {value: m.number, textContent: `${m.name} (${m.what})`})));
       this.part("model").value = Math.min(number, models.length - 1);
       this.part("model").onchange = () => { this.choose(); panesChanged(); };
-      this.part("sampler").onchange = () => this.choices();
+      this.part("sampler").onchange = () => this.choices(this.advised());
       this.part("bound").onclick = () => this.bound(false);
       this.part("bracket").onclick = () => this.bound(true);
       this.part("listen").onclick = () => this.listen();
@@ -64,32 +64,46 @@
       this.choose();
     }
 
-    // another model: its samplers, how its card draws, and an empty board
+    // another model: its samplers, how its card draws, and an empty board; nothing stays of the one before
     choose() {
+      this.silence();
       this.model = models[Number(this.part("model").value)];
+      this.part("about").textContent = [this.model.about, this.model.approximate].filter(Boolean).join(" ");
       const of = this.model.samplers.map(s => make("option", {value: s.name, textContent: s.name, title: `error: ${s.error}`}));
       this.part("sampler").replaceChildren(...of);
       this.part("sampler").value = this.model.advice.sampler ?? this.model.sampler;
-      if (this.letter === "A") for (const id of ["steps", "temperature", "top_p"]) $(id).value = this.model.advice[id] ?? (id === "steps" ? this.model.steps : $(id).value);
-      this.choices({...this.options(), ...this.model.advice});
+      if (this.letter === "A") {
+        for (const [id, plain] of [["steps", this.model.steps], ["temperature", 1], ["top_p", 1]]) $(id).value = this.model.advice[id] ?? plain;
+        $("class").value = "";
+      }
+      this.choices(this.advised());
       this.part("listen").hidden = this.model.kind !== "roll";
       for (const name of ["bound", "bracket"]) this.part(name).disabled = !this.model.bounded;
-      this.part("files").replaceChildren(...["html", "gif", "mp4", ...this.model.formats].map(format =>
-        make("button", {textContent: `save .${format}`, onclick: () => this.save(format)})));
+      this.part("files").replaceChildren(...this.model.formats.map(({name, missing}) =>
+        make("button", {textContent: `save .${name}`, disabled: Boolean(missing), title: missing ?? "", onclick: () => this.save(name)})));
+      this.part("missing").textContent = this.model.formats.map(format => format.missing).filter(Boolean).join("\n");
+      this.done = null;
       this.clear();
     }
 
+    // what the model's card says of the chosen sampler's options
+    advised() {
+      return this.part("sampler").value === (this.model.advice.sampler ?? this.model.sampler) ? this.model.advice : {};
+    }
+
     // the fields of the sampler's options; of blocks also those of the one that writes each of them
-    choices(before = this.options()) {
+    choices(before) {
+      const sampler = this.part("sampler").value, advised = this.advised();
       const of = (name, all = this.model.samplers) => all.find(s => s.name === name)?.options ?? [];
-      const own = of(this.part("sampler").value), names = own.map(o => o.name);
+      this.part("way").textContent = this.model.samplers.find(s => s.name === sampler).about;
+      const own = of(sampler), names = own.map(o => o.name);
       const inner = names.includes("block_sampler") ? of(before.block_sampler ?? "ancestral", this.model.inside).filter(o => !names.includes(o.name)) : [];
       this.part("options").replaceChildren(...[...own, ...inner].map(option => {
         const label = make("label"), type = {switch: "checkbox", text: "text"}[option.kind] ?? "number";
-        const input = make("input", {type, name: option.name, step: option.kind === "number" ? "any" : 1, placeholder: option.default ?? ""});
+        const input = make("input", {type, name: option.name, step: option.kind === "number" ? "any" : 1, placeholder: advised[option.name] ?? option.default ?? ""});
         if (type === "checkbox") input.checked = before[option.name] ?? option.default;
         else input.value = before[option.name] ?? "";
-        if (option.name === "block_sampler") input.onchange = () => this.choices();
+        if (option.name === "block_sampler") input.onchange = () => this.choices(this.options());
         label.append(make("span", {textContent: option.name}), input, make("span", {className: "note", textContent: option.note}));
         return label;
       }));
@@ -98,12 +112,13 @@
 
     // those that are not left as they are
     options() {
-      const inputs = [...this.part("options").querySelectorAll("input")], value = i => i.type === "checkbox" || (i.type === "number" ? i.valueAsNumber : i.value.trim());
-      return Object.fromEntries(inputs.filter(i => i.type === "checkbox" ? i.checked : i.value.trim()).map(i => [i.name, value(i)]));
+      const advised = this.advised(), inputs = [...this.part("options").querySelectorAll("input")], value = i => i.type === "checkbox" || (i.type === "number" ? i.valueAsNumber : i.value.trim());
+      return Object.fromEntries(inputs.filter(i => i.type === "checkbox" ? i.checked || i.name in advised : i.value.trim()).map(i => [i.name, value(i)]));
     }
 
     clear() {
       this.abort?.abort();
+      this.silence();
       const L = this.model.length, empty = Array(L).fill(null);
       this.tokens = Array(L).fill(-1);
       this.locked = new Set(); this.away = new Set(); this.clashes = new Set();
@@ -123,15 +138,13 @@
       this.size = step.size;
       this.startTokens = this.tokens.slice();
       this.moves = [[]];
-      this.part("text").className = "text";
-      this.part("text").style.removeProperty("--across");
       this.player = zelligePlayer(this.root.querySelector(".player"), this.data, {classes: i => this.classes(i), drawn: () => this.number()});
       this.player.choose(0);
       this.player.grow();
     }
 
     number() {
-      const spans = [...this.part("text").children], cell = this.model.layout?.cell ?? 1;
+      const spans = [...this.part("text").querySelectorAll(":scope > span")], cell = this.model.layout?.cell ?? 1;
       if (spans[0] !== this.first || spans.length !== this.index?.size) {
         this.first = spans[0];
         this.index = new Map(spans.map((span, i) => [span, i * cell]));
@@ -221,7 +234,7 @@
       while (k > 0 && !this.details[k].has(i)) k--;
       const change = this.details[k].get(i);
       if (!change || change.length < 4) {
-        const why = this.sample.given[i] ? "was given" : this.tokens[i] < 0 ? "is not drawn yet" : "has no law of this step";
+        const why = this.sample.given[i] ? "was given" : this.tokens[i] < 0 ? "is not drawn yet" : "has no distribution in this step";
         out.textContent = `position ${i + 1} ${why}`;
         return;
       }
@@ -289,11 +302,11 @@
       if (!done) return;
       if (asked) this.more[asked] = more;
       const options = Object.entries(own.options).map(([name, value]) => `, ${name} ${value}`).join("");
-      const guided = own.temperature !== 1 || own.top_p < 1 || own.options.top_k ? "; guided, so not the model's own law" : "";
+      const guided = own.temperature !== 1 || own.top_p < 1 || own.options.top_k ? "; tempered or truncated, so not the model's own distribution" : "";
       const nats = done.nats === null ? "" : `-log p of the tokens as they were drawn = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
       const numbers = [done.verdict, nats, ...Object.values(this.more)].filter(Boolean);
       this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, ...numbers];
-      this.part("numbers").textContent = [...numbers, `law: ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
+      this.part("numbers").textContent = [...numbers, `sampled by ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
     }
 
     // -log p of what was drawn: from above, or from both sides, each with Student's interval over the replicates
@@ -318,7 +331,7 @@
           const mean = above.reduce((a, b) => a + b, 0) / above.length, unit = this.model.unit.replace("nats/", "bits/");
           const around = line.exact ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤";
           this.tell(both ? "bracket" : "bound", both && !line.exact
-            ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (the law of ${line.law}${around})`
+            ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.law}${around})`
             : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.law}${around})`);
         }
         say("done");
@@ -326,9 +339,17 @@
       finally { this.abort = null; busy(false); }
     }
 
-    // the voices as sine and a soft fifth harmonic, 100 quarter notes a minute
+    silence() {
+      clearInterval(this.beat);
+      this.sound?.close();
+      this.sound = null;
+      this.part("listen").textContent = "Listen";
+      this.root.querySelector(".now")?.style.removeProperty("visibility");
+    }
+
+    // each note a triangle wave with a short rise and fall, 100 quarter notes a minute; a line goes along
     listen() {
-      if (this.sound) { this.sound.close(); this.sound = null; this.part("listen").textContent = "Listen"; return; }
+      if (this.sound) return this.silence();
       if (!this.done?.notes) return say("draw first, then listen", true);
       const sound = this.sound = new AudioContext(), sixteenth = 60 / 100 / 4, begin = sound.currentTime + 0.1;
       let end = begin;
@@ -345,7 +366,11 @@
         end = Math.max(end, to);
       }
       this.part("listen").textContent = "Silence";
-      setTimeout(() => { if (this.sound === sound) this.listen(); }, 1000 * (end - sound.currentTime) + 100);
+      this.beat = setInterval(() => {
+        const line = this.root.querySelector(".now"), step = Math.floor((sound.currentTime - begin) / sixteenth);
+        if (sound.currentTime > end) return this.silence();
+        Object.assign(line.style, {visibility: step < 0 ? "" : "visible", gridColumn: Math.max(step, 0) + 2});
+      }, 50);
     }
 
     async save(format) {
@@ -387,11 +412,10 @@
       image: "Drag over pixels to have them drawn again; locked pixels stay.",
       roll: "Click notes away to have them composed again; lock a voice to keep it.",
     }[first.kind] ?? "What is typed begins the text; each _ in it is one missing token. Locked words stay when it is written again; words clicked away are filled in.";
-    $("about").textContent = panes.map(p => p.model.approximate).filter(Boolean)[0] ?? "";
   }
 
   const arrange = () => {
-    while (panes.length > ($("beside").checked ? 2 : 1)) panes.pop().root.remove();
+    while (panes.length > ($("beside").checked ? 2 : 1)) { panes.at(-1).silence(); panes.pop().root.remove(); }
     while (panes.length < ($("beside").checked ? 2 : 1)) { panes.push(new Pane(panes.length)); $("panes").append(panes.at(-1).root); }
     $("panes").classList.toggle("two", panes.length > 1);
     panesChanged();
