@@ -84,8 +84,8 @@ class Registry(dict[str, T]):
 def not_installed(what: str, package: str, extra: str, otherwise: str = "") -> InputError:
     """The error for a package that comes with an extra of Zellige's and is not there, with what to type.
 
-    >>> str(not_installed("a .mid file", "mido", "music"))
-    "a .mid file needs 'mido'; pip install 'zellige[music]'"
+    >>> str(not_installed("`out` x.mid", "mido", "music"))
+    "`out` x.mid needs 'mido'; pip install 'zellige[music]'"
     """
     return InputError(f"{what} needs '{package}'; pip install 'zellige[{extra}]'{otherwise}")
 

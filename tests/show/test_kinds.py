@@ -189,7 +189,7 @@ def test_without_mido_one_line_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "mido", None)
     with pytest.raises(InputError) as error:
         kinds.of(CHORALE).refuse(".mid")
-    assert str(error.value) == "a .mid file needs 'mido'; pip install 'zellige[music]'"
+    assert str(error.value) == "`out` x.mid needs 'mido'; pip install 'zellige[music]'"
 
 
 # --------------------------------------------------------------------------------------------------------------- grids

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -244,7 +245,7 @@ def test_a_model_says_what_it_is_and_what_it_can_be_saved_as(client, monkeypatch
         monkeypatch.setitem(sys.modules, extra, None)
     missing = {format["name"]: format["missing"] for format in export.formats(kinds.of(MODELS["music"].tokenizer))}
     assert {name for name, sentence in missing.items() if sentence} == {"mp4", "mid"}
-    assert missing["mid"] == "a .mid file needs 'mido'; pip install 'zellige[music]'"
+    assert missing["mid"] == "a run as .mid needs 'mido'; pip install 'zellige[music]'"
     assert "pip install 'zellige[video]'" in missing["mp4"]
 
 
@@ -379,7 +380,7 @@ def test_what_nobody_foresaw_is_json_too(monkeypatch):
 
 
 # ---------------------------------------------------------------------------------------------- one request holds up none
-def job(start, key=None) -> worker.Job:
+def job(start, key=None) -> Any:
     return worker.Job(object() if key is None else key, start, lambda job, step: step)
 
 
@@ -404,7 +405,7 @@ def test_a_long_step_lets_short_requests_through():
             yield step
         done.append("short")
 
-    async def people(works: worker.Worker) -> None:
+    async def people(works: Any) -> None:
         slow = asyncio.create_task(collected(works.ask(job(long))))
         while not works.groups:
             await asyncio.sleep(0.01)
@@ -430,7 +431,7 @@ def test_work_that_nobody_waits_for_ends_within_a_step(ends):
             time.sleep(0.001)
             yield from ()
 
-    async def person(works: worker.Worker) -> None:
+    async def person(works: Any) -> None:
         asked = works.ask(job(forever))
         if ends == "hung up":
             began = time.monotonic()
@@ -471,7 +472,7 @@ def test_every_network_evaluation_lets_others_go_first(client, model, monkeypatc
         assert len(pauses) >= (1 if MODELS[model].method.exact else 8)
 
 
-async def next_one(works: worker.Worker) -> list:
+async def next_one(works: Any) -> list:
     return await collected(works.ask(job(lambda jobs: iter(["done"]))))
 
 

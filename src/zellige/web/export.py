@@ -64,7 +64,7 @@ def require(kind: Any, format: str) -> None:
     if format in ("gif", "mp4"):
         require_film(f".{format}", f"a film as .{format}")
     elif format != "html":
-        kind.refuse(f".{format}")
+        kind.refuse(f".{format}", f"a run as .{format}")
 
 
 def formats(kind: Any) -> list[dict[str, Any]]:

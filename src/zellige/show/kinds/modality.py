@@ -97,8 +97,8 @@ class Modality:
         """All rows as a matplotlib Figure."""
         raise NotImplementedError
 
-    def refuse(self, suffix: str) -> None:
-        """InputError where `save` cannot write such a file."""
+    def refuse(self, suffix: str, what: str = "") -> None:
+        """InputError where `save` cannot write such a file; `what` names the request where a package is missing."""
         if suffix not in (*self.suffixes, ".jsonl"):
             takes = [".jsonl", *self.suffixes]
             raise InputError(f"{self.many} cannot be written as {suffix}; use {', '.join(takes[:-1])} or {takes[-1]}")

@@ -127,10 +127,10 @@ class Roll(Modality):
         return fig
 
     # files -----------------------------------------------------------------------------------------------------
-    def refuse(self, suffix: str) -> None:
+    def refuse(self, suffix: str, what: str = "") -> None:
         super().refuse(suffix)
         if suffix == ".mid":
-            _mido()
+            _mido(what)
 
     def save(self, path: Path, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> list[Path]:
         """As any kind; of several rows as MIDI a file each: x-1.mid, x-2.mid, ..."""
@@ -174,9 +174,9 @@ class Roll(Modality):
         return selected
 
 
-def _mido() -> Any:
+def _mido(what: str = "") -> Any:
     try:
         import mido
     except ImportError:
-        raise not_installed("a .mid file", "mido", "music") from None
+        raise not_installed(what or "`out` x.mid", "mido", "music") from None
     return mido
