@@ -29,6 +29,7 @@ class MatrixCache:
         self.matrices: dict[float, Tensor] = {}  # (K, K) of each key
         self.terms: Tensor | None = None  # of `CTMC`, (21, K, K)
         self.logs: Any = None  # of `CTMC`, its `LogTable`
+        self.eigen: tuple[Tensor, ...] | None = None  # of `CTMC`, its eigenbasis on another device
 
     def __reduce__(self) -> tuple[type["MatrixCache"], tuple[()]]:
         return MatrixCache, ()
@@ -135,9 +136,6 @@ class CTMC(Dense):
     """
 
     R: Tensor
-    values: Tensor | None  # of the eigenbasis of a reversible R
-    vectors: Tensor | None
-    root: Tensor | None
 
     def __init__(
         self,
@@ -159,9 +157,7 @@ class CTMC(Dense):
             raise InputError("the prior is not stationary: prior R must be 0; give the stationary law of R")
         super().__init__(prior.double(), schedule, mask, clean)
         self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
-        self.fastest = size
-        for name, value in zip(("values", "vectors", "root"), self._symmetrised() or (None,) * 3):
-            self.register_buffer(name, value, persistent=False)
+        self.fastest, self._eigen = size, self._symmetrised()  # no buffers: they stay float64 where the rest is rounded
 
     def _symmetrised(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Eigenvalues, eigenvectors and square roots of the prior, if prior_i R_ij = prior_j R_ji (detailed balance)."""
@@ -204,8 +200,13 @@ class CTMC(Dense):
     def exponential(self, h: Tensor) -> Tensor:
         """exp(R h), (U,) -> (U, K, K)."""
         Q, todo = torch.zeros(len(h), self.K, self.K).to(self.prior), torch.ones_like(h, dtype=torch.bool)
-        if self.values is not None and self.vectors is not None and self.root is not None:
-            values, vectors, root = (e.to(h) for e in (self.values, self.vectors, self.root))
+        if self._eigen is not None:
+            basis = self._eigen
+            if basis[0].device != h.device:  # copied once to a device
+                if self.cache.eigen is None or self.cache.eigen[0].device != h.device:
+                    self.cache.eigen = tuple(e.to(h.device) for e in basis)
+                basis = self.cache.eigen
+            values, vectors, root = (e.to(h.dtype) for e in basis)
             symmetric = (vectors * (h[:, None, None] * values).exp()) @ vectors.mT
             # eigh leaves an absolute error of about K eps here: keep what is known to nine digits throughout
             todo = symmetric.amin((-2, -1)) < 1e9 * self.K * torch.finfo(h.dtype).eps
