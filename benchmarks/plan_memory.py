@@ -38,7 +38,7 @@ def child(case: str) -> None:
     import zellige
     from zellige import Net, Train
     from zellige.models.config import Config
-    from zellige.training.devices import DEVICES
+    from zellige.training.device import DEVICES
     from zellige.training.plan import gpu_chunks, plan
 
     method, V, sizes, rows = CASES[case]

@@ -14,7 +14,7 @@ from zellige import Data, Net, Train
 from zellige.cli import help
 from zellige.methods import METHODS
 from zellige.show.numbers import scaled
-from zellige.training.cost import PEAK, UTILISATION
+from zellige.training.plan import PEAK, UTILISATION
 from zellige.training.recipe import Recipe
 from zellige.training.recipes import RECIPES
 from zellige.training.setup import typed

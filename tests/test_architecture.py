@@ -67,7 +67,7 @@ OPTIONS_BELOW = {  # files below cli/ that write options, beside whole commands 
     "harness.py": "the options of lm_eval, a program of others",
     "launched.py": "the options of torchrun and srun",
     "report/page.py": "names of colours in CSS",
-    "training/divergence.py": "puts together the command that goes on",
+    "training/meters.py": "puts together the command that goes on",
     "training/device.py": "puts together the command of torchrun",
     "training/forecast.py": "puts together the command of a shorter training",
 }

@@ -34,7 +34,7 @@ from .samplers import run
 from .samplers.pairing import blank, of_length
 from .samplers.sampler import start_law
 from .show.kinds import added, of
-from .show.versions import versions
+from .show.record import versions
 
 try:
     from lm_eval.api.model import LM

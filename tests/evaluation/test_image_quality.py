@@ -23,7 +23,7 @@ from zellige.evaluation.interval import student
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
-from zellige.nn.image_classifier import ImageClassifier
+from zellige.nn.classifier import ImageClassifier
 from zellige.report.sweep import sweep_figure
 
 WIDTH = 16

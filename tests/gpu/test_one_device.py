@@ -18,7 +18,7 @@ import second_device
 from zellige import Batch, Net
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
-from zellige.training.live import Numberless
+from zellige.training.plan import Numberless
 
 CASES = {
     "d3pm": {}, "d3pm uniform": {"process": "uniform"}, "csm": {}, "tauldr": {}, "sedd": {},

@@ -1427,7 +1427,7 @@ BEYOND = [
     ),
     M(
         "a rate that warms up one step late",
-        "training/learning_rate.py",
+        "training/ema.py",
         "min(1.0, (step + 1) / train.warmup)",
         "min(1.0, step / train.warmup)",
         why="verify trains nothing",

@@ -137,14 +137,14 @@ ORDER = of(
     ),
     (
         "images are mirrored upside down",
-        "training/augment.py",
+        "training/order.py",
         ".flip(2)",
         ".flip(1)",
         "training/test_augment.py -k mirrored",
     ),
     (
         "a row that loses its class is told class 0",
-        "training/augment.py",
+        "training/order.py",
         "masked_fill(drawn, -1)",
         "masked_fill(drawn, 0)",
         "training/test_augment.py -k without_their_class",

@@ -13,7 +13,7 @@ from zellige.errors import InputError
 from zellige.methods import MDLM
 from zellige.methods.diffusion import summed
 from zellige.nn import DiT, Net, attention
-from zellige.nn.convolution import ShortConv
+from zellige.nn.block import ShortConv
 
 K, L = 5, 12
 KINDS = [(0, False), (0, True), (3, False), (7, True)]  # kernel of the convolution, whether the network has a time

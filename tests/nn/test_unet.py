@@ -341,8 +341,8 @@ def test_a_patch_has_dropout_of_whole_channels_after_attention_and_twice_in_the_
         shares.append((tuple(y.shape), share if training else 0.0))
         return drop(y, share, training)
 
-    monkeypatch.setattr("zellige.nn.patches.F.scaled_dot_product_attention", products)
-    monkeypatch.setattr("zellige.nn.patches.F.dropout", dropout)
+    monkeypatch.setattr("zellige.nn.unet.F.scaled_dot_product_attention", products)
+    monkeypatch.setattr("zellige.nn.unet.F.dropout", dropout)
     for share in (0.5, 0.0):
         shares.clear()
         block(x, None)

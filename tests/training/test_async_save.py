@@ -25,7 +25,7 @@ from test_resume import (  # noqa: F401
 
 from zellige import Data, Net
 from zellige.models import checkpoints
-from zellige.training import shards, writer
+from zellige.training import writer
 from zellige.training.ema import EMA
 from zellige.training.train import train
 
@@ -129,7 +129,7 @@ def test_sharded(server, tmp_path):  # noqa: F811
     ended = run(server, tmp_path / "meanwhile", Moment("write", 3, "slow", (0,)), async_save=True, **how)
     assert ended[0]["end"] == "finished", ended
     same_checkpoints(tmp_path / "meanwhile", tmp_path / "at-once")
-    assert len(list((tmp_path / "meanwhile/checkpoints/last").glob(shards.FILES))) == 2
+    assert len(list((tmp_path / "meanwhile/checkpoints/last").glob(writer.FILES))) == 2
     ended = run(server, tmp_path / "stopped", Moment("loss", 5, TERM, (1,)), async_save=True, **how)
     assert ended[0]["end"] == "exit 143", ended
     assert saved_step(tmp_path / "stopped") == 5

@@ -12,8 +12,7 @@ from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.data.prepare import prepare
 from zellige.errors import InputError
-from zellige.training.augment import Augmentation
-from zellige.training.order import Order
+from zellige.training.order import Augmentation, Order
 
 SHAPE = (4, 3, 2)
 

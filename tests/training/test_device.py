@@ -12,9 +12,9 @@ from zellige.data.prepare import prepare
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
 from zellige.training import device
-from zellige.training.live import Live
 from zellige.training.loop import Learner
 from zellige.training.order import StepSeeds
+from zellige.training.plan import Live
 
 NET = Net(layers=4, hidden=32, heads=2, length=32)
 

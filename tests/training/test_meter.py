@@ -13,10 +13,10 @@ from zellige.models.config import Config
 from zellige.report.figures import metrics
 from zellige.report.sections import run_facts
 from zellige.training import callback, device
-from zellige.training.cost import model_flops, training_cost
-from zellige.training.devices import DEVICES
+from zellige.training.device import DEVICES
 from zellige.training.logger import COLUMNS, FORMER, MetricLogger, restore_metrics
 from zellige.training.meters import Meters
+from zellige.training.plan import model_flops, training_cost
 from zellige.training.progress import Speed
 from zellige.training.run import summary
 

@@ -10,10 +10,21 @@ import torch
 from zellige import Batch, InputError, Net, Train
 from zellige.methods import METHODS, build
 from zellige.models.config import Config
-from zellige.training.cost import PEAK, UTILISATION, training_cost
-from zellige.training.devices import DEVICES, recognise
-from zellige.training.live import Live, Numberless, numberless
-from zellige.training.plan import LAUNCH, TOKENS, _count, count_step, gpu_chunks, plan
+from zellige.training.device import DEVICES, recognise
+from zellige.training.plan import (
+    LAUNCH,
+    PEAK,
+    TOKENS,
+    UTILISATION,
+    Live,
+    Numberless,
+    _count,
+    count_step,
+    gpu_chunks,
+    numberless,
+    plan,
+    training_cost,
+)
 from zellige.training.recipes import RECIPES
 
 NET = Net(layers=2, hidden=64, heads=2, length=64, dropout=0.1)

@@ -23,9 +23,9 @@ from zellige.errors import InputError
 from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
 from zellige.models.sampler_choice import choose_sampler
-from zellige.training.cost import PEAK, UTILISATION, training_cost
 from zellige.training.loop import Learner
 from zellige.training.order import StepSeeds
+from zellige.training.plan import PEAK, UTILISATION, training_cost
 from zellige.training.recipes import RECIPES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))

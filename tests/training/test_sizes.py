@@ -12,7 +12,7 @@ import zellige
 from zellige import Data, InputError, Net, Train
 from zellige.cli.train import form
 from zellige.models.config import Config
-from zellige.training.cost import training_cost
+from zellige.training.plan import training_cost
 from zellige.training.run_folder import label, usual
 from zellige.training.sizes import CPU, SIZES
 

@@ -23,8 +23,7 @@ from zellige.models.checkpoints import newest, read_metrics
 from zellige.models.hub import card
 from zellige.models.tensors import load_tensors, save_tensors
 from zellige.schema import unchecked
-from zellige.training.ema import EMA
-from zellige.training.learning_rate import learning_rate
+from zellige.training.ema import EMA, learning_rate
 from zellige.training.order import BatchSampler, StepSeeds
 from zellige.training.progress import Silent
 from zellige.training.run import summary

@@ -31,11 +31,11 @@ from zellige.show.kinds import roll
 from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-Limits = pytest.importorskip("zellige.web.limits").Limits
+Limits = pytest.importorskip("zellige.web.guard").Limits
 export = pytest.importorskip("zellige.web.export")
 play = pytest.importorskip("zellige.web.play")
 worker = pytest.importorskip("zellige.web.worker")
-sampler_fields = pytest.importorskip("zellige.web.sampler_fields").sampler_fields
+sampler_fields = pytest.importorskip("zellige.web.play").sampler_fields
 
 HERE = "http://127.0.0.1"
 MODELS = {
@@ -479,7 +479,7 @@ async def next_one(works: Any) -> list:
 @pytest.fixture
 def served():
     """A page under uvicorn whose models of text and images count, and wait a little before, each evaluation; its application."""
-    listening_at = pytest.importorskip("zellige.web.listen")
+    listening_at = pytest.importorskip("zellige.web.guard")
     models, evaluations = {"text": small(), "images": small("image")}, []
     for model in models.values():
         evaluate = model.method.network.features

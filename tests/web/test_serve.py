@@ -15,8 +15,8 @@ from zellige.errors import InputError
 from .small_models import LENGTH, at_once, small
 
 TestClient = pytest.importorskip("fastapi.testclient", reason="the extra `web` is missing").TestClient
-Limits = pytest.importorskip("zellige.web.limits").Limits
-listening_at = pytest.importorskip("zellige.web.listen")
+Limits = pytest.importorskip("zellige.web.guard").Limits
+listening_at = pytest.importorskip("zellige.web.guard")
 application = pytest.importorskip("zellige.web.serve").application
 
 HERE = "http://127.0.0.1"
@@ -252,7 +252,7 @@ def test_who_hangs_up_is_no_longer_drawn_for(server, stream):
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
 def test_headers_that_dribble_are_cut(server, monkeypatch, sent):
     """On a new connection, and after an answer on one that is kept; what comes at once is answered as ever."""
-    monkeypatch.setattr(listening_at, "SLOW", 0.5)
+    monkeypatch.setattr(listening_at, "SLOW_HEADERS", 0.5)
     host, port = server[0].removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as wire:
         wire.sendall(sent)

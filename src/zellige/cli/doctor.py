@@ -9,8 +9,8 @@ from typing import Any
 
 from ..data.catalogue import cache_folder
 from ..show.numbers import byte_size, counted, path
+from ..show.record import version_of, versions, why_broken
 from ..show.terminal import Terminal
-from ..show.versions import version_of, versions, why_broken
 from . import options
 from .common import write_json
 

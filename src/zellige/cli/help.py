@@ -161,7 +161,7 @@ def checkpoints() -> list[dict[str, str]]:
 def recipe(name: str) -> dict[str, str]:
     """The row of a recipe: what it trains on, the number of its paper, and what it costs, counted on its network."""
     from ..show.numbers import count, parameters
-    from ..training.cost import UTILISATION, training_cost
+    from ..training.plan import UTILISATION, training_cost
     from ..training.recipes import RECIPES
 
     recipe = RECIPES[name]

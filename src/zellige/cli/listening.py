@@ -10,7 +10,7 @@ from ..show.terminal import Terminal
 from .common import Loading, command_options
 
 if TYPE_CHECKING:
-    from ..web.limits import Limits
+    from ..web.guard import Limits
 
 
 @command_options
@@ -34,7 +34,7 @@ class Listening(Loading):
             raise InputError(f"--seconds is {self.seconds:g}; it must be above 0 and at most 86400")
 
     def limits(self) -> "Limits":
-        from ..web.limits import Limits
+        from ..web.guard import Limits
 
         return Limits(seconds=self.seconds, steps=self.steps, batch=self.batch)
 
@@ -43,7 +43,7 @@ def answer_requests(
     app: Any, chosen: Listening, terminal: Terminal, line: Callable[[str], str], token: str | None = None
 ) -> None:
     """Answer requests until Ctrl-C; `line` says of the address what a person does with it."""
-    from ..web.listen import address, answer_forever, listen
+    from ..web.guard import address, answer_forever, listen
 
     with listen(chosen.host, chosen.port) as listening:
         if warning := open_to_others(chosen.host, token):

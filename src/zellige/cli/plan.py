@@ -49,7 +49,7 @@ def plan(words: Sequence[str], terminal: Terminal, began: float) -> int:
     chosen, rest = _own(words)
     with terminal.waiting("starting"):
         from ..models.config import Config
-        from ..training.devices import DEVICES
+        from ..training.device import DEVICES
         from ..training.plan import plan as make
         from ..training.recipes import RECIPES
 

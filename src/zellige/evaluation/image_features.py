@@ -22,7 +22,7 @@ from torch import Tensor
 from ..core.random import mix
 from ..errors import InputError, not_installed
 from ..models.tensors import check_sums, load_tensors, save_tensors, write_checksums
-from ..nn.image_classifier import ImageClassifier
+from ..nn.classifier import ImageClassifier
 from ..schema import read_json, sha256, shown
 from ..show.record import as_file
 from .image_quality import Views

@@ -26,7 +26,7 @@ from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..nn.attention import documents
 from ..samplers import laws
-from ..samplers.law import CONTINUOUS, steps_law
+from ..samplers.pairing import CONTINUOUS, steps_law
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
 ENDS = ("model", "jumps", "none", "published")

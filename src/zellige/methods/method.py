@@ -26,7 +26,7 @@ from ..core.schedule import CLEAN, as_time
 from ..errors import InputError, unknown
 from ..nn.attention import documents
 from ..nn.block import Net
-from ..nn.kinds import build_network
+from ..nn.network import build_network
 from ..nn.precision import PRECISIONS, lower, products, require_compiler
 
 ROUNDING = 1e-6  # of a time that was computed, such as that at which alpha has a value

@@ -33,7 +33,7 @@ from torch import Tensor
 from ..core import random
 from ..core.batch import Batch
 from ..core.curves import SCHEDULES, named
-from ..nn.kinds import build_network
+from ..nn.network import build_network
 from . import diffusion
 from .absorbing import Masked
 from .diffusion import Diffusion

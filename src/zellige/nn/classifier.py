@@ -1,7 +1,8 @@
 """A classifier of texts, noisy or clean: a transformer's hidden states, their mean over the positions, a linear map.
 
 The trunk is any network with `features`: that of a trained denoiser, to be fine-tuned or probed, or a DiT without an end
-(`ends=False`), as the classifiers that UDLM (Schiff et al. 2024) is guided by are published.
+(`ends=False`), as the classifiers that UDLM (Schiff et al. 2024) is guided by are published. `ImageClassifier` is a small
+convolutional network, whose last hidden layer is a feature space in which images are compared.
 """
 
 from typing import Any
@@ -36,3 +37,28 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor, time: Tensor | None = None, **kwargs: Any) -> Tensor:
         """Logits (B, classes); arguments as in `embed`."""
         return self.output(self.embed(x, time, **kwargs))
+
+
+class ImageClassifier(nn.Module):
+    """Images (B, C, H, W) of brightness 0 to 1 -> features (B, width), and logits (B, classes) linear in their ReLU.
+
+    Each feature has mean 0 and variance 1 over the images of the training, about: so distances have a scale.
+
+    Args:
+        colours: C.
+        classes: how many there are.
+        width: of the features.
+    """
+
+    def __init__(self, colours: int, classes: int, width: int):
+        super().__init__()
+        convolutions = nn.Conv2d(colours, 32, 5, 2, 2), nn.Conv2d(32, 64, 3, 2, 1), nn.Conv2d(64, 64, 3, 1, 1)
+        layers = [(each, nn.BatchNorm2d(each.out_channels), nn.ReLU()) for each in convolutions]
+        self.trunk = nn.Sequential(*(layer for each in layers for layer in each))
+        last = nn.Linear(64 * 16, width), nn.BatchNorm1d(width, affine=False)
+        self.features = nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), *last)
+        self.output = nn.Sequential(nn.ReLU(), nn.Linear(width, classes))
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(self.trunk(images))
+        return features, self.output(features)

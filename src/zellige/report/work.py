@@ -5,7 +5,7 @@ from typing import Any
 
 from ..samplers.pairing import admissible
 from ..show.kinds import of
-from ..training.cost import model_flops
+from ..training.plan import model_flops
 
 WATCHED = 4  # samples in the player
 FILLED = 8  # rows that are filled in

@@ -11,10 +11,9 @@ from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
 from .guide import Guided
-from .law import Law, law_of
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
-from .pairing import blank, of_length
+from .pairing import Law, blank, law_of, of_length
 from .remasking import Remasking
 from .sampler import ALIASES, SAMPLERS, Sampler, State, check, find, laws, run
 from .tau_leaping import TauLeaping

@@ -38,8 +38,7 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
-from .law import Law, steps_law
-from .pairing import choosable, one_alpha, reverses, scores_masks
+from .pairing import Law, choosable, one_alpha, reverses, scores_masks, steps_law
 from .sampler import Sampler
 
 ARGMAX = ("none", "last", "every", "mu")

@@ -25,8 +25,7 @@ from ..core.random import Randomness
 from ..errors import between
 from ..methods.diffusion import Diffusion
 from .ask import expected_time, free, redraw
-from .law import Law, continuous_law
-from .pairing import absorbs
+from .pairing import Law, absorbs, continuous_law
 from .sampler import TOKENS, Sampler
 
 

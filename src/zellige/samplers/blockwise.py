@@ -31,8 +31,7 @@ from ..core.random import Randomness
 from ..errors import InputError, between
 from ..methods.diffusion import Diffusion
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
-from .law import Law, continuous_law
-from .pairing import absorbs, of_length
+from .pairing import Law, absorbs, continuous_law, of_length
 from .sampler import TOKENS, Sampler, State, find
 
 

@@ -25,8 +25,7 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ask import ask, expected_time, fill, free
 from .guide import unguided
-from .law import Law
-from .pairing import STEPS, absorbs
+from .pairing import STEPS, Law, absorbs
 from .sampler import Sampler
 
 MEASURES = ("probability", "margin", "entropy")

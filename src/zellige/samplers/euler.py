@@ -20,8 +20,7 @@ from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mas
 from ..methods.diffusion import Diffusion
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import known, spaced
-from .law import CONTINUOUS, Law
-from .pairing import absorbs, choosable, rateless, scores_masks
+from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless, scores_masks
 from .sampler import Sampler
 
 

@@ -28,8 +28,7 @@ from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from .ask import ask, fill, free, redraw
-from .law import continuous_law
-from .pairing import absorbs, choosable, ticks
+from .pairing import absorbs, choosable, continuous_law, ticks
 from .sampler import Sampler, State
 
 

@@ -17,7 +17,7 @@ import torch
 
 from ..errors import InputError
 from .any_order import AnyOrder
-from .law import Law
+from .pairing import Law
 
 
 class FixedOrder(AnyOrder):

@@ -18,7 +18,7 @@ from ..core import random
 from ..errors import between
 from ..methods.method import Method
 from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
-from .law import Law
+from .pairing import Law
 from .sampler import TOKENS, Sampler, State, check
 
 

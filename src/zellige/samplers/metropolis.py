@@ -28,7 +28,7 @@ from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
-from .law import Law
+from .pairing import Law
 from .sampler import Sampler
 
 STEPS = 1000  # where nobody says how many

@@ -37,8 +37,7 @@ from .ancestral import is_greedy, likeliest
 from .ask import ask, fill, free
 from .grid import known, spaced
 from .guide import unguided
-from .law import Law
-from .pairing import absorbs, ticks, usual_steps
+from .pairing import Law, absorbs, ticks, usual_steps
 from .sampler import Sampler, State
 
 KINDS = ("cap", "rescale", "conf", "loop")

@@ -16,8 +16,7 @@ from ..core.random import Randomness, Streams
 from ..errors import InputError, Registry, at_least, between, unknown
 from ..methods.method import Method
 from .guide import Guided, check_guidance
-from .law import Law, law_of
-from .pairing import of_length
+from .pairing import Law, law_of, of_length
 
 TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do

@@ -36,8 +36,7 @@ from ..methods.diffusion import Diffusion
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import known, spaced
-from .law import CONTINUOUS, Law
-from .pairing import absorbs, choosable, rateless
+from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless
 from .sampler import Sampler, State
 
 JUMPS = ("auto", "one", "sum")

@@ -43,8 +43,7 @@ from ..errors import InputError
 from ..methods.diffusion import Diffusion
 from .ancestral import Ancestral
 from .ask import ask, fill, free
-from .law import continuous_law
-from .pairing import STEPS, one_alpha, rateless
+from .pairing import STEPS, continuous_law, one_alpha, rateless
 from .sampler import Sampler, State
 
 NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, where the kernel steps

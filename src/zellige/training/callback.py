@@ -18,12 +18,11 @@ from ..models import checkpoints
 from ..models.checkpoints import explain_full_disk, intact
 from ..models.model import Model
 from ..show.numbers import byte_size
-from .cost import model_flops
 from .device import promised
-from .divergence import diagnosis
 from .ema import EMA
 from .logger import MetricLogger, log
-from .meters import Meters
+from .meters import Meters, diagnosis
+from .plan import model_flops
 from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation

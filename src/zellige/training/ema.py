@@ -1,7 +1,9 @@
-"""The moving average of the weights: what is evaluated, sampled and kept."""
+"""The moving average of the weights: what is evaluated, sampled and kept; and the learning rate of a step."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,3 +68,15 @@ def _like(p: Tensor, local: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor
 
     return DTensor.from_local(local, p.device_mesh, p.placements, shape=p.shape, stride=p.stride())  # pyright: ignore
+
+
+def learning_rate(train: Any, step: int) -> float:
+    """Return the rate of step `step` (from 0). train: a Train, or anything with its rate, warmup, decay and steps."""
+    warm = min(1.0, (step + 1) / train.warmup) if train.warmup else 1.0
+    if train.decay == "constant":
+        return train.rate * warm
+    if train.decay == "inverse-sqrt":  # the published code's rsqrt_normalized_decay
+        start = max(train.warmup, 1)
+        return train.rate * warm * math.sqrt(start / max(step + 1, start))
+    share = min(max(step - train.warmup, 0) / max(train.steps - train.warmup, 1), 1.0)
+    return train.rate * warm * (1 + math.cos(math.pi * share)) / 2

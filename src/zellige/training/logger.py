@@ -18,7 +18,7 @@ from ..files import make, write_file
 from ..models.checkpoints import METRICS, step_name
 from ..models.tensors import check_sums
 from ..schema import accessible, read_text, sealed
-from ..show.versions import why_broken
+from ..show.record import why_broken
 
 COLUMNS = (
     "step", "epoch", "seconds", "tokens", "loss", "unit", "rate", "gradient_norm", "tokens_per_second",

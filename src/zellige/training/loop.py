@@ -21,11 +21,10 @@ from ..launched import this_process
 from ..methods.method import Method
 from ..models.checkpoints import read_state
 from ..models.config import Config
-from .augment import Augmentation
 from .callback import TrainingCallback
 from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
-from .learning_rate import learning_rate
-from .order import BatchSampler, StepSeeds
+from .ema import learning_rate
+from .order import Augmentation, BatchSampler, StepSeeds
 from .signals import worker
 from .writer import Writer
 

@@ -8,7 +8,7 @@ from ..data import Corpus, Rows
 from ..methods.method import Method
 from ..models.config import Config, Train
 from ..show.numbers import count, counted, parameters, path
-from ..show.versions import versions
+from ..show.record import versions
 from . import logger
 from .device import Fleet, cuda, precision
 from .order import epochs

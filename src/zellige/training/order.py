@@ -5,15 +5,21 @@ computed in parts, `accumulate` of them on each device; of n, part p takes the r
 random numbers, which count and have no state (`core.random.Counter`). Any number of devices therefore computes the step that one
 device computes in as many parts, or at once; and as times and numbers of masks are spread evenly over the rows of each part, all
 parts have the same work.
+
+What training changes of a batch before the method sees it (`augment`: some rows lose their class, some images are mirrored) is
+a function of the seed, the step and the row's place in it, too.
 """
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, count
 
 import torch
 from torch.utils.data import Sampler
 
+from ..core import random
+from ..core.batch import Batch
 from ..core.random import Counter, Randomness, mix
 
 LARGE = 1 << 20  # rows of a source whose order is not kept (8 bytes each) but computed, row by row
@@ -133,3 +139,35 @@ class StepSeeds:
         # tensors, so that a compiled step is compiled once; made by filling, which no device waits for
         at, here = (torch.full((), number, device=self.device) for number in (step, part))
         return Counter(mix(self.seed, 2), at, here, self.parts)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """The changes of a run.
+
+    Attributes:
+        seed, parts: of the run; into how many parts a step is cut.
+        label_dropout: the share of rows whose class becomes none (-1), as classifier-free guidance needs it (Ho & Salimans 2022).
+        flip: the shape of an image, of which each is mirrored left to right with probability 1/2; None: none is.
+    """
+
+    seed: int
+    parts: int
+    label_dropout: float = 0.0
+    flip: Sequence[int] | None = None
+
+    def __call__(self, batch: Batch, step: int, part: int) -> Batch:
+        """The part of a step as the method gets it."""
+        if batch.condition is not None and self.label_dropout:
+            drawn = self._uniform("labels", step, part, batch) < self.label_dropout
+            batch = replace(batch, condition=batch.condition.masked_fill(drawn, -1))
+        if self.flip is not None:
+            drawn = self._uniform("flip", step, part, batch) < 0.5
+            mirrored = batch.tokens.view(len(batch), *self.flip).flip(2).view_as(batch.tokens)
+            batch = replace(batch, tokens=torch.where(drawn[:, None], mirrored, batch.tokens))
+        return batch
+
+    def _uniform(self, what: str, step: int, part: int, batch: Batch) -> torch.Tensor:
+        """(B,) in [0, 1): those of this part among the whole step's, each change with a stream of its own."""
+        draws = Counter(mix(self.seed, what), step, part, self.parts)
+        return random.uniform((len(batch),), draws, batch.tokens.device)

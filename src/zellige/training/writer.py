@@ -4,22 +4,31 @@ A checkpoint is taken between two optimizer steps, and its folder holds:
 
     model.safetensors      the averaged weights, with which config.json and tokenizer.json are a model (models.model)
     training.safetensors   the weights themselves and the optimizer's moments; where they are sharded, each process
-                           has a file of its own beside it (`shards`)
+                           has a file of its own beside it (`save_shards`)
     training.json          the numbers: step, seconds, best validation, the losses of the unfinished row of metrics.csv
     metrics.csv            the run's, up to here
 
 Whoever takes it copies the tensors to the CPU if it is to be written later; numbers are copied in any case (`pack`). Order,
 randomness and rate are functions of the step, so that nothing else has a state.
+
+Sharded tensors are PyTorch's distributed checkpoints, as safetensors. Each process writes the parts that it holds into a file of
+its own, `shard-00001-model-00001-of-00001.safetensors`, whose header says where in each tensor they belong; another number of
+processes, or one, reads what it needs of all of them. PyTorch's usual format has a pickle beside the tensors (`.metadata`): it is
+neither written nor read.
 """
 
 import concurrent.futures
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
 from .. import files
 from ..models import checkpoints
@@ -27,7 +36,58 @@ from ..models.checkpoints import METRICS, explain_full_disk, intact, nbytes, rea
 from ..models.config import Config
 from ..models.model import write_model
 from ..models.tensors import header, load_tensors, pack, save_tensors, unpack, write_checksums
-from . import shards
+
+FILES = "shard-*.safetensors"
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this process may hold but a part of a tensor."""
+    return hasattr(tensor, "to_local")  # a DTensor
+
+
+def whole(tensor: Tensor, copy: bool = False) -> Tensor:
+    """All of a tensor, on the CPU where it was sharded or a copy is asked for; every process must ask."""
+    if is_sharded(tensor):
+        tensor = tensor.full_tensor().cpu()  # pyright: ignore[reportAttributeAccessIssue]
+    return copied(tensor) if copy else tensor
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A tensor, or the part of it that this process holds, as it is now, in other memory, of the CPU."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def save_shards(tensors: Mapping[str, Tensor], folder: Path | None, group: Any = None) -> None:
+    """Write sharded tensors; every process must do so, and the first one says where.
+
+    Args:
+        group: of all processes, through which they agree; by default that of the training.
+
+    Raises:
+        OSError: of one of the processes, on each of them.
+    """
+    where = [str(folder)]
+    torch.distributed.broadcast_object_list(where, group=group)
+    try:
+        dcp.save(
+            {**tensors}, storage_writer=HuggingFaceStorageWriter(where[0], save_distributed=True), process_group=group
+        )
+    except CheckpointException as problem:
+        raise next(iter(problem.failures.values()))[0] from problem
+
+
+def load_shards(folder: Path, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """All tensors of the safetensors files of a folder, sharded or not: whole; or those that are in `like` as the parts of it
+    that this process has, and then every process must ask."""
+    like = like or {}
+    reader = HuggingFaceStorageReader(str(folder))
+    there = reader.read_metadata().state_dict_metadata
+    tensors = {
+        name: torch.empty_like(like[name]) if name in like else torch.empty(of.size, dtype=of.properties.dtype)  # pyright: ignore
+        for name, of in there.items()
+    }
+    dcp.load(tensors, storage_reader=reader, no_dist=not like)
+    return tensors
 
 
 class Writer(CheckpointIO):
@@ -54,7 +114,7 @@ class Writer(CheckpointIO):
         path, later = Path(path), self.thread is not None
         weights = {name.removeprefix("method."): t for name, t in checkpoint["state_dict"].items()}
         average = checkpoint["average"]
-        model = {name: shards.whole(t, copy=later) for name, t in {**weights, **average}.items()}
+        model = {name: whole(t, copy=later) for name, t in {**weights, **average}.items()}
         rest = {
             "weights": {name: weights[name] for name in average},
             "optimizer_states": checkpoint["optimizer_states"],
@@ -63,8 +123,8 @@ class Writer(CheckpointIO):
         tensors: dict[str, Tensor] = {}
         numbers = pack(rest, tensors)
         if later:
-            tensors = {name: shards.copied(t) for name, t in tensors.items()}
-        parts = {name: t for name, t in tensors.items() if shards.is_sharded(t)}
+            tensors = {name: copied(t) for name, t in tensors.items()}
+        parts = {name: t for name, t in tensors.items() if is_sharded(t)}
         if later and parts and self.group is None:
             self.group = torch.distributed.new_group(backend="gloo")
         step, metrics = checkpoint["run"]["step"], checkpoint["metrics"]
@@ -72,7 +132,7 @@ class Writer(CheckpointIO):
         def fill(folder: Path) -> None:
             write_model(folder, model, self.tokenizer, self.config, self.about | {"step": step})
             if parts:
-                shards.save_shards(parts, folder, self.group)
+                save_shards(parts, folder, self.group)
             save_tensors(folder / "training.safetensors", {n: t for n, t in tensors.items() if n not in parts})
             (folder / "training.json").write_text(json.dumps(numbers) + "\n", encoding="utf-8")
             if metrics:
@@ -83,7 +143,7 @@ class Writer(CheckpointIO):
             size = nbytes(model) + nbytes(tensors)
             with explain_full_disk(path, f"saving step {step:,}", size, lambda: intact(path.parent)):
                 if not self.first:
-                    return shards.save_shards(parts, None, self.group)
+                    return save_shards(parts, None, self.group)
                 files.write_folder(path, fill)
                 checkpoints.link(path.parent)
                 checkpoints.prune(path.parent, self.config.train.keep)
@@ -109,8 +169,8 @@ class Writer(CheckpointIO):
         like: dict[str, Tensor] | None = None,
     ) -> dict[str, Any]:
         """like: of each tensor that this process is to hold a part of, such a part."""
-        if like or any(Path(path).glob(shards.FILES)):
-            tensors = shards.load_shards(Path(path), like)
+        if like or any(Path(path).glob(FILES)):
+            tensors = load_shards(Path(path), like)
             model = {name: tensors[name] for name in header(Path(path) / "model.safetensors") if name in tensors}
         else:
             model, _ = load_tensors(Path(path) / "model.safetensors")

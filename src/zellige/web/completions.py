@@ -23,7 +23,7 @@ from ..models.model import find_classes
 from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..show.kinds import added
-from .limits import Limits
+from .guard import Limits
 from .worker import Job
 
 SHORT = 16  # tokens, where nobody says how many (OpenAI's number)

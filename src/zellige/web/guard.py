@@ -1,21 +1,146 @@
 """What is refused before anything is read: a large body, a slow one, another host, another page's request, no token.
 
-An ASGI application around another; what it refuses is answered in the form that it is given (`refuse`).
+An ASGI application around another; what it refuses is answered in the form that it is given (`refuse`). `Limits` says how much
+one request may ask for, and how much waits; `listen` opens the address before anything is said, and uvicorn serves on it.
 """
 
 import asyncio
 import hmac
 import ipaddress
 import json
+import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..show.numbers import byte_size
-from .limits import Limits
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..errors import InputError
+from ..samplers.grid import size_steps
+from ..samplers.pairing import of_length
+from ..show.numbers import byte_size, count
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may be at most.
+
+    Attributes:
+        body: bytes of a request.
+        text: characters of a prompt, a suffix, a text with gaps.
+        steps: of a sampler.
+        rows: texts in one request.
+        tokens: of all texts of a request together.
+        seconds: from its arrival to its end, waiting included.
+        waiting: requests that wait for a model; the next one is told to come back later.
+        batch: texts of requests that agree, drawn at once.
+        lanes: groups of requests that take their steps in turn.
+    """
+
+    body: int = 1 << 20
+    text: int = 100_000
+    steps: int = 2_000
+    rows: int = 16
+    tokens: int = 65_536
+    seconds: float = 120.0
+    waiting: int = 256
+    batch: int = 16
+    lanes: int = 4
+
+    @property
+    def work(self) -> int:
+        """Network evaluations times positions of a request: those of the most steps, each of the most tokens."""
+        return self.steps * self.tokens
+
+    def check_draw(self, sampler: Any, method: Any, steps: int | None, length: int, rows: int = 1) -> None:
+        """InputError where a draw takes more steps, or more work, than a request may; before anything is computed for it."""
+        steps_of_grid = size_steps(getattr(sampler.inner or sampler, "grid", ""))
+        self.check("steps", steps_of_grid or steps or 1, "steps")
+        calls = sampler.most_calls(sampler.times(of_length(method, length), steps))
+        cached = sampler.grows and 0 < method.block < method.window  # what stands before is not computed again
+        self.check_work(rows * calls * (method.block if cached else min(length, method.window)))
+
+    def check_work(self, positions: int) -> None:
+        """InputError where the network would be evaluated at more positions, each time counted, than in a request may be."""
+        if positions > self.work:
+            what = (
+                f"{count(positions)} network evaluations times positions; at most {count(self.work)} are allowed here"
+            )
+            raise InputError(f"{what}, ask for fewer steps, texts or tokens")
+
+    def check(self, name: str, value: int, what: str) -> None:
+        """InputError where `value` is more of `what` than the limit `name` allows."""
+        most = getattr(self, name)
+        if value > most:
+            raise InputError(f"{count(value)} {what}; at most {count(most)} are allowed here")
+
+
+SLOW_HEADERS = 30.0  # seconds in which the headers of a request have to arrive
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address; port 0: a free one. InputError where it cannot."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=512)
+    except (OSError, UnicodeError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise InputError(
+            f"cannot listen on {host}:{port} ({reason}); give another `port`, or 0 for a free one"
+        ) from None
+
+
+def address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class Timely(H11Protocol):
+    """HTTP that is closed unless headers arrive within SLOW_HEADERS seconds of the connection or of their first byte.
+
+    uvicorn itself waits for ever, as long as there is a byte now and then.
+    """
+
+    late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._time_headers(True)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._time_headers(self.cycle is None or self.cycle.response_complete)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._time_headers(False)
+        super().connection_lost(exc)
+
+    def _time_headers(self, awaited: bool) -> None:
+        if awaited and self.late is None:
+            self.late = self.loop.call_later(SLOW_HEADERS, self.transport.close)
+        elif not awaited and self.late is not None:
+            self.late.cancel()
+            self.late = None
+
+
+def server_of(app: Any) -> uvicorn.Server:
+    """The server of an application, on a socket that `run(sockets=[...])` is given."""
+    config = uvicorn.Config(
+        app, http=Timely, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=30,
+        timeout_graceful_shutdown=2, ws="none",
+    )  # fmt: skip
+    return uvicorn.Server(config)
+
+
+def answer_forever(app: Any, listening: socket.socket) -> None:
+    """Answer until Ctrl-C or SIGTERM."""
+    server_of(app).run(sockets=[listening])
+
 
 DRAIN = 256 << 20  # bytes of a body that is refused are still taken in, and forgotten, so that the answer is read
-SLOW = 30.0  # seconds in which a body has to arrive
+SLOW_BODY = 30.0  # seconds in which a body has to arrive
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
@@ -56,12 +181,14 @@ class Guard:
         wrong = self._wrong(headers)
         if wrong is None and scope["method"] in ("POST", "PUT", "PATCH"):
             try:
-                body = await asyncio.wait_for(_read(receive, self.limits.body, headers.get("content-length")), SLOW)
+                body = await asyncio.wait_for(
+                    _read(receive, self.limits.body, headers.get("content-length")), SLOW_BODY
+                )
                 receive = _again(body, receive)
             except _TooLarge:
                 wrong = 413, "too_large", f"the body is above {byte_size(self.limits.body)}; send less"
             except TimeoutError:
-                wrong = 408, "timeout", f"the body did not arrive within {SLOW:.0f} seconds; send it at once"
+                wrong = 408, "timeout", f"the body did not arrive within {SLOW_BODY:.0f} seconds; send it at once"
             except _HungUp:
                 return
         if wrong is not None:

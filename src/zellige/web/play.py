@@ -1,9 +1,14 @@
 """The page of `zellige play`: models, their draws step by step, bounds, and a run as a file. The page itself is in `assets/`."""
 
+import ast
 import contextlib
 import dataclasses
+import functools
+import inspect
+import itertools
 import json
 import math
+import typing
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -33,11 +38,40 @@ from ..show.kinds import of
 from ..show.numbers import parameters
 from .drawn import Seen, witnessed
 from .export import Recorded, exported, formats
-from .guard import Guard
-from .limits import Limits
+from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
-from .sampler_fields import sampler_fields
 from .worker import Job, Worker, in_turns
+
+KINDS = {int: "whole", float: "number", bool: "switch", str: "text"}
+
+
+@functools.cache
+def declared() -> dict[str, dict[str, str]]:
+    """Each option by name: the kind of its values, and what it is for."""
+    tree: Any = ast.parse(inspect.getsource(SamplerOptions)).body[0]
+    notes = {
+        field.target.id: note.value.value  # pyright: ignore[reportAttributeAccessIssue]
+        for field, note in itertools.pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign)
+    }
+    hints = typing.get_type_hints(SamplerOptions)
+    return {
+        name: {"kind": next(KINDS[kind] for kind in typing.get_args(hints[name]) if kind in KINDS), "note": _note(note)}
+        for name, note in notes.items()
+    }
+
+
+def sampler_fields(sampler: Any) -> list[dict[str, Any]]:
+    """Its options, {name, kind, note, default}, in the order of the declaration."""
+    taken = inspect.signature(sampler).parameters
+    return [{"name": name, "default": taken[name].default} | more for name, more in declared().items() if name in taken]
+
+
+def _note(text: str) -> str:
+    """Without the samplers that the option belongs to: it stands among the fields of one of them."""
+    head, _, rest = text.partition(": ")
+    return rest if set(head.removeprefix("all but ").split(", ")) <= samplers.SAMPLERS.keys() else text
+
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 LIMITS = Limits(body=8 << 20, waiting=64, lanes=8, steps=2_000)

@@ -16,8 +16,7 @@ from ..errors import InputError
 from ..models.model import identity
 from ..show.kinds import of
 from .completions import Completion, answer, opening, parts, plan, usage
-from .guard import Guard
-from .limits import Limits
+from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
 from .worker import Worker, in_turns
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from .limits import Limits
+from .guard import Limits
 
 LOOK = 0.25  # seconds between two looks whether an asker has hung up
 GATHER = 0.005  # seconds that the first request of a group waits for others
