@@ -120,7 +120,7 @@ def test_classes(grid):
 
 
 WRONG = {
-    ("generate",): "unknown task 'generate'; all of them: sample, infill, score",
+    ("generate",): "unknown task 'generate'; here it is pipeline(\"sample\", model)",
     ("scoer",): "unknown task 'scoer'; did you mean 'score'? (all: sample, infill, score)",
     ("score", ("steps", 3)): "`steps` goes with 'sample' and 'infill', not with 'score'; leave it out",
     ("sample", ("draws", 3)): "`draws` goes with 'score', not with 'sample'; leave it out",

@@ -11,10 +11,14 @@ import pytest
 SCRIPT = """\
 from typing import assert_type
 
+import numpy as np
 import zellige
 from zellige import Data, Model, Net, Train
 from zellige.evaluation.result import Result
+from zellige.evaluation.text_score import TextScore
+from zellige.exact.verify import Report
 from zellige.pipelines import Infilling, Sampling, Scoring
+from zellige.report.compare.comparison import Comparison
 from zellige.training.run import Run
 
 data = Data.of(["a text", "another"], tokenizer="bytes", pack="document")
@@ -26,13 +30,22 @@ assert_type(zellige.evaluate(run, ["a text"], draws=2), Result)
 assert_type(zellige.pipeline("sample", run, count=2, temperature=0.5), Sampling)
 assert_type(zellige.pipeline("infill", run, mask_token="_"), Infilling)
 assert_type(zellige.pipeline("score", run, draws=4), Scoring)
-zellige.sample(run, steps=8, sampler="confidence", confidence="margin", threshold=0.9)
-zellige.infill(run, ["a ____"], count=2, block_sampler="ancestral")
+assert_type(zellige.pipeline("score", run)("a text"), TextScore)
+assert_type(zellige.pipeline("score", run)(["a text"]), list[TextScore])
+assert_type(zellige.sample(run, steps=8, sampler="confidence", confidence="margin"), list[str] | np.ndarray)
+assert_type(zellige.infill(run, "a ____", count=2, block_sampler="ancestral"), list[str] | np.ndarray)
+assert_type(zellige.infill(run, ["a ____"], count=2), list[list[str]] | np.ndarray)
+assert_type(Model.from_pretrained("me/model"), Model)
+assert_type(zellige.verify("mdlm"), Report)
+assert_type(zellige.compare(["mdlm", "ar"], data=["a text"]), Comparison)
+zellige.sample(run)[0].upper()
+zellige.infill(run, "a ____")[0].upper()
 for frame in zellige.watch(run, steps=4):
     assert_type(frame.text, list[str])
 
 zellige.sample(run, stpes=8)  # wrong: no such argument
 zellige.sample(run, confidence=3)  # wrong: a text
+run.model.generate("a")  # wrong: no such attribute
 zellige.pipeline("score", run, steps=3)  # wrong: goes with another task
 zellige.Train(epochs=3)  # wrong: no such field
 Data.of(["a"], vocab=3)  # wrong: no such argument

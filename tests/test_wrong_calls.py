@@ -10,8 +10,10 @@ import zellige
 from zellige import Batch, Data, InputError, Net, Train
 from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
+from zellige.elsewhere import ELSEWHERE
 from zellige.methods import build
 from zellige.models.config import Config
+from zellige.pipelines import TASKS
 
 NET = Net(layers=1, hidden=16, heads=2, length=16)
 
@@ -47,6 +49,10 @@ CALLS = {
     "z.Model(3, None, None)": "`method` is 3; it must be a Method; of a folder, zellige.load makes a Model",
     "z.Model(method, None, None)": "`tokenizer` is None; it must be a tokenizer, as `prepare(...).tokenizer` is one",
     "z.Model.from_pretrained(None)": "the model is None; give a folder, or the id of a model on the Hugging Face hub",
+    "z.Model.from_pretrained('a', torch_dtype='auto')": "from_pretrained() has no argument 'torch_dtype'; it has device, net",
+    "z.Model.from_pretrained('a', device_map=0)": "from_pretrained() has no argument 'device_map'; did you mean 'device'?",
+    "z.pipeline('sample')": 'pipeline("sample") needs a model; give one, its path or its name',
+    "z.sample(m, max_new_tokens=4)": "no argument is called 'max_new_tokens'; did you mean 'length'?",
     "m.save_pretrained(None)": "`save_directory` is None; it must be a text or a path",
     "m.text(torch.zeros(3))": "`tokens` is (3,) float32; it must be a tensor, array or list of whole numbers",
     "m.text([99])": "tokens are 99 among them; they must be (B, L) or (L,) numbers of 0 to 27",
@@ -132,6 +138,34 @@ def test_a_wrong_call_is_one_sentence(call, names, tmp_path, monkeypatch):
         list(result) if hasattr(result := eval(call, names), "__next__") else None
     assert re.match(re.escape(CALLS[call]), str(caught.value)), str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("of", ["zellige", "Model"])
+def test_names_of_other_libraries(of, names):
+    """Each says in one sentence what to do here, and what it names is there."""
+    whole = {"zellige": zellige, "Model": names["m"]}[of]
+    for name, hint in ELSEWHERE[of].items():
+        if name == "__call__":
+            with pytest.raises(TypeError, match=re.escape(f"a Model is not called; {hint}")):
+                whole("a text")
+            continue
+        with pytest.raises(AttributeError, match=re.escape(f"has no attribute '{name}'; {hint}")):
+            getattr(whole, name)
+        for asked, path in re.findall(r"\b(zellige|model)\.([a-z_.]+)", hint):
+            value = {"zellige": zellige, "model": names["m"]}[asked]
+            for part in path.split("."):
+                value = getattr(value, part)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        whole.nothing  # noqa: B018
+
+
+def test_tasks_of_other_libraries(names):
+    for task, ours in ELSEWHERE["pipeline"].items():
+        assert ours in TASKS
+        with pytest.raises(
+            InputError, match=re.escape(f"unknown task '{task}'; here it is pipeline(\"{ours}\", model)")
+        ):
+            zellige.pipeline(task)
 
 
 def test_a_public_name_that_is_nearly_right_is_known_to_python():

@@ -76,7 +76,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name in _WHERE:
         return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
+    from .elsewhere import no_attribute
+
+    raise AttributeError(no_attribute(__name__, name), name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

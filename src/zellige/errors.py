@@ -23,6 +23,8 @@ class InputError(ValueError):
 SYNONYMS = {  # what other libraries call an argument: what it is called here
     "n": "count", "num_samples": "count", "n_samples": "count", "num_return_sequences": "count",
     "lr": "rate", "learning_rate": "rate", "batch_size": "batch", "max_length": "length", "seq_len": "length",
+    "max_new_tokens": "length", "num_inference_steps": "steps", "random_state": "seed",
+    "torch_dtype": "precision", "dtype": "precision", "device_map": "device",
     "epochs": "steps", "max_steps": "steps", "num_steps": "steps", "iterations": "steps",
     "num_layers": "layers", "n_layers": "layers", "hidden_size": "hidden", "num_heads": "heads", "n_heads": "heads",
     "dataset": "data", "model_name": "model", "config": "options", "output": "out",

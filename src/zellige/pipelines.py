@@ -14,35 +14,14 @@ from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, ov
 
 from .arguments import checked, of_kind
 from .core.batch import whole_numbers
+from .elsewhere import ELSEWHERE
 from .errors import InputError, meant, unknown
 from .evaluation import conditional
-from .evaluation.conditional import text_scores
-from .models.infill import infill
+from .evaluation.conditional import TextScore, text_scores
+from .models.infill import InfillChoices, SampleChoices, infill
 from .models.model import Model, as_model, find_classes
 from .models.watch import flat_rows, sample, watch
-from .samplers.choices import SamplerChoices
 from .show.kinds import of
-
-
-class SampleChoices(SamplerChoices, total=False):
-    """What `pipeline("sample", ...)` takes: the arguments of `zellige.sample`."""
-
-    count: int
-    steps: int | None
-    sampler: Any
-    seed: int
-    temperature: float | None
-    top_p: float | None
-    length: int | None
-    batch: int
-    classes: Any
-    defaults: bool
-
-
-class InfillChoices(SampleChoices, total=False):
-    """What `pipeline("infill", ...)` takes: the arguments of `zellige.infill`."""
-
-    mask_token: str
 
 
 class ScoreChoices(TypedDict, total=False):
@@ -151,6 +130,12 @@ class Scoring(Pipeline):
     def check(self, how: dict[str, Any]) -> None:
         self.judge([], how)
 
+    @overload
+    def __call__(self, text: str, **choices: Unpack[ScoreChoices]) -> TextScore: ...
+    @overload
+    def __call__(self, text: list[str], **choices: Unpack[ScoreChoices]) -> list[TextScore]: ...
+    @overload
+    def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any: ...
     @partial(checked, kinds=False)
     def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any:
         """A `TextScore`; of a list one of each.
@@ -227,7 +212,7 @@ def pipeline(task: Literal["infill"], model: Any, **choices: Unpack[InfillChoice
 @overload
 def pipeline(task: Literal["score"], model: Any, **choices: Unpack[ScoreChoices]) -> Scoring: ...
 @checked
-def pipeline(task: str, model: Any, **choices: Unpack[AnyChoices]) -> Pipeline:
+def pipeline(task: str, model: Any = None, **choices: Unpack[AnyChoices]) -> Pipeline:
     """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
 
     Args:
@@ -243,6 +228,10 @@ def pipeline(task: str, model: Any, **choices: Unpack[AnyChoices]) -> Pipeline:
     Raises:
         InputError: no such task, one that the model cannot do, or a choice out of its range: before there is any text.
     """
+    if here := ELSEWHERE["pipeline"].get(task):
+        raise InputError(f"unknown task '{task}'; here it is pipeline(\"{here}\", model)")
     if task not in TASKS:
         raise unknown("task", task, TASKS)
+    if model is None:
+        raise InputError(f'pipeline("{task}") needs a model; give one, its path or its name')
     return TASKS[task](model, **choices)

@@ -132,7 +132,6 @@ def test_to_the_hub_and_back(tmp_path, monkeypatch):
         return str(uploaded)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "hf_hub_download", lambda **how: str(uploaded / "config.json"))
     assert same(made, Model.from_pretrained("me/little", revision="v2"))
     assert asked["revision"] == "v2"
     assert same(made, zellige.load("me/little"))
@@ -152,12 +151,21 @@ def test_what_goes_wrong_is_one_line(monkeypatch, tmp_path):
     ):
         model().push_to_hub("me/little")
 
-    def download(**_):
-        raise ConnectionError("offline")
 
-    monkeypatch.setattr(huggingface_hub.hub_mixin, "hf_hub_download", download)
-    with pytest.raises(InputError, match=r"no model at 'me/none' \(offline\); give a folder, or the id"):
-        Model.from_pretrained("me/none")
+def test_a_name_that_is_nothing_here_waits_for_nobody(monkeypatch, tmp_path):
+    """The hub is asked for owner/model alone, and not where it does not answer: no connection is tried again and again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.utils._http, "get_session", lambda: pytest.fail("the network is asked"))
+    for read in (Model.from_pretrained, zellige.load):
+        with pytest.raises(
+            InputError, match=r"no folder at 'me/none', .* cannot be reached \(HF_HUB_OFFLINE is set\); check"
+        ):
+            read("me/none")
+        with pytest.raises(
+            InputError, match=r"no run or model at 'nothere'; .* with Zellige come .*, tales.* owner/model"
+        ):
+            read("nothere")
 
 
 # ------------------------------------------------------------------------------------------------------- AutoTokenizer

@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from huggingface_hub import ModelCard, ModelHubMixin
 
@@ -73,7 +73,7 @@ class Shared(ModelHubMixin, library_name="zellige"):
         raise NotImplementedError
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **how: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **how: Any) -> Self:
         """A model from a folder or the hub, as `zellige.load`; strict.
 
         Args:
@@ -86,8 +86,8 @@ class Shared(ModelHubMixin, library_name="zellige"):
             wrong = of_kind(pretrained_model_name_or_path)
             raise InputError(f"the model is {wrong}; give a folder, or the id of a model on the Hugging Face hub")
         try:
-            return super().from_pretrained(pretrained_model_name_or_path, **how)
-        except InputError:
+            return cls._from_pretrained(model_id=str(pretrained_model_name_or_path), **how)
+        except (InputError, TypeError):
             raise
         except Exception as problem:
             where = f"no model at '{pretrained_model_name_or_path}' ({first_line(problem)})"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -89,6 +89,35 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
     return Gaps(parts, fixed)
 
 
+class SampleChoices(SamplerChoices, total=False):
+    """The arguments of `zellige.sample`, which `pipeline("sample", ...)` takes."""
+
+    count: int
+    steps: int | None
+    sampler: Any
+    seed: int
+    temperature: float | None
+    top_p: float | None
+    length: int | None
+    batch: int
+    classes: Any
+    defaults: bool
+
+
+class InfillChoices(SampleChoices, total=False):
+    """The arguments of `zellige.infill`, which `pipeline("infill", ...)` takes."""
+
+    mask_token: str
+
+
+@overload
+def infill(model: Any, text: str, **choices: Unpack[InfillChoices]) -> list[str] | np.ndarray: ...
+@overload
+def infill(model: Any, text: Sequence[str], **choices: Unpack[InfillChoices]) -> list[list[str]] | np.ndarray: ...
+@overload
+def infill(
+    model: Any, text: None = None, *, fixed: Any, **choices: Unpack[InfillChoices]
+) -> list[str] | np.ndarray: ...
 @checked
 def infill(
     model: Any,

@@ -82,7 +82,8 @@ def _near(path: Path) -> str:
     ours = shipped.names() if path.name == str(path) else []
     if near := nearest(path.name, ours):
         return f"did you mean '{near}', which comes with Zellige?"
-    where, also = shown(path.parent), f"; with Zellige come {', '.join(ours)}" if ours else ""
+    also = f"; with Zellige come {', '.join(ours)}; on the Hugging Face hub a name is owner/model" if ours else ""
+    where = shown(path.parent)
     return (f"'{where}' holds {', '.join(sorted(names)[:5])}" if names else f"'{where}' holds no folders") + also
 
 

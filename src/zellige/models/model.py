@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from ..arguments import checked, is_number, of_kind
 from ..core.batch import whole_numbers
 from ..data import load as load_tokenizer
-from ..errors import InputError, nearest, quoted
+from ..elsewhere import ELSEWHERE, no_attribute
+from ..errors import InputError, meant, nearest, quoted
 from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
@@ -169,6 +170,14 @@ class Model(hub.Shared):
         self.method, self.tokenizer, self.config, self.about = method.eval(), tokenizer, config, dict(about or {})
         self.defaults = defaults or {}
 
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(no_attribute("Model", name), name=name, obj=self)
+
+        def __call__(self, *_: Any, **__: Any) -> Any:
+            raise TypeError(f"a Model is not called; {ELSEWHERE['Model']['__call__']}")
+
     @property
     def defaults(self) -> dict[str, Any]:
         return dict(self._defaults)
@@ -219,6 +228,10 @@ class Model(hub.Shared):
     def _from_pretrained(cls, *, model_id: str, device: Any = "cpu", net: Any = None, **how: Any) -> "Model":
         """For `from_pretrained`: a folder, or downloaded as huggingface_hub was asked to."""
         asked = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        if wrong := {*how} - {*asked}:
+            near = meant(first := min(wrong), ["device", "net", *asked])
+            hint = f"did you mean '{near}'?" if near else f"it has device, net, {', '.join(asked)}"
+            raise TypeError(f"from_pretrained() has no argument '{first}'; {hint}")
         chosen = {name: how[name] for name in asked if how.get(name)}
         here = download(model_id, **chosen) if chosen and not Path(model_id).is_dir() else model_id
         return load(here, device=device, net=net)
@@ -412,7 +425,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return entries
 
 
-def as_model(model: Any) -> Any:
+def as_model(model: Any) -> Model:
     """A model: itself, that of a finished run, or from a run folder, a saved folder or a hub id."""
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         return load(model)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -280,7 +281,7 @@ def sample(
     classes: Any = None,
     defaults: bool = True,
     **options: Unpack[SamplerChoices],
-) -> Any:
+) -> list[str] | np.ndarray:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
 
     Args:
