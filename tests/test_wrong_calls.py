@@ -165,7 +165,7 @@ def test_tasks_of_other_libraries(names):
         with pytest.raises(
             InputError, match=re.escape(f"unknown task '{task}'; here it is pipeline(\"{ours}\", model)")
         ):
-            zellige.pipeline(task)
+            zellige.pipeline(task)  # pyright: ignore[reportCallIssue]
 
 
 def test_a_public_name_that_is_nearly_right_is_known_to_python():
