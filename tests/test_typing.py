@@ -15,7 +15,7 @@ import numpy as np
 import zellige
 from zellige import Data, Model, Net, Train
 from zellige.evaluation.result import Result
-from zellige.evaluation.text_score import TextScore
+from zellige.evaluation.conditional import TextScore
 from zellige.exact.verify import Report
 from zellige.pipelines import Infilling, Sampling, Scoring
 from zellige.report.compare.comparison import Comparison
