@@ -476,13 +476,19 @@ def test_without_a_gpu_the_smallest_size_unless_a_network_is_chosen(typed, size,
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
-        ("--data.path notes.txt", "text"), ("--data.path missing", "text"), ("--data.path .", "text"), ("", "pydocs"),
-        ("--data.path notes.txt --data.name text8", "text8"), ("--data.path a.npy", "pydocs"),
+        ("--data.path notes.txt", "text"), ("--data.path missing", "text"), ("", "pydocs"),
+        ("--data.path notes.txt --data.name text8", "text8"), ("--data.path a.npy", "array"),
+        ("--data.path a.tex", "text"), ("--data.path papers", "text"), ("--data.path pictures", "images"),
+        ("--data.mix notes.txt=1", "text"),
     ],
 )  # fmt: skip
 def test_a_path_that_holds_text_is_text(typed, name, place, monkeypatch):
     monkeypatch.chdir(place[0])
     Path("a.npy").write_bytes(b"")
+    Path("a.tex").write_text("x")
+    for file in ("papers/a.bib", "pictures/a.png"):
+        Path(file).parent.mkdir(exist_ok=True)
+        Path(file).write_text("x")
     form = forms()["train mdlm"]
     assert options.parse(form, typed.split(), "train mdlm").data.name == name
 

@@ -9,9 +9,13 @@ import zipfile
 import pytest
 
 from zellige.data import DATASETS, Data, readers, unpack
+from zellige.data.beginnings import MOST, is_text
+from zellige.data.corpus import as_data
+from zellige.data.file_names import FASTA
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError
+from zellige.training import notes
 
 TEXT = "Ünïcödé – 日本語 text.\nSecond line.\n" * 70_000  # several blocks, and characters of 1 to 3 bytes across them
 
@@ -50,15 +54,154 @@ def test_nothing_is_passed_over_without_a_word(tmp_path):
     corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 16)
     assert (len(corpus.train), corpus.about.get("left_out")) == (25, None)
     (folder / "b.png").write_bytes(b"x")
-    (folder / "c.bin").write_bytes(b"x")
+    (folder / "c.bin").write_bytes(b"\xff")
     corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 16)
-    assert corpus.about["left_out"] == ["2 files that are not read, e.g. b.png"]
+    assert corpus.about["left_out"] == ["2 files, b.png, c.bin"]
     with zipfile.ZipFile(folder / "a.zip", "a") as archive:
         archive.writestr("two.txt", "def")
+    with pytest.raises(InputError, match=r"which holds 3 files, a\.zip, b\.png, c\.bin; give UTF-8 text"):
+        prepare(Data("text", path=str(folder)), 16)
     with pytest.raises(
         InputError, match=r"a\.zip' holds 2 files, a \.zip is read with one; unpack it, give the folder"
     ):
         prepare(Data("text", path=str(folder / "a.zip")), 16)
+
+
+FOX = "the fox went into the wood and said nothing of it "
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", "code.py", "run.log", "page.html", "games.pgn", "doc.rst", "Makefile", "a.tex.gz"]
+)
+def test_a_file_is_text_whatever_it_is_called(tmp_path, name):
+    path = tmp_path / "mine" / name
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(FOX.encode() * 40) if name.endswith(".gz") else FOX.encode() * 40)
+    assert as_data(str(path)) == Data("text", path=str(path))
+    for data in (Data("text", path=str(path)), Data("text", path=str(path.parent))):
+        assert prepare(data, 16).train.tokens_total == len(FOX) * 36 // 16 * 16
+
+
+def test_of_a_folder_all_that_is_text_is_read_and_the_others_are_named(tmp_path):
+    folder = tmp_path / "thesis"
+    texts = {"main.tex": "abc " * 100, "code/run.py": "bca " * 50, "notes.md": "cab " * 25, "LICENSE": "cc " * 100}
+    others = {"old.tex": "Stra\xdfe".encode("latin-1"), "fig.pdf": b"%PDF-1.4\n1 0 obj\n", "wide.txt2": "ab".encode("utf-16"),
+              "pack.zip": b"no zip", "pic.png": b"abc", "empty.log": b""}  # fmt: skip
+    hidden = {".git/config": b"x" * 99, ".DS_Store": b"\0"}
+    for name, text in (texts | others | hidden).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    corpus = prepare(Data("text", path=str(folder), validation=0, test=0), 10)
+    assert corpus.about["read"] == ["4 files: 1 without a suffix, 1 .py, 1 .tex, 1 .md"]
+    assert corpus.about["left_out"] == ["6 files, e.g. empty.log, fig.pdf, old.tex"]
+    assert notes.left_out(corpus)[:2] == [
+        f"read: {corpus.about['read'][0]}",
+        f"left out: {corpus.about['left_out'][0]}",
+    ]
+    read = corpus.tokenizer.decode([int(t) for i in range(len(corpus.train)) for t in corpus.train[i]["tokens"]])
+    assert read == " ".join(texts[name] for name in sorted(texts))[: len(read)]
+    (folder / "notes.md").write_bytes(b"\xff")  # what is called a text and is none is not passed over
+    refuse(folder, f"'{folder / 'notes.md'}' is not UTF-8 (byte 0xff at 0); convert it, or use `data.tokenizer` bytes")
+
+
+def test_a_latin_1_character_after_the_beginning_is_an_error_and_no_end(tmp_path):
+    path = tmp_path / "mine" / "a.tex"
+    path.parent.mkdir()
+    path.write_bytes(b"x" * MOST + b"\xe9" + b"x" * 99)
+    assert is_text(path.read_bytes()[:MOST])
+    refuse(path.parent, f"'{path}' is not UTF-8 (byte 0xe9 at {MOST:,}); convert it, or use `data.tokenizer` bytes")
+    assert is_text("é".encode() * MOST)  # which the end of the beginning cuts
+    assert not is_text("é".encode() + b"\xc3")
+
+
+@pytest.mark.parametrize(("begin", "form"), [(b"%PDF-1.4\nabc", "a document"), (b"PK\x03\x04\xff", "a zip archive")])
+def test_what_is_no_text_is_named(tmp_path, begin, form):
+    path = tmp_path / "thesis.doc"
+    path.write_bytes(begin * 99)
+    refuse(path, f"'PATH' is {form}, and no text; save it as plain text, or use `data.tokenizer` bytes")
+    assert len(prepare(Data("text", path=str(path), tokenizer="bytes", validation=0, test=0), 16).train)
+
+
+def test_a_folder_that_holds_no_text_says_what_it_holds(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    refuse(folder, "folder 'PATH' is empty; give a file, a folder or a glob")
+    for name in "abcd":
+        (folder / f"{name}.webp").write_bytes(b"\0\xff")
+    holds = "which holds 4 files, e.g. a.webp, b.webp, c.webp; give UTF-8 text, or .png and .jpg images"
+    refuse(folder, f"no text in folder 'PATH', {holds}")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("suffix", FASTA)
+def test_fasta(tmp_path, suffix, end, monkeypatch):
+    """Sequences without their headers, however they are wrapped; parts of one that is long."""
+    monkeypatch.setattr(readers, "LINES", 3)
+    path = tmp_path / f"a{suffix}"
+    lines = [">sp|P1 first", "ACGT", "AC GT", "", "TT", "A", "C", "; old comment", ">second", "GG", ">none", ">third"]
+    path.write_bytes(end.join([*lines, "C" * 7, "C*"]).encode())
+    pieces = list(read_pieces(path, Format()))
+    assert "".join(text + "|" * ends for text, ends in pieces) == "ACGTACGTTTAC|GG|CCCCCCCC*|"
+    assert len(pieces) > 3
+    corpus = prepare(Data("text", path=str(path), validation=0, test=0), 5)
+    assert corpus.about["read"] == ["3 sequences of FASTA, without headers"]
+    assert corpus.tokenizer.decode(corpus.train[2]["tokens"]) == "AC\nGG"  # what separates them
+    for _ in range(2):  # made, and found in the cache
+        corpus = prepare(Data("text", path=str(path), pack="document", validation=1, test=0), 16)
+        assert (corpus.train.texts, corpus.validation.texts) == (2, 1)
+        assert corpus.about["read"] == ["3 sequences of FASTA, without headers"]
+    path.write_text("ACGT\n>late\nAC")
+    refuse(
+        path, "'PATH' does not begin with a header (>...), as FASTA does; give it the suffix .txt if it is other text"
+    )
+
+
+def rows_of(path, sign=","):
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        rows = csv.writer(file, delimiter=sign)
+        rows.writerows([["id", "title, year", "body"], *[[i, "Fox", f"{FOX} {sign} {i}"] for i in range(40)]])
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"), [("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t"), ("a.tsv.gz", "\t"), ("a.jsonl", "")]
+)
+def test_without_a_named_column_the_one_with_the_longest_texts_is_read(tmp_path, name, sign):
+    path = tmp_path / name
+    if sign:
+        rows_of(tmp_path / "plain", sign)
+        raw = (tmp_path / "plain").read_bytes()
+        (tmp_path / "plain").unlink()
+    else:
+        rows = [{"id": i, "title, year": "Fox", "body": f"{FOX} {sign} {i}"} for i in range(40)]
+        raw = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    corpus = prepare(Data("text", path=str(path), pack="document", validation=1, test=1), 64)
+    assert corpus.train.texts == 38
+    assert corpus.tokenizer.decode(corpus.train[7]["tokens"]).startswith(f"{FOX} {sign} 7\n")
+    said = "column 'body', the one with the longest texts; by `data.field` another (id, title, year)"
+    assert corpus.about["read"] == [said]
+    other = prepare(Data("text", path=str(path), field="title, year", validation=1, test=1), 4)
+    assert (other.tokenizer.decode(other.train[0]["tokens"]), "read" in other.about) == ("Fox\n", False)
+
+
+def test_a_column_called_text_or_alone_needs_no_choice(tmp_path):
+    path = tmp_path / "a.csv"
+    for header in ("text,comment", "anything"):
+        path.write_text(f"{header}\n" + "".join(f"one{', much longer' * (',' in header)}\n" for _ in range(40)))
+        corpus = prepare(Data("text", path=str(path), pack="document"), 8)
+        assert (corpus.tokenizer.decode(corpus.train[0]["tokens"])[:4], "read" in corpus.about) == ("one\n", False)
+    path = tmp_path / "b.jsonl"
+    path.write_text('{"a": 1, "b": [2]}\n' * 9)
+    refuse(path, "no column of 'PATH' holds text (a, b); give a file that has one")
+
+
+def test_a_field_takes_of_a_folder_the_files_that_have_fields(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "README.md").write_text(FOX)
+    rows_of(folder / "a.csv")
+    corpus = prepare(Data("text", path=str(folder), field="body", validation=1, test=1), 16)
+    assert corpus.about["left_out"] == ["1 file, README.md"]
 
 
 def test_lines_that_a_block_cuts_are_whole(tmp_path, monkeypatch):
@@ -180,7 +323,8 @@ def test_a_choice_that_means_nothing_to_the_data_is_refused(name):
     assert {*reads} <= {*CHOICES}
     for option, value in CHOICES.items():
         if option not in reads:
-            with pytest.raises(InputError, match=rf"^`data\.{option}` has no effect on {name}, which reads `data\."):
+            instead = "; to read your own files give" if option == "path" else ", which reads"
+            with pytest.raises(InputError, match=rf"^`data\.{option}` has no effect on {name}{instead} `data\."):
                 prepare(Data(name, **{option: value}), 32)  # pyright: ignore[reportArgumentType]
 
 

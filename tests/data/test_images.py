@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from zellige.data import Data, catalogue, image_files
+from zellige.data.corpus import as_data
 from zellige.data.pixels import read_pixels
 from zellige.data.prepare import prepare
 from zellige.data.resize import smaller
@@ -264,6 +265,19 @@ def test_a_folder_of_too_few_images_says_how_many_it_takes(tmp_path):
             assert [len(one.split(s)) for s in catalogue.SPLITS] == [1, 1, 1]
     corpus = prepare(Data("images", path=str(tmp_path)))
     assert [len(corpus.split(s)) for s in catalogue.SPLITS] == [9, 1, 1]
+
+
+def test_a_folder_of_images_is_known_as_one(folder):
+    folder, _ = folder
+    path, end = str(folder), "choose one by `data.name` images or `data.name` text"
+    (folder / ".notes.txt").write_text("hidden")
+    (folder / "Thumbs.db").write_bytes(b"\0\xff")
+    assert as_data(path) == Data("images", path=path)
+    there = sum(file.suffix in (".png", ".jpg") for file in folder.rglob("*"))
+    for name, texts in (("README", "1 text file"), ("labels.csv", "2 text files")):
+        (folder / name).write_text("words\n")
+        with pytest.raises(InputError, match=f"' holds {there} images and {texts}, e.g. 'README'; {end}"):
+            as_data(path)
 
 
 def test_folders_that_are_refused(tmp_path):

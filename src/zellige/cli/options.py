@@ -9,11 +9,10 @@ import contextlib
 import io
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..data import DATASETS
-from ..data.file_names import KINDS, kind
+from ..data.file_names import data_of
 from ..errors import InputError, nearest
 from .brief import short_help
 from .flags import Flag, flags
@@ -86,18 +85,17 @@ def canonical(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
     return words
 
 
-def with_text(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
-    """The command line with `--data.name text` where only a --data.path is typed that can be text, `tokens` where these are."""
+def with_data(known: dict[str, Flag], argv: Sequence[str]) -> list[str]:
+    """The command line with the --data.name that a --data.path or --data.mix means, where none is typed."""
     name, heads = known.get("--data.name"), given(argv)
-    if name is not None and "--data.mix" in heads and "--data.name" not in heads:
-        return [*argv, "--data.name=text"]
-    if name is None or "--data.path" not in heads or "--data.name" in heads or "path" in DATASETS[name.default].reads:
+    if name is None or "--data.name" in heads:
         return [*argv]
-    path = value_of(argv, "--data.path")
-    if Path(path).suffix in (".bin", ".ds"):
-        return [*argv, "--data.name=tokens"]
-    other = Path(path).is_file() and kind(Path(path)) not in ("", *KINDS)
-    return [*argv] if other else [*argv, "--data.name=text"]
+    if "--data.mix" in heads:
+        return [*argv, "--data.name=text"]
+    if "--data.path" not in heads or "path" in DATASETS[name.default].reads:
+        return [*argv]
+    _present.update(_spellings(known))
+    return [*argv, f"--data.name={data_of(value_of(argv, '--data.path'))}"]
 
 
 def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
@@ -172,7 +170,7 @@ def parse(
         print(short_help(cls, where, default, about))
         raise SystemExit(0)
     known = flags(cls, default)
-    argv = with_text(known, canonical(known, argv))
+    argv = with_data(known, canonical(known, argv))
     rest = check(known, argv, where)
     if rest[most:]:
         raise InputError(f"'{rest[most]}' is one argument too many for {where}; see zellige {where} --help")

@@ -97,12 +97,13 @@ def write_tokens(
             starts, ranges = array("q"), {}
             for split, pieces in splits:
                 start, first = store.written, len(starts)
-                characters = _write_split(store, starts, encode(tokenizer, pieces, of), tokenizer, documents)
+                characters, texts = _write_split(store, starts, encode(tokenizer, pieces, of), tokenizer, documents)
                 ranges[split] = {
                     "start": start,
                     "stop": store.written,
                     "characters": characters,
                     "documents": [first, len(starts)],
+                    "texts": texts,
                 }
         finally:
             store.close()
@@ -127,9 +128,10 @@ def _write_split(
     batches: Iterable[tuple[list[Piece], list[np.ndarray]]],
     tokenizer: Tokenizer,
     documents: bool,
-) -> int:
-    """Write the tokens of a split, with what ends documents, and where these begin into `starts`; how many characters it has."""
-    separator, characters = tokenizer.separator, 0
+) -> tuple[int, int]:
+    """Write the tokens of a split, with what ends documents, and where these begin into `starts`; return how many characters it
+    has, and how many texts (files, documents, sequences) end in it."""
+    separator, characters, texts = tokenizer.separator, 0, 0
     end = np.array([] if separator is None else [separator], np.uint32)
     between = inside = False  # whether a file of running text has ended before; whether the document goes on
     for chunks, encoded in batches:
@@ -146,8 +148,9 @@ def _write_split(
             if tokenizer.unit != "token":  # a newline is a character, an end-of-text token is none
                 characters += len(end) * (len(separated) + len(closed))
             between, inside = ends and not documents, not ends
+            texts += ends
         store.append(parts)
-    return characters
+    return characters, texts
 
 
 class _Writer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..arguments import checked, refuse_path
 from ..errors import InputError, quoted, unknown
 from .catalogue import DATASETS, SPLITS
-from .file_names import only_images
+from .file_names import data_of
 from .own_values import are_texts, by_split, integers, largest_token
 from .remote_files import is_remote
 
@@ -26,11 +26,13 @@ class Data:
     """Which corpus a model is trained or judged on.
 
     Attributes:
-        name: a name of `zellige list data`; `text` for your own files, `tokens` and `array` for your own integers.
+        name: a name of `zellige list data`; `text` for your own files, `tokens` and `array` for your own integers, `images` for
+            your own pictures. A path alone, on the command line, says which of these it is.
         path: for `text` and `tokens`, a file, a folder or a glob, for text also in a remote store, s3://bucket/*.jsonl.zst;
             beside a published name, local copies of its files.
         mix: for `text`, several data sets or paths with weights, web/=0.7,books.jsonl=0.3: shares of the training rows.
-        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +).
+        field: the field of a .jsonl, or the column of a .csv, that holds the text (several joined by +); if not given `text`, or
+            the one with the longest texts.
         tokenizer: characters, bytes, bpe:4096, gpt2, a tokenizer.json, a folder of vocabulary files or a hub id; auto for
             subwords of a text that is long enough, else characters; empty for the data set's own, of your texts auto.
         pack: `wrap` cuts one stream into rows; `document` puts one document (a line of plain text) in each, padded; `packed`
@@ -156,29 +158,21 @@ class OwnData(Data):
 def as_data(data: Any) -> Data:
     """What is handed over as `data`: a Data, the name of a data set, a path, or values as `Data.of` takes them.
 
-    A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: of .npy and
-    .npz arrays, of a folder of images, or of texts.
+    A name is one of `zellige list data`; any other text with a dot or a slash in it, or that is there, is a path: what lies
+    there says which data set it is (`file_names.data_of`).
     """
     if isinstance(data, Data):
         return data
     if isinstance(data, os.PathLike):
-        return _of_path(os.fspath(data))
+        path = os.fspath(data)
+        return Data(data_of(path), path=path)
     if not isinstance(data, str):
         return Data.of(data)
     refuse_path("data", data)
     there = Path(data).exists()
     if not there and ("\n" in data or data.count(" ") > 2):
         raise InputError(f"`data` is {quoted(data)}, and no file is called so; give texts in a list: data=[...]")
-    return _of_path(data) if data not in DATASETS and (there or {*"./*"} & {*data}) else Data(data)
-
-
-def _of_path(path: str) -> Data:
-    suffix = Path(path).suffix
-    if suffix in (".npy", ".npz"):
-        return Data("array", path=path)
-    if suffix in (".bin", ".ds"):
-        return Data("tokens", path=path)
-    return Data("images" if only_images(Path(path)) else "text", path=path)
+    return Data(data_of(data), path=data) if data not in DATASETS and (there or {*"./*"} & {*data}) else Data(data)
 
 
 @dataclass(frozen=True)

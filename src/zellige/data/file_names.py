@@ -1,38 +1,77 @@
-"""What names of files say: which files a path means, which form each has, and which split it is."""
+"""Which files a path means, which form each has, and which split it is: by their names, and where these do not say, by how
+they begin."""
 
 import difflib
 import glob
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 from ..errors import InputError, nearest
+from .beginnings import MOST, is_text
 from .remote_files import RemoteFile, find_remote, is_remote
+from .unpack import opened
 
 File = PurePath | RemoteFile  # what has a name
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-ROWS = (".jsonl", ".csv", ".parquet", ".arrow")
+ROWS = (".jsonl", ".csv", ".tsv", ".parquet", ".arrow")
+FASTA = (".fasta", ".fa", ".fas", ".fna", ".ffn", ".faa", ".frn")
 IMAGES = (".png", ".jpg", ".jpeg")
 TOKENS = (".npy", ".bin", ".ds")
-KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS)
+KINDS = (".txt", ".text", ".md", ".rst", ".tokens", ".raw", *ROWS, *FASTA)
 
 
-def find_files(path: str) -> list[Any]:
-    """The files that `path` (a file, a folder or a glob) names, in order: Path; where it has a scheme RemoteFile."""
+def data_of(path: str) -> str:
+    """The data set that a path alone means: `array` (.npy, .npz), `tokens` (.bin, .ds), `images` for a folder of them, or `text`.
+
+    Raises:
+        InputError: a folder holds images and text.
+    """
+    place = Path(path).expanduser()
+    if place.suffix in (".npy", ".npz"):
+        return "array"
+    if place.suffix in (".bin", ".ds"):
+        return "tokens"
+    if not path or is_remote(path) or not place.is_dir():
+        return "text"
+    files = visible(place)
+    images = sum(file.suffix.lower() in IMAGES for file in files)
+    texts = [file for file in files if images and _holds_text(file)]
+    if texts and images:
+        counts = [f"{n:,} {noun}{'s' if n > 1 else ''}" for n, noun in ((images, "image"), (len(texts), "text file"))]
+        raise InputError(
+            f"'{path}' holds {' and '.join(counts)}, e.g. '{texts[0].relative_to(place)}'; "
+            "choose one by `data.name` images or `data.name` text"
+        )
+    return "images" if images else "text"
+
+
+def visible(folder: Path) -> list[Path]:
+    """All files below a folder, in order, but those whose name, or the name of a folder that they are in, begins with a dot."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+
+
+def find_files(path: str, unnamed: bool = False) -> list[Any]:
+    """The files that `path` (a file, a folder or a glob) names, in order: Path; where it has a scheme RemoteFile.
+
+    Of a folder these are the files whose names are of text (`KINDS`). unnamed: also any other that begins as UTF-8 text; of a
+    remote folder none is opened, and names alone decide.
+    """
     if is_remote(path):
         return find_remote(path, lambda name: kind(name) in KINDS and not name.name.startswith("."))
     place = Path(path).expanduser()
     if place.is_file():
         return [place]
     if place.is_dir():
-        files = [f for f in place.rglob("*") if f.is_file() and not f.name.startswith(".") and kind(f) in KINDS]
-        if not files:
-            raise InputError(
-                f"no text in folder '{path}' (.txt .md .jsonl .csv .parquet, also .gz .xz .zst .zip); give a file or a glob"
-            )
-        return sorted(files)
+        every = visible(place)
+        files = [f for f in every if (_holds_text(f) if unnamed else kind(f) in KINDS)]
+        if files:
+            return files
+        raise InputError(_no_text(path, every, unnamed))
     files = [Path(f) for f in glob.glob(str(place), recursive=True) if Path(f).is_file()]
     if files:
         return sorted(files)
@@ -47,11 +86,56 @@ def find_files(path: str) -> list[Any]:
     )
 
 
-def others(path: str | None, files: list[Path]) -> list[Path]:
-    """The files of the folder `path` that are not among those that are read."""
+def _holds_text(path: Path) -> bool:
+    """Whether a file of a folder is text: by its name, or by how it begins, unpacked."""
+    packed = path.suffix.lower() in PACKED
+    suffix = "".join(path.suffixes[-2:-1] if packed else path.suffixes[-1:]).lower()
+    if suffix in (*KINDS, *IMAGES) or path.suffix.lower() == ".zst":  # which not every installation can open
+        return suffix not in IMAGES
+    try:
+        with opened(path, lambda count: None) as file:
+            begin = file.read(MOST)
+    except (InputError, OSError):  # damaged, several files in one .zip, not readable: left out, and named
+        return False
+    return bool(begin) and is_text(begin)
+
+
+def _no_text(path: str, files: list[Path], unnamed: bool) -> str:
+    if not files:
+        return f"folder '{path}' is empty; give a file, a folder or a glob"
+    if not unnamed:
+        return (
+            f"no text in folder '{path}' (.txt .md .jsonl .csv .parquet, also .gz .xz .zst .zip); give a file or a glob"
+        )
+    return f"no text in folder '{path}', which holds {named(files)}; give UTF-8 text, or .png and .jpg images"
+
+
+def named(files: Sequence[Path], most: int = 3) -> str:
+    """How many files there are, and what the first of them are called.
+
+    >>> named([Path("a.pdf")]), named([Path("a.pdf"), Path("b.zip")], 1)
+    ('1 file, a.pdf', '2 files, e.g. a.pdf')
+    """
+    names = ", ".join(file.name for file in files[:most])
+    return f"{len(files):,} file{'s' if len(files) > 1 else ''}, {'e.g. ' if len(files) > most else ''}{names}"
+
+
+def left_out(path: str | None, files: Sequence[Any]) -> list[str]:
+    """Of the folder `path`, a phrase about the files that are not among those that are read; [] where there are none."""
     folder = Path(path or "").expanduser()
-    there = folder.rglob("*") if path and not is_remote(path) and folder.is_dir() else ()
-    return sorted({f for f in there if f.is_file() and not f.name.startswith(".")} - {*files})
+    there = visible(folder) if path and not is_remote(path) and folder.is_dir() else []
+    others = sorted({*there} - {*files})
+    return [named(others)] if others else []
+
+
+def suffixes(files: Sequence[File]) -> str:
+    """How many files there are of each suffix, the most frequent first.
+
+    >>> suffixes([Path("a.py"), Path("b.py"), Path("LICENSE")])
+    '2 .py, 1 without a suffix'
+    """
+    counts = Counter(kind(file) or "without a suffix" for file in files).most_common()
+    return ", ".join(f"{n:,} {suffix}" for suffix, n in counts[:6]) + (", ..." if len(counts) > 6 else "")
 
 
 def kind(path: File) -> str:
@@ -61,12 +145,6 @@ def kind(path: File) -> str:
         suffixes.pop()
         return suffixes[-1] if suffixes and suffixes[-1] in KINDS else ".txt"
     return suffixes[-1] if suffixes else ""
-
-
-def only_images(folder: Path) -> bool:
-    """Whether it is a folder that holds images, and no text."""
-    names = [f.suffix.lower() for f in folder.rglob("*")] if folder.is_dir() else []
-    return any(name in IMAGES for name in names) and not any(name in KINDS for name in names)
 
 
 def is_documents(path: File) -> bool:
@@ -109,8 +187,8 @@ def split_of(path: File) -> str | None:
 def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
     """One's own files by split, where their names or their subfolders say it; {} where they do not.
 
-    train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other. There must
-    be a train split and another.
+    train.txt, my.valid.jsonl, test-00000-of-00004.parquet, train/a.txt; "train journey.txt" is a text like any other, and so
+    are train.py and test.py. There must be a train split and another.
     """
     splits: dict[str, list[Any]] = {}
     for file in files:
@@ -119,8 +197,9 @@ def own_splits(folder: Path, files: list[Any]) -> dict[str, list[Any]]:
         else:
             inside = file.relative_to(folder).parts[:-1] if file.is_relative_to(folder) else ()
         stem = file.name.partition(kind(file))[0] if kind(file) else file.name
-        named = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
-        split = next(filter(None, map(folder_split, inside)), named and NAMES[named[1]])
+        match = re.fullmatch(rf"(?:\S*[._-])?({'|'.join(NAMES)})(?:[._-]?\d\S*)?", stem.lower())
+        by_name = NAMES[match[1]] if match and kind(file) in (*KINDS, *TOKENS) else None
+        split = next(filter(None, map(folder_split, inside)), by_name)
         if split:
             splits.setdefault(split, []).append(file)
     return (

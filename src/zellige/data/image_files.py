@@ -72,9 +72,8 @@ def read_images(data: "Data", progress: Progress | None, shape: tuple[int, ...] 
         "files": [str(path) for path in every][:100],
         "protocol": _protocol(data, levels),
     }
-    if left := file_names.others(data.path, every):
-        many = "1 file that is" if len(left) == 1 else f"{len(left):,} files that are"
-        about["left_out"] = [f"{many} not read, e.g. {left[0].name}"]
+    if left_out := file_names.left_out(data.path, every):
+        about["left_out"] = left_out
     raw = cached(
         catalogue.cache_folder(data.cache), made_by, lambda: {split: blocks(split) for split in splits},
         f"'{data.path}'", levels, data.labels, names=names, about=about,
@@ -97,8 +96,7 @@ def _protocol(data: "Data", levels: int) -> str:
 # ---------------------------------------------------------------------------------------------------- which files
 def _splits(folder: Path, data: "Data") -> tuple[dict[str, list[Path]], int]:
     """The files of each split: of subfolders that say it, or cut by shares; and how many folders deep that of a class lies."""
-    visible = (path for path in folder.rglob("*") if not any(p.startswith(".") for p in path.relative_to(folder).parts))
-    files = sorted(path for path in visible if path.suffix.lower() in file_names.IMAGES and path.is_file())
+    files = [path for path in file_names.visible(folder) if path.suffix.lower() in file_names.IMAGES]
     if not files:
         raise InputError(f"no .png or .jpg file in folder '{data.path}'; give one that holds images")
     own: dict[str, list[Path]] = {}

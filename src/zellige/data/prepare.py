@@ -120,6 +120,12 @@ def prepare(
         "tokens_sha256": meta["sha256"],
     }
     about |= {"classes": names} if names else {}
+    if source.sequences:
+        sequences = sum(of.get("texts", 0) for of in meta["splits"].values())
+        about["read"] = [
+            *about.get("read", []),
+            f"{sequences:,} sequence{'s' if sequences != 1 else ''} of FASTA, without headers",
+        ]
     return Corpus(tokenizer, ready, about, notes)
 
 
@@ -131,6 +137,10 @@ def _check(data: Data) -> None:
     for option in dataclasses.fields(Data):
         anywhere = option.name in ("name", "validation", "test", "cache")
         if not anywhere and option.name not in entry.reads and getattr(data, option.name) != option.default:
+            if option.name == "path":
+                raise InputError(
+                    f"`data.path` has no effect on {data.name}; to read your own files give `data.name` text"
+                )
             reads = ", ".join(f"`data.{name}`" for name in entry.reads)
             raise InputError(f"`data.{option.name}` has no effect on {data.name}, which reads {reads}; leave it out")
     beside = next((name for name in ("path", "labels") if data.mix and getattr(data, name)), None)

@@ -1,24 +1,29 @@
-"""Files to pieces of text: plain, .jsonl, .csv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip; in constant memory.
+"""Files to pieces of text: plain, FASTA, .jsonl, .csv, .tsv, .parquet and .arrow, also in .gz, .bz2, .xz, .zst and .zip; in
+constant memory.
 
 A piece is (text, ends): part of a document and whether the document ends with it. Plain text comes in blocks of about
-a megabyte; .jsonl, .csv, .parquet and .arrow give one document a row. With `raw` the text is the bytes, one
-latin-1 character each.
+a megabyte; .jsonl, .csv, .tsv, .parquet and .arrow give one document a row, FASTA one a sequence. With `raw` the text is the
+bytes, one latin-1 character each.
 """
 
 import codecs
 import csv
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import IO
 
 from ..errors import InputError, nearest
 from ..schema import parse
-from .file_names import is_documents, kind
+from .beginnings import form_of
+from .file_names import FASTA, is_documents, kind
 from .unpack import BLOCK, Readable, arrow_library, opened
 
 Piece = tuple[str, bool]
 csv.field_size_limit(1 << 30)
+LOOKED_AT = 200  # rows by which a column is chosen
+LINES = 10_000  # of a sequence, given at once
 
 
 @dataclass(frozen=True)
@@ -34,16 +39,23 @@ class Format:
 def read_pieces(path: Readable, form: Format, report: Callable[[int], None] = lambda count: None) -> Iterator[Piece]:
     """The pieces of one file; report(bytes read since) is called as it goes."""
     with opened(path, report) as file:
-        if kind(path) == ".jsonl":
-            yield from _documents(_json_lines(path, file), path, form)
-        elif kind(path) == ".csv":
-            yield from _documents(_csv_rows(path, file, form.columns), path, form)
-        elif kind(path) in (".parquet", ".arrow"):
-            yield from _documents(_columns(path, file, form.fields), path, form)
+        if is_documents(path):
+            yield from _documents(_records(path, file, form), path, form)
+        elif kind(path) in FASTA:
+            yield from _sequences(path, _text(path, file, form.raw))
         elif form.lines:
             yield from _lines(_text(path, file, form.raw))
         else:
             yield from _ended(_text(path, file, form.raw))
+
+
+def _records(path: Readable, file: IO[bytes], form: Format) -> Iterator[tuple[int, dict]]:
+    """The rows of a file that has columns, each with the number of its line."""
+    if kind(path) == ".jsonl":
+        return _json_lines(path, file)
+    if kind(path) in (".csv", ".tsv"):
+        return _csv_rows(path, file, form.columns)
+    return _columns(path, file, form.fields)
 
 
 def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
@@ -53,13 +65,8 @@ def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
             f"'{path}' is text without a column '{label}'; give .jsonl, .csv or .parquet, or no `data.labels`"
         )
     with opened(path, lambda count: None) as file:
-        records = (
-            _json_lines(path, file) if kind(path) == ".jsonl"
-            else _csv_rows(path, file, form.columns) if kind(path) == ".csv"
-            else _columns(path, file, (label, *form.fields) if form.fields else (label, "text"))
-        )  # fmt: skip
         fields = form.fields
-        for number, record in records:
+        for number, record in _records(path, file, replace(form, fields=(label, *(fields or ("text",))))):
             fields = fields or _guess(record)
             if label not in record:
                 names = ", ".join(record)
@@ -70,7 +77,32 @@ def read_labels(path: Readable, form: Format, label: str) -> Iterator[str]:
                 yield str(record[label])
 
 
+def text_column(path: Readable, form: Format) -> tuple[str, tuple[str, ...]] | None:
+    """The column with the longest texts, by the mean of the first `LOOKED_AT` rows, and all columns.
+
+    None where there is nothing to choose: there is a column `text`, or one column alone.
+    """
+    with opened(path, lambda count: None) as file:
+        records = [record for _, record in islice(_records(path, file, form), LOOKED_AT)]
+    names = tuple(dict.fromkeys(name for record in records for name in record))
+    if not records or len(names) == 1 or "text" in names:
+        return None
+    lengths = {
+        name: sum(len(value) for record in records if isinstance(value := record.get(name), str)) for name in names
+    }
+    longest = max(names, key=lengths.__getitem__)
+    if not lengths[longest]:
+        raise InputError(f"no column of '{path}' holds text ({', '.join(names)}); give a file that has one")
+    return longest, names
+
+
 def _not_text(path: Readable, byte: int, at: int) -> InputError:
+    with opened(path, lambda count: None) as file:
+        form = form_of(file.read(4096))
+    if form == "an image":
+        return InputError(f"'{path}' is an image, and no text; a folder of .png and .jpg files is `data.name` images")
+    if form:
+        return InputError(f"'{path}' is {form}, and no text; save it as plain text, or use `data.tokenizer` bytes")
     return InputError(f"'{path}' is not UTF-8 (byte 0x{byte:02x} at {at:,}); convert it, or use `data.tokenizer` bytes")
 
 
@@ -85,6 +117,8 @@ def _text(path: Readable, file: IO[bytes], raw: bool) -> Iterator[str]:
         except UnicodeDecodeError as problem:
             raise _not_text(path, problem.object[problem.start], start - held + problem.start) from None
         if start == 0 and not raw:
+            if block.startswith(b"%PDF-"):  # many of them begin as UTF-8
+                raise _not_text(path, block[0], 0)
             text = text.removeprefix("\ufeff")
         start += len(block)
         if text:
@@ -114,6 +148,28 @@ def _lines(blocks: Iterator[str]) -> Iterator[Piece]:
         yield rest.rstrip("\r"), True
 
 
+def _sequences(path: Readable, blocks: Iterator[str]) -> Iterator[Piece]:
+    """The sequences of a FASTA file: what stands between two headers (`>...`) in one line; comments (`;...`) are left out."""
+    held: list[str] = []
+    header = False
+    for line, _ in _lines(blocks):
+        if line.startswith(">"):
+            if held:
+                yield "".join(held), True
+            held, header = [], True
+        elif not line.startswith(";"):
+            if not header:
+                raise InputError(
+                    f"'{path}' does not begin with a header (>...), as FASTA does; give it the suffix .txt if it is other text"
+                )
+            held.append("".join(line.split()))
+            if len(held) == LINES:  # a chromosome is not held as a whole
+                yield "".join(held[:-1]), False
+                held = held[-1:]
+    if held:
+        yield "".join(held), True
+
+
 def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
     at = 0
     for number, line in enumerate(file, 1):
@@ -131,6 +187,8 @@ def _json_lines(path: Readable, file: IO[bytes]) -> Iterator[tuple[int, dict]]:
 
 
 def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iterator[tuple[int, dict]]:
+    usual = "\t" if kind(path) == ".tsv" else ","
+
     def lines() -> Iterator[str]:
         at = 0
         for line in file:
@@ -140,11 +198,15 @@ def _csv_rows(path: Readable, file: IO[bytes], columns: tuple[str, ...]) -> Iter
                 raise _not_text(path, line[problem.start], at + problem.start) from None
             at += len(line)
 
-    rows = csv.reader(lines())
+    every = lines()
+    first = next(every, "")
+    header = re.sub(r'"[^"]*"', "", first)
+    sign = usual if columns else max(",;\t", key=lambda sign: (header.count(sign), sign == usual))
+    rows = csv.reader(chain([first], every), delimiter=sign)
     header = columns or tuple(next(rows, ()))
     for row in rows:
         if row:
-            yield 1 if not columns else rows.line_num, dict(zip(header, row))
+            yield 1 if not columns and len(row) >= len(header) else rows.line_num, dict(zip(header, row))
 
 
 def _columns(path: Readable, file: IO[bytes], fields: tuple[str, ...]) -> Iterator[tuple[int, dict]]:

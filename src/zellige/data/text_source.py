@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,7 +44,8 @@ class TextSource:
         self.parts: dict[str, Callable[[Report], Iterator[Piece]]] = {}
         self.files: dict[str, list[Any]] = {}  # of the parts, where they are files
         self.form = Format()
-        self.documents = self.several = False  # whether there are documents; whether there are several texts in memory
+        self.documents = self.several = False  # whether there are documents; several texts in memory, or in one file
+        self.sequences = False  # whether all texts are sequences of FASTA
         self.total = self._done = 0
         self._passes = 1
         self.identity: Callable[[], Any] = lambda: None
@@ -175,10 +177,15 @@ def _from_pydocs(source: TextSource, form: Format) -> None:
 
 def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     """The files of `data.path` by split; "all" where the text is to be cut."""
-    files = file_names.find_files(data.path or "")
-    if data.name == "text":
+    own = data.name == "text"
+    files = _of_fields(data, file_names.find_files(data.path or "", unnamed=own))
+    if own:
         paths = {"validation": data.validation, "test": data.test}
-        paths = {split: file_names.find_files(path) for split, path in paths.items() if isinstance(path, str)}
+        paths = {
+            split: _of_fields(data, file_names.find_files(path, unnamed=True))
+            for split, path in paths.items()
+            if isinstance(path, str)
+        }
         if paths:
             return {"train": files} | paths
         return file_names.own_splits(Path(data.path or "").expanduser(), files) or {"all": files}
@@ -195,6 +202,12 @@ def _sort_files(data: "Data", entry: Source) -> dict[str, list[Any]]:
     return sorted_files
 
 
+def _of_fields(data: "Data", files: list[Any]) -> list[Any]:
+    """Beside a field, of a folder those files that have fields, if any has; the others are named as left out."""
+    several = Path(data.path or "").expanduser().is_dir()
+    return [f for f in files if file_names.is_documents(f)] or files if data.field and several else files
+
+
 def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -> None:
     every = list(chain.from_iterable(files.values()))
     file_names.require_columns(source.data.field, every)
@@ -202,6 +215,10 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
     source.total = sum(unpack.size_of(f) for f in every)
     if source.total == 0:
         raise InputError(f"{source.tell} holds no characters; give a file with text, or `data.name` pydocs")
+
+    form = _with_column(source, every, form)
+    fasta = [file_names.kind(f) in file_names.FASTA for f in every]
+    source.several, source.sequences = any(fasta), all(fasta)
 
     def part(paths: list[Any]) -> Callable[[Report], Iterator[Piece]]:
         return lambda report: chain.from_iterable(readers.read_pieces(path, form, report) for path in paths)
@@ -220,9 +237,22 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
         source.about["taken"] = _taken(source)
     source.identity = identity
     source.about["files"] = [str(f) for f in every][:100]
-    if others := file_names.others(source.data.path, every):
-        many = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
-        source.about["left_out"] = [f"{many} not read, e.g. {others[0].name}"]
+    if len({file_names.kind(f) for f in every}) > 1:
+        source.about["read"] = [f"{len(every):,} files: {file_names.suffixes(every)}", *source.about.get("read", [])]
+    if left_out := file_names.left_out(source.data.path, every):
+        source.about["left_out"] = left_out
+
+
+def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
+    """The form with the column that holds the text of one's own files, where none is named."""
+    first = next((f for f in files if file_names.is_documents(f)), None)
+    column = readers.text_column(first, form) if first and source.data.name == "text" and not form.fields else None
+    if column is None:
+        return form
+    name, others = column
+    beside = ", ".join(other for other in others if other != name)
+    source.about["read"] = [f"column '{name}', the one with the longest texts; by `data.field` another ({beside})"]
+    return replace(form, fields=(name,))
 
 
 def _taken(source: TextSource) -> str:

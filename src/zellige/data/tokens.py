@@ -3,7 +3,6 @@
 import codecs
 import contextlib
 import hashlib
-import re
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from ..errors import InputError
 from . import cache as store
 from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk
+from .beginnings import form_of
 from .catalogue import DATASETS
 from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .text_source import TextSource, boundaries
@@ -116,14 +116,6 @@ def _integers(data: Data, tell: str, vocabulary: int) -> tuple[dict[str, Any], l
 
 
 _RIGHT = "give a .npy, or a .bin or .ds of 16 or 32 bits"
-_KINDS = {  # how other files begin
-    rb"PK(\x03\x04|\x05\x06)": "a zip archive", rb"\x1f\x8b\x08[\x00-\x1f]": "packed with gzip",
-    rb"\xfd7zXZ\x00": "packed with xz", rb"BZh[1-9]1AY&SY": "packed with bzip2", rb"\x28\xb5\x2f\xfd": "packed with zstd",
-    rb"7z\xbc\xaf\x27\x1c": "a 7z archive", rb"\x7fELF": "a program", rb"MZ\x90\x00": "a program",
-    rb"\x89PNG": "an image", rb"\xff\xd8\xff[\xdb-\xfe]": "an image", rb"GIF8[79]a": "an image", rb"%PDF-": "a document",
-    rb"PAR1": "a parquet file", rb"ARROW1": "an arrow file", rb"\x89HDF": "an HDF5 file", rb"SQLite format": "a database",
-    rb"\x80[\x02-\x05][\x95}\](c]": "a pickle", rb".{8}\{\"": "a safetensors file",
-}  # fmt: skip
 
 
 def _other(path: Path) -> str:
@@ -131,7 +123,7 @@ def _other(path: Path) -> str:
     with path.open("rb") as file:
         begin = file.read(4096)
     size, array = path.stat().st_size, begin.startswith(b"\x93NUMPY")
-    other = next((kind for pattern, kind in _KINDS.items() if re.match(pattern, begin, re.S)), "")
+    other = form_of(begin)
     if other or (array and path.suffix == ".npy"):
         return other
     if array or path.suffix == ".npy":

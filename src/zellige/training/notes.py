@@ -80,8 +80,10 @@ def mixed(corpus: Corpus, t: Train) -> list[str]:
 
 
 def left_out(corpus: Corpus) -> list[str]:
-    """Which splits are one's own, what no row holds, which documents were cut to fit: a line each, none where there is none."""
+    """Which splits are one's own, what was read and what was not, what no row holds, which documents were cut
+    to fit: a line each, none where there is none."""
     lines = [corpus.about["taken"]] if "taken" in corpus.about else []
+    lines += [f"read: {what}" for what in corpus.about.get("read", [])]
     lines += [f"left out: {what}" for what in corpus.about.get("left_out", [])]
     for entry, text in (
         ("left_out", "left out: {} that fill no row"),

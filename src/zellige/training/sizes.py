@@ -43,11 +43,11 @@ SIZES: Registry[Size] = Registry("size")
 SIZES |= {
     "tiny": Size(
         # 20M tokens of training, see docs/performance.md; 48,000 images
-        "a megabyte of text in half an hour of a CPU at most, or small grey images",
+        "a megabyte of text, or small images, in half an hour of a CPU at most",
         Net(layers=4, hidden=128, heads=4, length=128, conv=7),
         Train(steps=10_000, minutes=30, batch=16, rate=3e-3, warmup=200, ema=0.999),
         Net(kind="flat-unet", channels=32, blocks=4, attention=(0,)),
-        Train(steps=3000, batch=16, rate=2e-3, warmup=100, ema=0.997),
+        Train(steps=3000, minutes=30, batch=16, rate=2e-3, warmup=100, ema=0.997),
     ),
     "small": Size(
         "megabytes of text or small images, minutes to hours on a GPU",
