@@ -67,6 +67,11 @@ def test_nothing_is_passed_over_without_a_word(tmp_path):
         prepare(Data("text", path=str(folder / "a.zip")), 16)
 
 
+def row(corpus, i):
+    """A training row as text."""
+    return corpus.tokenizer.decode(corpus.train[i]["tokens"].tolist())
+
+
 FOX = "the fox went into the wood and said nothing of it "
 
 
@@ -145,7 +150,7 @@ def test_fasta(tmp_path, suffix, end, monkeypatch):
     assert len(pieces) > 3
     corpus = prepare(Data("text", path=str(path), validation=0, test=0), 5)
     assert corpus.about["read"] == ["3 sequences of FASTA, without headers"]
-    assert corpus.tokenizer.decode(corpus.train[2]["tokens"]) == "AC\nGG"  # what separates them
+    assert row(corpus, 2) == "AC\nGG"  # what separates them
     for _ in range(2):  # made, and found in the cache
         corpus = prepare(Data("text", path=str(path), pack="document", validation=1, test=0), 16)
         assert (corpus.train.texts, corpus.validation.texts) == (2, 1)
@@ -177,11 +182,11 @@ def test_without_a_named_column_the_one_with_the_longest_texts_is_read(tmp_path,
     path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
     corpus = prepare(Data("text", path=str(path), pack="document", validation=1, test=1), 64)
     assert corpus.train.texts == 38
-    assert corpus.tokenizer.decode(corpus.train[7]["tokens"]).startswith(f"{FOX} {sign} 7\n")
+    assert row(corpus, 7).startswith(f"{FOX} {sign} 7\n")
     said = "column 'body', the one with the longest texts; by `data.field` another (id, title, year)"
     assert corpus.about["read"] == [said]
     other = prepare(Data("text", path=str(path), field="title, year", validation=1, test=1), 4)
-    assert (other.tokenizer.decode(other.train[0]["tokens"]), "read" in other.about) == ("Fox\n", False)
+    assert (row(other, 0), "read" in other.about) == ("Fox\n", False)
 
 
 def test_a_column_called_text_or_alone_needs_no_choice(tmp_path):
@@ -189,7 +194,7 @@ def test_a_column_called_text_or_alone_needs_no_choice(tmp_path):
     for header in ("text,comment", "anything"):
         path.write_text(f"{header}\n" + "".join(f"one{', much longer' * (',' in header)}\n" for _ in range(40)))
         corpus = prepare(Data("text", path=str(path), pack="document"), 8)
-        assert (corpus.tokenizer.decode(corpus.train[0]["tokens"])[:4], "read" in corpus.about) == ("one\n", False)
+        assert (row(corpus, 0)[:4], "read" in corpus.about) == ("one\n", False)
     path = tmp_path / "b.jsonl"
     path.write_text('{"a": 1, "b": [2]}\n' * 9)
     refuse(path, "no column of 'PATH' holds text (a, b); give a file that has one")
