@@ -244,7 +244,7 @@ def _from_files(source: TextSource, files: dict[str, list[Any]], form: Format) -
 
 
 def _with_column(source: TextSource, files: list[Any], form: Format) -> Format:
-    """The form with the column that holds the text of one's own files, where none is named. A remote file is not opened for it."""
+    """The form with the column that holds the text of one's own files, where none is named. No remote file is opened for it."""
     first = next((f for f in files if file_names.is_documents(f) and not isinstance(f, RemoteFile)), None)
     column = readers.text_column(first, form) if first and source.data.name == "text" and not form.fields else None
     if column is None:
