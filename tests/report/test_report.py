@@ -518,7 +518,14 @@ def test_the_page_shows_what_it_is(shown):
     data = json.loads(re.search(r'id="watched">(.*?)</script>', text, re.S)[1])
     across = {"image": 5, "colour": 5, "grid": 9, "roll": 4}[name]
     box, cell = 3 if name == "grid" else None, 3 if name == "colour" else 1
+    roll = {name: data["kind"].pop(name) for name in ("pitches", "voices", "bar") if name in data["kind"]}
     assert data["kind"] == {"name": kind.name, "across": across, "cell": cell, "box": box}
+    if name == "roll":
+        assert {roll["pitches"]["A4"], roll["pitches"]["C4"]} == {69, 60}
+        assert len(roll["voices"]) == across
+        assert roll["bar"] == 16
+    else:
+        assert not roll
     assert data["samples"][0]["pieces"] == kind.pieces(frames[-1].x[0].tolist())
     if name == "grid":
         assert re.search(r"[0-8] of 8 are valid; what stands twice", text)
