@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zellige.core.batch import Batch
 from zellige.core.maths import normalise
-from zellige.core.matrices import Chain
+from zellige.core.matrices import Chain, Kernels
 from zellige.core.prediction import kernel
 from zellige.core.process import Mixture, Process, uniform
 from zellige.core.schedule import CLEAN
@@ -54,10 +54,10 @@ def pixels(beta: Tensor, config: dict) -> Process:
     if config["transition_mat_type"] == "uniform" and width is None:
         return uniform(S, product(beta))
     if config["transition_mat_type"] == "uniform":
-        steps = d3pm_transitions.Steps(lambda b: d3pm_transitions.band(S, b, width), beta)
+        steps = Kernels(lambda b: torch.stack([d3pm_transitions.band(S, float(x), width) for x in b]), beta)
     else:
         spaced = beta * ((S - 1) / 255) ** 2
-        steps = d3pm_transitions.Steps(lambda b: d3pm_transitions.gaussian(S, b, width or 0), spaced)
+        steps = Kernels(lambda b: torch.stack([d3pm_transitions.gaussian(S, float(x), width or 0) for x in b]), spaced)
     return Chain(steps, torch.full((S,), 1 / S, dtype=D))
 
 
