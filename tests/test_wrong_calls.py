@@ -70,7 +70,7 @@ CALLS = {
     "z.sample(m, prompt=[1, 2])": "`prompt` is a list; it must be a text, a list of texts or None",
     "z.sample(m, prompt='Ä')": "'Ä' at position 0 of the prompt is not in the model's vocabulary (a-z and space)",
     "z.sample(m, prompt='a' * 17)": "the prompt has 17 tokens, the model takes 16; shorten it, or use",
-    "z.sample(m, classes='cat')": "the model was trained without classes; ask for none, or train one with `data.labels`",
+    "z.sample(m, classes='cat')": "the model was trained without classes; leave the class out, or train with `data.labels`",
     "z.sample(m, fixed=torch.zeros(16))": "`fixed` is (16,) float32; it must be a tensor, array or list of whole numbers",
     "z.sample(m, fixed=[99] * 16)": "fixed holds 99; give tokens 0 to 26, and -1 where one is free",
     "z.guide.Guided(m)": "`method` is a Model; it must be a Method, such as `model.method`",

@@ -93,6 +93,17 @@ def test_help_fits_80_columns_and_names_every_command(capsys):
     assert capsys.readouterr().out == f"zellige {zellige.__version__}\n"
 
 
+def test_the_short_help_counts_what_it_leaves_out(capsys):
+    """An option that changes nothing is not shown; what else there is stands in the whole help."""
+    said = {}
+    for command in ("list", "report", "verify", "sample"):
+        assert cli.main([command, "-h"]) == 0
+        said[command] = capsys.readouterr().out
+    assert "--seed" not in said["list"]
+    assert said["list"].splitlines()[-1] == said["report"].splitlines()[-1] == "in full: --help-all"
+    assert re.search(r"^all \d\d options, in full: --help-all$", said["sample"], re.M)
+
+
 def test_the_commands_are_those_of_the_help_and_need_no_torch():
     code = "import sys; from zellige.cli.commands import COMMANDS; print(*COMMANDS, 'torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == [*help.COMMANDS, "False"]

@@ -106,7 +106,7 @@ def test_other_classes_are_refused(run, model, tmp_path):
     other = zellige.train(
         "md4", data=Data("digits", size=3), net=NET, train=zellige.Train(steps=1, **FEW), run=tmp_path / "o"
     )
-    with pytest.raises(InputError, match=r"trained without classes; ask for none, or train one with `data\.labels`"):
+    with pytest.raises(InputError, match=r"trained without classes; leave the class out, or train with `data\.labels`"):
         zellige.sample(other.folder, classes="cat")
     with pytest.raises(InputError, match="the model was trained without classes, and the data has labels"):
         zellige.evaluate(other.folder, Data("digits", size=3, labels=True))
@@ -234,7 +234,7 @@ def test_trained_from_the_command_line(tmp_path, capsys, no_page):
     assert main(["train", "mdlm", *plain, *words[:-2], "--run", str(tmp_path / "c")]) == 0
     capsys.readouterr()
     assert main(["sample", str(tmp_path / "c"), "--class", "7"]) == 2
-    assert "ask for none, or train one with" in capsys.readouterr().err
+    assert "leave the class out, or train with" in capsys.readouterr().err
 
 
 def test_topics_as_classes(tmp_path, capsys):

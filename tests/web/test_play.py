@@ -177,7 +177,7 @@ def test_a_bound_comes_in_eight_parts(client):
 @pytest.mark.parametrize(("model", "law"), [("text", "any_order"), ("udlm", "ancestral, T = 4")])
 def test_a_bracket_has_two_sides(client, monkeypatch, model, law):
     """Of an order and of T steps; the mean of what is above is not below that of the other side."""
-    monkeypatch.setattr(play, "STEPS", 4)
+    monkeypatch.setattr(play, "GAP_STEPS", 4)
     tokens = draw(client, model)[-1]["tokens"]
     ask = {"model": NUMBER[model], "tokens": tokens, "held": [1] * 18 + [0] * (LENGTH - 18), "both": True}
     parts = lines(client.post("/api/bound", json=ask))

@@ -58,7 +58,7 @@ def find_classes(model: Any, asked: Any) -> Tensor:
     """
     names = class_names(model)
     if not names:
-        raise InputError("the model was trained without classes; ask for none, or train one with `data.labels`")
+        raise InputError("the model was trained without classes; leave the class out, or train with `data.labels`")
     if isinstance(asked, Tensor) or hasattr(asked, "tolist"):
         asked = asked.tolist()
     several = asked if isinstance(asked, Sequence) and not isinstance(asked, str) else [asked]
