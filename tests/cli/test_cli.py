@@ -642,7 +642,7 @@ def test_an_own_method_from_a_file(run, place):
     assert (code, err) == (0, "")
     code, out, _ = run("sample runs/mine --method mine.py:Mine --steps 2")
     assert (code, len(out)) == (0, 33)
-    code, out, err = run("report runs/mine --method mine.py:Mine")
+    code, out, err = run("report runs/mine --method mine.py:Mine --quiet")
     assert (code, err) == (0, "")
     assert 'id="watch"' in Path("runs/mine/report.html").read_text()
     code, _, err = run("sample runs/mine --method mine.py:Mien")
