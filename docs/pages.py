@@ -19,7 +19,7 @@ from typing import Any
 from zellige import METHODS, SAMPLERS, Net
 from zellige.cli import help
 from zellige.core import bound
-from zellige.evaluation import conditional, distances, image_quality, probe, sample_quality, two_sides
+from zellige.evaluation import conditional, distances, image_quality, memorisation, probe, sample_quality, two_sides
 from zellige.methods import build
 
 DOCS = Path(__file__).parent
@@ -40,7 +40,7 @@ METRICS: dict[str, tuple[str, Any, str]] = {  # page: its title, what computes i
     "mmd": ("MMD", distances.discrepancy, "zellige evaluate runs/demo --generate"),
     "tv": ("Total variation of n-grams", distances.total_variation, "zellige evaluate runs/demo --generate"),
     "typicality": ("Typicality", distances.typicality, "zellige evaluate runs/demo --generate"),
-    "memorised": ("Memorised run", distances.longest, "zellige evaluate runs/demo --generate"),
+    "memorised": ("Memorised run", memorisation.longest, "zellige evaluate runs/demo --generate"),
     "fid": ("FID", image_quality.fid, "zellige evaluate runs/digits --generate"),
     "kid": ("KID", image_quality.kid, "zellige evaluate runs/digits --generate"),
     "inception": ("Inception score", image_quality.inception_score, "zellige evaluate runs/digits --generate"),

@@ -11,9 +11,10 @@ import torch
 
 from zellige.errors import InputError
 from zellige.evaluation import distances
-from zellige.evaluation.distances import RealText, longest
+from zellige.evaluation.distances import RealText
 from zellige.evaluation.interval import student
 from zellige.evaluation.judge import Judged
+from zellige.evaluation.memorisation import longest
 from zellige.evaluation.sample_quality import Number, mean
 from zellige.evaluation.sweep import matched
 from zellige.evaluation.text_features import hashed_ngrams, in_units_of
@@ -181,7 +182,7 @@ def test_a_run_ends_with_its_row():
 @pytest.mark.parametrize("seed", range(4))
 def test_the_longest_run_is_that_of_trying_all(seed, chunk, monkeypatch):
     """Padding and tokens that no text has end a run; so do the ends of rows. In any chunks."""
-    monkeypatch.setattr("zellige.evaluation.distances.CHUNK", chunk)
+    monkeypatch.setattr("zellige.evaluation.memorisation.CHUNK", chunk)
     g = np.random.default_rng(seed)
     texts = [g.integers(0, 4, g.integers(0, 15)).tolist() for _ in range(6)]
     training = g.integers(-1, 6, (7, 9))

@@ -425,7 +425,7 @@ METRICS = of(
     ),
     (
         "memorised runs go on in the next row",
-        "evaluation/distances.py",
+        "evaluation/memorisation.py",
         "inside = at % L + k < L",
         "inside = at + k < len(tokens)",
         "evaluation/test_distances.py -k ends_with_its_row",

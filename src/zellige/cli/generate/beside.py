@@ -115,7 +115,7 @@ def _add_memorisation(
     scored: list[dict[str, Any]], readings: "list[Judged]", model_rows: list[Any], training: Any, terminal: Terminal
 ) -> None:
     """Of all sets in one pass over the training set; of those in the model's tokens."""
-    from ...evaluation.distances import longest
+    from ...evaluation.memorisation import longest
     from ...evaluation.sample_quality import mean
 
     rows = [[*each] if each is not None else [] for each, _ in zip(model_rows, scored)]
