@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from zellige.core import philox as philoxes
-from zellige.core import random
-from zellige.core.philox import philox
+from zellige.core import counting, random
+from zellige.core.counting import philox
 from zellige.core.positions import positions
 from zellige.core.random import Counter, Streams
 from zellige.errors import InputError
@@ -51,13 +50,13 @@ def test_every_way_to_multiply_gives_the_same_words():
     words = torch.randint(2**32, (6, 4096), generator=g)
     words[:, :4] = torch.tensor([0, 1, 2**31, 2**32 - 1])
     made = philox(tuple(words[:4]), tuple(words[4:]))
-    few = [philox(tuple(part[:4]), tuple(part[4:])) for part in words[:, :20].split(philoxes.FEW, 1)]  # Python's
+    few = [philox(tuple(part[:4]), tuple(part[4:])) for part in words[:, :20].split(counting.FEW, 1)]  # Python's
     assert all(torch.equal(torch.cat(parts), a[:20]) for parts, a in zip(zip(*few), made))
-    for product in (philoxes._wrapped, philoxes._by_halves):
-        assert all(torch.equal(a, b) for a, b in zip(made, philoxes._rounds(*words, product)))
+    for product in (counting._wrapped, counting._by_halves):
+        assert all(torch.equal(a, b) for a, b in zip(made, counting._rounds(*words, product)))
     x = words[0]
-    for number in philoxes._MULTIPLIERS:
-        high, low = philoxes._by_halves(x, number)
+    for number in counting._MULTIPLIERS:
+        high, low = counting._by_halves(x, number)
         whole = [int(w) * number for w in x]
         assert high.tolist() == [w >> 32 for w in whole]
         assert low.tolist() == [w & (2**32 - 1) for w in whole]

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from zellige.core.curves import Exponential, LinearSigma
-from zellige.core.log_table import ERROR, LogTable
-from zellige.core.matrices import CTMC
+from zellige.core.matrices import CTMC, ERROR, LogTable
 from zellige.methods import tauldr_rates
 
 D = torch.float64

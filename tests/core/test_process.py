@@ -19,8 +19,7 @@ from zellige.core.curves import Linear, LinearSigma, Polynomial
 from zellige.core.matrices import CTMC as CTMC_
 from zellige.core.prediction import reverse_rate
 from zellige.core.process import Mixture, Process, absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.errors import InputError
 from zellige.exact.identities.check import chains
 

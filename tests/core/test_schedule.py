@@ -20,8 +20,7 @@ from zellige.core.curves import (
     Logarithmic,
     Polynomial,
 )
-from zellige.core.schedule import CLEAN, PRIOR, Schedule
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, PRIOR, Schedule, Tabulated
 from zellige.errors import InputError
 
 D = torch.float64

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from zellige.core.process import Process
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import Tabulated
 from zellige.methods import D3PM
 
 from .recorded import RecordedLogits

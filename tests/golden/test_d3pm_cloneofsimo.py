@@ -8,8 +8,7 @@ from torch import Tensor
 from zellige.core.batch import Batch
 from zellige.core.prediction import kernel, truth
 from zellige.core.process import uniform
-from zellige.core.schedule import CLEAN
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, Tabulated
 from zellige.methods.d3pm_transitions import table
 
 from .d3pm import D, d3pm

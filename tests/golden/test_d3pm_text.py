@@ -13,8 +13,7 @@ from zellige.core.batch import Batch
 from zellige.core.matrices import Chain
 from zellige.core.prediction import kernel, truth
 from zellige.core.process import Process, absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.methods import D3PM, d3pm_transitions
 from zellige.methods.d3pm_transitions import table
 

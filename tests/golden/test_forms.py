@@ -16,8 +16,7 @@ from zellige.core.curves import Cosine, CosinePower, Linear, Polynomial
 from zellige.core.matrices import Chain
 from zellige.core.prediction import Mean, Score, kernel, reverse, reverse_rate, truth
 from zellige.core.process import absorbing, uniform
-from zellige.core.schedule import CLEAN, PRIOR
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.methods import CSM, D3PM, MD4, MDLM, RADD, UDLM, GenMD4, d3pm_images, d3pm_transitions, tauldr_rates
 from zellige.nn import Table
 from zellige.nn.logistic import logistic

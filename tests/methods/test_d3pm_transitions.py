@@ -13,8 +13,7 @@ from zellige.core.matrices import Chain, Kernels, afford
 from zellige.core.process import Mixture, Process
 from zellige.core.process import absorbing as absorbing_noise
 from zellige.core.process import uniform as uniform_noise
-from zellige.core.schedule import CLEAN, PRIOR
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import CLEAN, PRIOR, Tabulated
 from zellige.errors import InputError
 from zellige.methods import D3PM
 from zellige.methods import d3pm_transitions as tr

@@ -6,7 +6,7 @@ from torch import nn
 
 from zellige.core import random
 from zellige.core.batch import Batch
-from zellige.core.log_table import ERROR
+from zellige.core.matrices import ERROR
 from zellige.core.prediction import score_given
 from zellige.core.schedule import CLEAN
 from zellige.methods import TauLDR, tauldr_jumps, tauldr_rows

@@ -487,7 +487,7 @@ DRAWS = [
     ),
     M(
         "nine rounds of Philox",
-        "core/philox.py",
+        "core/counting.py",
         "for _ in range(10):",
         "for _ in range(9):",
         why="nine rounds look random enough for any law",

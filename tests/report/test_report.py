@@ -20,7 +20,7 @@ from torch import nn
 from zellige import report
 from zellige.core.batch import Batch
 from zellige.core.curves import Cosine, Linear
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import Tabulated
 from zellige.data import Corpus, Rows
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import Bytes, Characters

@@ -7,7 +7,7 @@ from worlds import L, V, data_law, per_token, table
 from zellige import exact
 from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.process import absorbing, uniform
-from zellige.core.tabulated import Tabulated
+from zellige.core.schedule import Tabulated
 from zellige.methods import MD4, MDLM
 from zellige.methods.absorbing import Masked
 from zellige.samplers import (

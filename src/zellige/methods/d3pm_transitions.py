@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..core import maths, process
 from ..core.matrices import CTMC, THIN, Chain, Kernels, afford
-from ..core.tabulated import Tabulated
+from ..core.schedule import Tabulated
 from ..errors import InputError, at_least
 
 D = torch.float64

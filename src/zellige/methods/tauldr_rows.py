@@ -1,6 +1,6 @@
 """tauLDR's objective on a chain of many states, from tables that the positions of a row share.
 
-The same sums as in `tauldr_jumps`, with one time for each row and so one matrix Q_{0,t}, from `core/log_table.py`. What a
+The same sums as in `tauldr_jumps`, with one time for each row and so one matrix Q_{0,t}, from `core/matrices.py`. What a
 position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
 
     w = mu / q(x | .)    v = w Q    rho = u / v    value = sum_y R(y, x) v_y (1 - rho_y + rho_y log rho_y)
@@ -23,8 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from ..core import random
 from ..core.by_row import by_row, part
-from ..core.log_table import LogTable
-from ..core.matrices import CTMC
+from ..core.matrices import CTMC, LogTable
 from ..core.process import Process
 from ..core.random import Randomness
 from .tauldr_jumps import both, leaving

@@ -13,8 +13,7 @@ from ... import methods
 from ...core.curves import Cosine, Exponential, Linear, LinearSigma, Polynomial
 from ...core.matrices import CTMC
 from ...core.process import Process, absorbing, uniform
-from ...core.schedule import CLEAN, PRIOR
-from ...core.tabulated import Tabulated
+from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods import tauldr_rates
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method

@@ -12,8 +12,7 @@ from ...core import maths
 from ...core.batch import Batch
 from ...core.curves import LinearSigma
 from ...core.prediction import posterior
-from ...core.schedule import CLEAN, PRIOR
-from ...core.tabulated import Tabulated
+from ...core.schedule import CLEAN, PRIOR, Tabulated
 from ...methods.diffusion import Diffusion
 from ...methods.method import Method
 from ...samplers import (
