@@ -1,10 +1,13 @@
 """`zellige doctor` and `zellige completion`: what they say is so."""
 
+import contextlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
@@ -13,6 +16,10 @@ import pytest
 from zellige import METHODS, cli
 from zellige.cli import completion, doctor, help
 from zellige.cli.commands import COMMANDS
+from zellige.data import DATASETS
+from zellige.samplers import ALIASES, SAMPLERS
+from zellige.training.device import DEVICES
+from zellige.training.recipes import RECIPES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,44 +93,100 @@ def test_the_extras_are_those_of_the_package():
 
 
 @pytest.fixture(scope="module")
-def follow():
+def known():
     return completion.tables(COMMANDS)
 
 
-def test_completion_knows_every_command_method_and_option(follow):
+@pytest.fixture
+def place(tmp_path):
+    """A folder with two runs, one of whose names has a blank, a folder that is no run, and a text."""
+    for name in ("runs/mine", "runs/or mine"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "runs" / "notes").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    return tmp_path
+
+
+def test_completion_knows_every_command_method_option_and_value(known):
+    follow, values = known
     assert {key[0] for key in follow} == set(help.COMMANDS)
-    assert follow["train",] == [*METHODS]
+    assert follow["train",] == [*METHODS, "--recipe"]
     assert {"--block", "--train.rate", "--size", "--config", "--json"} <= set(follow["train", "bd3lm"])
-    assert {"--judge", "--bracket", "--draws", "--suite"} <= set(follow["evaluate",])
+    assert {"--judge", "--bracket", "--draws", "--suite", "RUN"} <= set(follow["evaluate",])
+    assert {key[0] for key, words in follow.items() if "RUN" in words} == {
+        "evaluate", "sample", "infill", "report", "play", "serve", "export",
+    }  # fmt: skip
+    assert values["--sampler"] == [*SAMPLERS, *ALIASES]
+    assert values["--data.name"] == [*DATASETS]
+    assert values["--recipe"] == [*RECIPES]
+    assert (values["--device"], values["plan --device"]) == (["auto", "cpu", "cuda"], [*DEVICES])
+    assert (values["--count"], "--watch" in values) == ([], False)
+
+
+ASKED = [  # what is typed before a tab, and what of it comes to stand there
+    ("tr", "train"), ("train bd", "train bd3lm"), ("train bd3lm --blo", "train bd3lm --block"),
+    ("sample no", "sample notes.txt"), ("sample tales --temp", "sample tales --temperature"),
+    ("list samp", "list samplers"), ("completion z", "completion zsh"),
+    ("sample chor", "sample chorales"), ("play runs/m", "play runs/mine"), ("evaluate runs/o", "evaluate runs/or mine"),
+    ("sample tales --sampler euler --block-sampler rema", "sample tales --sampler euler --block-sampler remasking"),
+    ("sample --sampler=metr", "sample --sampler=metropolis"), ("train mdlm --data.name su", "train mdlm --data.name sudoku"),
+    ("train --recipe md4-t", "train --recipe md4-text8"), ("plan tauldr-", "plan tauldr-cifar10"),
+    ("sample tales --device cu", "sample tales --device cuda"), ("plan x --device mi", "plan x --device mi300x"),
+    ("train mdlm --lay", "train mdlm --lay"), ("sample tales --no-d", "sample tales --no-defaults"),
+]  # fmt: skip
+ARGUMENTS = {"evaluate runs/or mine": ["evaluate", "runs/or mine"]}
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash here")
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("zellige tr", ["train"]), ("zellige train bd", ["bd3lm"]), ("zellige train bd3lm --blo", ["--block"]),
-        ("zellige train mdlm --lay", []), ("zellige sample no", ["notes.txt"]), ("zellige sample runs --temp", ["--temperature"]),
-        ("zellige list samp", ["samplers"]), ("zellige completion z", ["zsh"]),
-    ],
-)  # fmt: skip
-def test_bash_completes(typed, offered, follow, tmp_path):
-    (tmp_path / "notes.txt").write_text("")
-    words = typed.split(" ")
-    ask = f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _zellige; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(
-        ["bash", "-c", f"{completion.bash('bash', follow)}\n{ask}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (done.stdout.split(), done.stderr) == (offered, "")
+def test_bash_completes_at_its_prompt(known, place):
+    """An interactive bash on a terminal of its own: a tab, then a line end, and the arguments that the command got."""
+    (place / "words.sh").write_text(completion.bash("bash", *known))
+    lines = ["PS1= PS2=", "source words.sh", "zellige() { printf '<%s>' \"${@%/}\" >> typed.txt; echo >> typed.txt; }"]
+    lines += [f"zellige {typed}\t" for typed, _ in ASKED]
+    ours, theirs = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "HOME": str(place)}
+    with subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"], cwd=place, env=environment, start_new_session=True,
+        stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as shell:  # fmt: skip
+        os.close(theirs)
+        drain = threading.Thread(target=_drain, args=(ours,))
+        drain.start()
+        for line in [*lines, "exit"]:
+            os.write(ours, f"{line}\n".encode())
+        assert shell.wait(60) == 0
+        drain.join()
+    os.close(ours)
+    got = (place / "typed.txt").read_text().splitlines()
+    assert got == ["".join(f"<{word}>" for word in ARGUMENTS.get(done, done.split())) for _, done in ASKED]
 
 
-def test_fish_and_zsh_have_the_same_words(follow):
-    fish = completion.fish(follow)
+def _drain(terminal: int) -> None:
+    with contextlib.suppress(OSError):  # the other side has gone
+        while os.read(terminal, 4096):
+            pass
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="no fish here")
+@pytest.mark.parametrize(("typed", "done"), ASKED)
+def test_fish_completes(typed, done, known, place):
+    (place / "words.fish").write_text(completion.fish(*known))
+    ask = f'source words.fish; complete -C "zellige {typed}"'
+    environment = os.environ | {"HOME": str(place)}
+    told = subprocess.run(["fish", "-c", ask], cwd=place, env=environment, capture_output=True, text=True, timeout=60)
+    offered = {line.partition("\t")[0] for line in told.stdout.splitlines()}
+    assert (done.removeprefix(typed.rpartition(" ")[0]).strip() in offered) == (done != typed)
+
+
+def test_fish_and_zsh_have_the_same_words(known):
+    follow, values = known
+    fish = completion.fish(follow, values)
     for key, words in follow.items():
         where = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in key)
         for word in words:
             assert word not in completion.EVERYWHERE or f"-n '{where}' -l {word[2:]}" in fish
-    assert completion.bash("zsh", follow).splitlines()[1] == "autoload -U +X bashcompinit && bashcompinit"
+    where = "-n '__fish_seen_subcommand_from sample'"
+    assert f"{where} -l sampler -x -a '{' '.join(values['--sampler'])}'\n" in fish
+    assert f"{where} -a 'chorales mnist" in fish
+    assert completion.bash("zsh", follow, values).splitlines()[1] == "autoload -U +X bashcompinit && bashcompinit"

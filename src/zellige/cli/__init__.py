@@ -56,7 +56,7 @@ def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
                 value = words.pop(0)
             if name == "--json":
                 json = value
-            elif value not in ("auto", "always", "never"):
+            elif value not in options.COLORS:
                 raise InputError(f"--color is '{value}'; it must be {_COLOR}")
             else:
                 color = value
@@ -73,7 +73,7 @@ def everywhere(argv: Sequence[str]) -> tuple[Everywhere, list[str]]:
     return Everywhere(json, quiet, color, checksums, code, remote), rest
 
 
-_COLOR = "auto, always or never"
+_COLOR = f"{', '.join(options.COLORS[:-1])} or {options.COLORS[-1]}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

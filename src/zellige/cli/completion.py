@@ -17,21 +17,37 @@ from . import help, options
 from .evaluate import MODES, TRAIN
 
 Commands = Mapping[str, Callable[[Sequence[str], Terminal, float], int]]
-Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`
+Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`; RUN stands for a model
+Values = dict[str, list[str]]  # what an option takes, of one command `plan --device`: words, RUN, or nothing known
 SHELLS = ("bash", "zsh", "fish")
+RUN = "RUN"  # the folders of ./runs, looked up when they are asked for, and the models that come with Zellige
+MODEL = (RUN, "MODEL")  # names of positional arguments
 EVERYWHERE = (
     "--json", "--quiet", "--color", "--no-checksums", "--allow-code", "--allow-remote", "--help", "--help-all",
 )  # fmt: skip
 BASH = """# zellige completion {shell}; in ~/.{shell}rc: source <(zellige completion {shell})
 {before}_zellige() {{
-  local word="${{COMP_WORDS[COMP_CWORD]}}" words=""
-  case "$COMP_CWORD ${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}" in
-    1\\ *) words="{commands}" ;;
+  local word="${{COMP_WORDS[COMP_CWORD]}}" option="${{COMP_WORDS[COMP_CWORD-1]}}" words="" files=yes folder
+  if [[ $word == "=" ]]; then word=""; elif [[ $option == "=" ]]; then option="${{COMP_WORDS[COMP_CWORD-2]}}"; fi
+  case "${{COMP_WORDS[1]}} $option" in
+{options}
+    *) case "$COMP_CWORD ${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}}" in
+      1\\ *) words="{commands}" ;;
 {cases}
+      esac ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
   if [[ $COMP_CWORD -gt 1 && $word != -* ]]; then
-    COMPREPLY=($(printf '%s\\n' "${{COMPREPLY[@]}}" | grep -v '^-') $(compgen -f -- "$word"))
+    COMPREPLY=($(printf '%s\\n' "${{COMPREPLY[@]}}" | grep -v -e '^-' -e '^{run}$'))
+    if [[ " $words " == *" {run} "* ]]; then
+      COMPREPLY+=($(compgen -W "{models}" -- "$word"))
+      for folder in runs/*/config.json; do
+        folder="${{folder%/config.json}}"
+        if [[ -d $folder && $folder == "$word"* ]]; then COMPREPLY+=("$folder"); fi
+      done
+    fi
+    local IFS=$'\\n'
+    if [[ $files ]]; then COMPREPLY+=($(compgen -f -- "$word")); fi
   fi
 }}
 complete -o filenames -F _zellige zellige"""
@@ -52,66 +68,103 @@ def completion(commands: Commands, words: Sequence[str], terminal: Terminal) -> 
     if chosen.shell is None:
         raise InputError("completion needs a shell; e.g. zellige completion bash")
     with terminal.waiting("looking"):
-        follow = tables(commands)
-    script = fish(follow) if chosen.shell == "fish" else bash(chosen.shell, follow)
+        follow, values = tables(commands)
+    script = fish(follow, values) if chosen.shell == "fish" else bash(chosen.shell, follow, values)
     terminal.result(script, keep="\n")
     return 0
 
 
-def methods() -> list[str]:
-    return [row["name"] for row in help.table("methods")]
+def names(what: str) -> list[str]:
+    """The names in a table of `zellige list`."""
+    return [row["name"] for row in help.table(what)]
 
 
-def option_names(commands: Commands, *words: str) -> list[str]:
-    """The options of a command, as it names them itself."""
+def registered() -> Values:
+    """Options that take a name: their type is a word, their values those of a registry."""
+    from ..training.device import DEVICES
+
+    samplers = names("samplers")
+    return {
+        "plan --device": [*DEVICES],
+        "--color": [*options.COLORS], "--data.name": names("data"), "--recipe": names("recipes"), "--sampler": samplers,
+        "--samplers": samplers, "--block-sampler": samplers, "--judge": [RUN], "--train.start": [RUN], "--json": [],
+    }  # fmt: skip
+
+
+def listed(commands: Commands, *words: str) -> tuple[list[str], Values]:
+    """The options of a command and RUN if it takes one, as it names them itself, and what they take."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
         commands[words[0]]([*words[1:], options.LIST], Terminal(quiet=True), 0.0)
-    return text.getvalue().split()
+    follow, values = [], {}
+    for line in text.getvalue().splitlines():
+        name, takes, each = line.partition("=")
+        follow += [RUN] if name in MODEL else [name] if name.startswith("--") else []
+        if takes:
+            values[name] = each.split()
+    return follow, values
 
 
-def tables(commands: Commands) -> Follow:
-    """What may follow a command, or `train METHOD`."""
-    follow: Follow = {}
+def tables(commands: Commands) -> tuple[Follow, Values]:
+    """What may follow a command, or `train METHOD`, and what each option takes."""
+    follow, values, methods = Follow(), registered(), names("methods")
+    first = {"plan": [*names("recipes"), *methods]} | dict.fromkeys(("compare", "sweep", "verify"), methods)
     for command in help.COMMANDS:
+        asked = [(command,)]
         if command == "train":
-            follow[command,] = methods()
-            follow |= {(command, name): [*option_names(commands, command, name), *EVERYWHERE] for name in methods()}
+            follow[command,] = [*methods, "--recipe"]
+            asked = [(command, name) for name in methods]
         elif command == "list":
-            follow[command,] = [*help.LISTS, *EVERYWHERE]
+            first[command] = [*help.LISTS]
         elif command == "completion":
             follow[command,] = [*SHELLS]
-        else:
-            modes = [option_names(commands, command, mode) for mode in (*MODES, TRAIN)] if command == "evaluate" else []
-            names = dict.fromkeys([*option_names(commands, command), *(name for each in modes for name in each)])
-            follow[command,] = [
-                *(methods() if command in ("compare", "sweep", "plan", "verify") else ()),
-                *names,
-                *EVERYWHERE,
-            ]
-    return follow
+            continue
+        elif command == "evaluate":
+            asked += [(command, mode) for mode in (*MODES, TRAIN)]
+        for words in asked:
+            key = words if command == "train" else (command,)
+            known, takes = listed(commands, *words)
+            follow[key] = [*dict.fromkeys([*follow.get(key, first.get(command, [])), *known, *EVERYWHERE])]
+            values |= {name: each for name, each in takes.items() if not values.get(name)}
+    return follow, values
 
 
-def bash(shell: str, follow: Follow) -> str:
+def bash(shell: str, follow: Follow, values: Values) -> str:
     """The script for bash; zsh reads it by its own bashcompinit."""
     before = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     cases = []
     for key, words in follow.items():
         pattern = "2\\ train\\ *" if key == ("train",) else "*\\ " + "\\ ".join(key) + ("\\ *" if len(key) == 1 else "")
-        cases.append(f'    {pattern}) words="{" ".join(words)}" ;;')
-    return BASH.format(shell=shell, before=before, commands=" ".join(help.COMMANDS), cases="\n".join(cases))
+        cases.append(f'      {pattern}) words="{" ".join(words)}" ;;')
+    takes, others = [], []
+    for name, each in values.items():
+        pattern = name.replace(" ", "\\ ") if " " in name else f"*\\ {name}"
+        files = "yes" if RUN in each else ""
+        others += [] if each else [pattern]
+        takes += [f'    {pattern}) words="{" ".join(each)}"; files="{files}" ;;'] if each else []
+    takes.append(f"    {'|'.join(others)}) ;;")
+    return BASH.format(
+        shell=shell, before=before, commands=" ".join(help.COMMANDS), cases="\n".join(cases), options="\n".join(takes),
+        models=" ".join(names("models")), run=RUN,
+    )  # fmt: skip
 
 
-def fish(follow: Follow) -> str:
+def fish(follow: Follow, values: Values) -> str:
     """The script for fish."""
     seen = "__fish_seen_subcommand_from"
+    runs = f'{" ".join(names("models"))} (for f in runs/*/config.json; string replace /config.json "" $f; end)'
+    spelt = lambda words: " ".join(runs if word == RUN else word for word in words)  # noqa: E731
     lines = [
         "# zellige completion fish > ~/.config/fish/completions/zellige.fish",
         f"complete -c zellige -n 'not {seen} {' '.join(help.COMMANDS)}' -f -a '{' '.join(help.COMMANDS)}'",
     ]
     for key, words in follow.items():
         where = "; and ".join(f"{seen} {word}" for word in key)
-        names = " ".join(word for word in words if not word.startswith("--"))
-        lines += [f"complete -c zellige -n '{where}' -a '{names}'"] if names else []
-        lines += [f"complete -c zellige -n '{where}' -l {word[2:]}" for word in words if word.startswith("--")]
+        first = spelt(word for word in words if not word.startswith("--"))
+        lines += [f"complete -c zellige -n '{where}' -a '{first}'"] if first else []
+        for word in words:
+            if word.startswith("--"):
+                takes = values.get(f"{key[0]} {word}", values.get(word))
+                more = "" if takes is None else f" -x -a '{spelt(takes)}'" if takes else " -r"
+                lines.append(f"complete -c zellige -n '{where}' -l {word[2:]}{more}")
     return "\n".join(lines)

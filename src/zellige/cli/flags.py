@@ -137,3 +137,11 @@ def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
             name = None if positional else next((m.name for m in marks if getattr(m, "name", None) is not None), name)
             hint = typing.get_args(hint)[0]
         yield field, name, hint
+
+
+def positionals(cls: type) -> list[str]:
+    """The first word of each positional argument's name: RUN, TEXT."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    places = [typing.get_args(hints[field.name])[1:] for field, name, _ in named_fields(cls) if name is None]
+    titles = [title for marks in places for mark in marks if (title := getattr(mark, "metavar", None))]
+    return [title.strip("[]").split()[0] for title in titles]

@@ -15,11 +15,12 @@ from ..data import DATASETS
 from ..data.file_names import data_of
 from ..errors import InputError, nearest
 from .brief import short_help
-from .flags import Flag, flags
+from .flags import Flag, flags, positionals
 from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
-LIST = "--list-options"  # for completion: prints the names, a line each
+LIST = "--list-options"  # for completion: prints what a command takes, a line each; `--name=` takes a value, of these words
+COLORS = ("auto", "always", "never")  # of --color
 _EVERYWHERE = {"checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote"}
 _present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
@@ -164,7 +165,15 @@ def parse(
         kwargs["args"] = ["--help"]
         tyro.cli(cls, **kwargs)
     if LIST in argv:
-        print("\n".join(flags(cls, default)))
+        known = flags(cls, default).values()
+        print(
+            "\n".join(
+                [
+                    *positionals(cls),
+                    *((f.off if f.default else f.name) if f.switch else f"{f.name}={' '.join(f.words)}" for f in known),
+                ]
+            )
+        )
         raise SystemExit(0)
     if asks_help(argv):
         print(short_help(cls, where, default, about))
