@@ -84,7 +84,7 @@ def test_a_position_depends_on_what_it_sees_and_on_nothing_else(block, conv):
 @pytest.mark.parametrize("chunk", [2, 4, 128])
 @pytest.mark.parametrize("block", [1, 3, 4, 7])
 def test_attention_in_chunks_equals_the_dense_mask(block, chunk, kernels, monkeypatch):
-    """Value and gradient, however it is cut, by a CPU's kernels or the plain loop; FlexAttention's masks in value."""
+    """Value and gradient, however it is cut, by a CPU's kernels or the plain loop."""
     monkeypatch.setattr(attention, "CHUNK", chunk)
     if not kernels:
         monkeypatch.setattr(attention, "FORWARD", None)
@@ -101,9 +101,25 @@ def test_attention_in_chunks_equals_the_dense_mask(block, chunk, kernels, monkey
         weight = torch.randn(fast.shape, generator=generator).double()
         for a, b in zip(*(torch.autograd.grad((y * weight).sum(), (q, k, v)) for y in (fast, slow))):
             near(a, b, 1e-12)
-        if segments is None:
-            masks = attention.block_masks(L, block, streams, "cpu")
-            near(attention.attend(q.detach(), k.detach(), v.detach(), masks), slow, 1e-12)
+
+
+@pytest.mark.parametrize("length", [L, 126, 128, 300])
+@pytest.mark.parametrize("block", [1, 3, 4, 7])
+def test_the_mask_of_a_gpu_is_the_dense_mask(block, length):
+    """Between positions that are there; no position sees one that only fills up a tile, and each sees something."""
+    for streams in (1, 2):
+        made, padded = attention.tiles(length, block, streams, torch.device("cpu"))
+        at = torch.arange(padded * streams)
+        found = made.mask_mod(0, 0, at[:, None], at).view(streams, padded, streams, padded)
+        fine = torch.arange(length) // block
+        clean = fine <= fine[:, None]
+        noisy = torch.cat((fine == fine[:, None], fine < fine[:, None]), 1)
+        expected = clean if streams == 1 else torch.cat((noisy, torch.cat((torch.zeros_like(clean), clean), 1)))
+        assert torch.equal(found[:, :length, :, :length].reshape(expected.shape), expected)
+        if length == L:
+            assert torch.equal(expected, mask(block, DOCUMENTS[0], streams))
+        assert not found[..., length:].any()
+        assert found.any(-1).any(-1).all()
 
 
 @pytest.mark.parametrize("block", [2, 5])

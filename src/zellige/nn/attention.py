@@ -10,13 +10,13 @@ Two streams are twice as many rows, the noisy ones before the clean ones. So bot
 at each position (matrix products, norms) knows nothing of streams.
 
 The mask of two streams, 2L x 2L, is three quarters empty. Here queries come in chunks whose keys stop where the chunk's sight
-stops; on CUDA FlexAttention leaves out empty tiles (its masks are tested, by its own reference on the CPU; no GPU was at hand
-to run it compiled).
+stops. On CUDA (`FUSED`) FlexAttention leaves out empty tiles, and a causal network takes PyTorch's causal kernel. Both are tested
+on the CPU, forced there; no GPU was at hand.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CHUNK = 128  # queries at one time, or one block if that is longer
+TILE = 128  # queries and keys that FlexAttention leaves out together; streams are padded to whole ones
+FUSED = ("cuda",)  # devices whose attention is one fused kernel, not parts of queries
+CAUSAL = "causal"  # the plan of one stream in blocks of one position
 
 ALL_HEADS = slice(None)
 Piece = tuple[slice, slice, slice]  # of (rows, heads, positions)
@@ -76,8 +79,11 @@ def sight(block: int, streams: int, x: Tensor, segments: Tensor | None = None, v
         document, place = documents(segments)
         order = place // block
         return Sight(block, streams, document, order, parts(block, noisy, order, document))
-    if x.is_cuda and not before:
-        return Sight(block, streams, plan=block_masks(length, block, streams, str(x.device)))
+    if x.device.type in FUSED and not before:
+        if block == streams == 1:
+            return Sight(block, streams, plan=CAUSAL)
+        make = tiles if torch.compiler.is_compiling() else kept_tiles
+        return Sight(block, streams, plan=make(length, block, streams, x.device))
     order = torch.arange(length, device=x.device)[None] // block
     return Sight(block, streams, plan=parts(block, noisy, order, None, before, valid))
 
@@ -136,41 +142,53 @@ def parts(
     return made
 
 
-class Masks(NamedTuple):
-    """FlexAttention's masks: of the clean stream, or the only one; and of the noisy stream, whose keys stand first."""
+class Tiles(NamedTuple):
+    """FlexAttention's mask, and the length to which each stream is padded."""
 
-    clean: Any
-    noisy: Any
+    mask: Any
+    padded: int
 
 
-@lru_cache(maxsize=16)
-def block_masks(length: int, block: int, streams: int, device: str) -> Masks:
-    """The masks of `length` positions in each stream."""
+def tiles(length: int, block: int, streams: int, device: torch.device) -> Tiles:
+    """The mask of `length` positions in each stream; the noisy stream comes first.
 
-    def until(row, head, q, k):
-        return k // block <= q // block
-
-    def noisy(row, head, q, k):
-        return torch.where(k < length, k // block == q // block, (k - length) // block < q // block)
-
+    The mask reads its sizes from tensors, and there are two tiles at least: so one compiled kernel serves all lengths and
+    blocks, one stream and two.
+    """
     from torch.nn.attention.flex_attention import create_block_mask
 
-    make = partial(create_block_mask, B=None, H=None, Q_LEN=length, device=device)
-    return Masks(make(until, KV_LEN=length), make(noisy, KV_LEN=2 * length) if streams == 2 else None)
+    padded = max(-(-length // TILE), 3 - streams) * TILE
+    with torch.inference_mode(False):  # the mask may be kept for a training
+        real, b, noisy = (torch.full((), n, device=device) for n in (length, block, padded * (streams - 1)))
+
+        def sees(row, head, q, k):
+            clean_q, clean_k = q >= noisy, k >= noisy
+            q, k = torch.where(clean_q, q - noisy, q), torch.where(clean_k, k - noisy, k)
+            earlier, own = k // b < q // b, k // b == q // b
+            return (k < real) & torch.where(clean_k, earlier | (own & clean_q), own & ~clean_q)
+
+        n = padded * streams
+        return Tiles(create_block_mask(sees, None, None, n, n, device=device, BLOCK_SIZE=TILE), padded)
 
 
-@lru_cache(maxsize=1)
-def compiled() -> Callable[..., Any]:
+kept_tiles = lru_cache(maxsize=64)(tiles)
+
+
+@lru_cache(maxsize=2)
+def compiled(fixed: bool) -> Callable[..., Any]:
+    """FlexAttention compiled for all sizes, or, if they are fixed, for the first ones and again where they change after all."""
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    return torch.compile(flex_attention, dynamic=None if fixed else True)
 
 
 # ---------------------------------------------------------------------------------- attention itself
 def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
     """Softmax attention: q (B, H, L, W), k and v (B, H, P + L, W) -> (B, H, L, W); rows of two streams are 2B."""
-    if isinstance(plan, Masks):
+    if isinstance(plan, Tiles):
         return flexible(q, k, v, plan)
+    if plan is CAUSAL:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     if not isinstance(plan, list):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=plan)
     if q.device.type == "cpu" and FORWARD and BACKWARD:
@@ -182,16 +200,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
     return out
 
 
-def flexible(q: Tensor, k: Tensor, v: Tensor, masks: Masks) -> Tensor:
-    """The same by FlexAttention; compiled where there is a GPU."""
+def flexible(q: Tensor, k: Tensor, v: Tensor, plan: Tiles) -> Tensor:
+    """The same by FlexAttention: streams one after another along the sequence, every head a row of its own.
+
+    So neither the number of rows nor that of heads is a size that a kernel is compiled for.
+    """
     from torch.nn.attention.flex_attention import flex_attention  # with the compiler, which takes two seconds
 
-    flex, B = compiled() if q.is_cuda else flex_attention, 0 if masks.noisy is None else len(q) // 2
-    out = flex(q[B:], k[B:], v[B:], block_mask=masks.clean)
-    if masks.noisy is None:
-        return out
-    k, v = (torch.cat((y[:B], y[B:]), 2) for y in (k, v))
-    return torch.cat((flex(q[:B], k, v, block_mask=masks.noisy), out))
+    (_, H, L, W), streams = q.shape, plan.mask.shape[-1] // plan.padded
+
+    def lined(y: Tensor) -> Tensor:
+        y = F.pad(y, (0, 0, 0, plan.padded - L)).unflatten(0, (streams, -1))  # (streams, B, H, padded, W)
+        return y.permute(1, 2, 0, 3, 4).reshape(-1, 1, streams * plan.padded, W).contiguous()
+
+    whole = torch.compiler.is_compiling()
+    flex = flex_attention if whole else compiled(fixed=torch.is_grad_enabled())  # as sizes are in training
+    out = flex(lined(q), lined(k), lined(v), block_mask=plan.mask)
+    return out.reshape(-1, H, streams, plan.padded, W).permute(2, 0, 1, 3, 4).flatten(0, 1)[:, :, :L]
 
 
 class Chunks(torch.autograd.Function):
