@@ -7,14 +7,24 @@ from dataclasses import replace
 import pytest
 import torch
 
+from small import Rows
 from zellige import Config, Data, Net, Train, compare, train
 from zellige.data.tokenizer import Integers
-from zellige.methods import build
+from zellige.evaluation.evaluate import evaluate_rows
+from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
 from zellige.show.numbers import count
 from zellige.show.progress import Training
 from zellige.show.terminal import Terminal
-from zellige.training.forecast import command_line, fitted, forecast, half_an_hour, seconds, seconds_per_row
+from zellige.training.forecast import (
+    command_line,
+    fitted,
+    forecast,
+    half_an_hour,
+    seconds,
+    seconds_per_row,
+    validation_gradients,
+)
 
 NET = Net(layers=1, hidden=16, heads=2, length=8)
 
@@ -41,27 +51,58 @@ def test_a_row_is_the_mean_of_some_calls_after_a_warm_up():
 
 
 def test_steps_and_validations_add_up():
-    config, _ = example(steps=1000, batch=4, validate_every=500, validate_rows=30, validate_draws=2)
-    assert seconds(config, 1000, 0.5) == 0.5 * (1000 * 4 + 3 * 30 * 2 / 3)
+    config, method = example(steps=1000, batch=4, validate_every=500, validate_rows=30, validate_draws=2)
+    validation = validation_gradients(config, method, 7, 100)
+    assert validation == 30 * 2 / 3  # MDLM evaluates its network once for a draw
+    assert seconds(config, 1000, 0.5, validation) == 0.5 * (1000 * 4 + 3 * 30 * 2 / 3)
+    every = replace(config, train=replace(config.train, validate_rows=0))
+    assert validation_gradients(every, method, 7, 100) == 100 * 2 / 3  # 0: all that there are
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "draws", "gradient"),
+    [
+        ("mdlm", {}, 2, 1),
+        ("ar", {}, 2, 1),
+        ("d3pm", {"diffusion_steps": 20, "process": "uniform"}, 2, 1),
+        ("d3pm", {"diffusion_steps": 20, "process": "gaussian"}, 2, 1),
+        ("tauldr", {}, 2, 1),
+        ("tauldr", {"objective": "two-pass"}, 2, 2),
+    ],
+)
+def test_network_evaluations_of_a_validation_are_those_that_it_makes(name, options, draws, gradient):
+    """T-step models evaluate the network two or three times for a draw, after a pilot; each was counted once."""
+    cls = METHODS[name]
+    method = build(name, 7, NET, cls.Config(**options), ordered=True)
+    train = Train(validate_rows=12, validate_draws=draws)
+    config = Config(name, cls.Config(**options), Data(), NET, train)
+    tokens = torch.randint(7, (40, 8), generator=torch.Generator().manual_seed(1))
+    made, features = [], method.network.features
+    method.network.features = lambda x, *a, **k: made.append(len(x)) or features(x, *a, **k)
+    evaluate_rows(method, Rows(tokens), draws=draws, limit=12)
+    del method.network.features
+    assert validation_gradients(config, method, 7, 40) == pytest.approx(sum(made) / 3 / gradient, rel=0.1)
 
 
 def test_nothing_is_said_of_a_short_run_nor_a_line_of_one_under_an_hour():
     config, method = example(steps=1000, batch=8, validate_rows=0)
-    assert forecast(config, method, Integers(7), clock=clock(0.02)) == []
-    (line,) = forecast(config, method, Integers(7), clock=clock(2.0))
+    assert forecast(config, method, Integers(7), 0, clock=clock(0.02)) == []
+    (line,) = forecast(config, method, Integers(7), 0, clock=clock(2.0))
     assert line.startswith("note: 1,000 steps will take about 17 minutes on this CPU (")
-    (line,) = forecast(config, method, Integers(7), clock=clock(0.14))
+    (line,) = forecast(config, method, Integers(7), 0, clock=clock(0.14))
     assert "will take about 1 minute on" in line
-    (line,) = forecast(config, method, Integers(7), step=400, clock=clock(200.0))  # resumed: there is nothing to choose
+    (line,) = forecast(
+        config, method, Integers(7), 0, step=400, clock=clock(200.0)
+    )  # resumed: there is nothing to choose
     assert line.startswith("note: 600 steps will take about 17 hours")
 
 
 def test_of_a_size_it_is_always_said_and_which_are_larger():
     config, method = example(steps=1000, batch=8, validate_rows=0)
-    (line,) = forecast(config, method, Integers(7), 0, "small", clock(0.02))
+    (line,) = forecast(config, method, Integers(7), 0, 0, "small", clock(0.02))
     assert line.startswith("size small: 1,000 steps will take about 10 s on this CPU (")
     assert line.endswith("as busy as it is now; larger: `size` base, medium")
-    assert "larger" not in forecast(config, method, Integers(7), 0, "medium", clock(0.02))[0]
+    assert "larger" not in forecast(config, method, Integers(7), 0, 0, "medium", clock(0.02))[0]
 
 
 def test_the_line_of_half_an_hour():
@@ -70,7 +111,7 @@ def test_the_line_of_half_an_hour():
         "zellige train mdlm --data.name text --data.path 'my notes.txt' --data.tokenizer bytes --net.layers 1 --net.hidden 16 "
         "--net.heads 2 --net.length 8 --train.steps 1800 --train.batch 8 --train.validate-rows 0 --run runs/a-small"
     )
-    said = forecast(config, method, Integers(7), clock=clock(40.0, 40.0, 40.0, 4.0))[
+    said = forecast(config, method, Integers(7), 0, clock=clock(40.0, 40.0, 40.0, 4.0))[
         1
     ]  # the small one: 4 s for 16 rows
     assert said.endswith(
@@ -86,26 +127,26 @@ def test_the_line_of_half_an_hour():
 def test_steps_are_fitted_to_the_minutes(per_step, steps):
     """Half an hour, whatever a step takes: so many hundreds of steps as fill it, all that there are, or one hundred."""
     config, method = example(steps=10_000, minutes=30, batch=16, validate_rows=0, warmup=150)
-    made, per_row = fitted(config, method, 7, clock(9.0, per_step))
+    made, per_row = fitted(config, method, 7, 0, clock(9.0, per_step))
     assert per_row == pytest.approx(per_step / 16)
     assert made.train == replace(config.train, steps=steps, minutes=0.0, warmup=min(150, steps // 2))
-    assert steps == 100 or seconds(made, steps, per_row) <= 1800
-    assert steps == 10_000 or seconds(made, steps + 100, per_row) > 1800
-    (line, *_) = forecast(made, method, Integers(7), 0, "tiny", per_row=per_row, whole=10_000)
+    assert steps == 100 or seconds(made, steps, per_row, 0.0) <= 1800
+    assert steps == 10_000 or seconds(made, steps + 100, per_row, 0.0) > 1800
+    (line, *_) = forecast(made, method, Integers(7), 0, 0, "tiny", per_row=per_row, whole=10_000)
     assert line.startswith(f"size tiny: {count(steps)}{' of 10,000' if steps < 10_000 else ''} steps will take about")
     assert ("all of them: `train.minutes` 0" in line) == (steps < 10_000)
 
 
 def test_validations_are_counted_in():
     config, method = example(steps=10_000, minutes=30, batch=4, validate_every=100, validate_rows=300)
-    made, per_row = fitted(config, method, 7, clock(9.0, 1.6))
+    made, per_row = fitted(config, method, 7, 1000, clock(9.0, 1.6))
     assert made.train.steps == 3500  # of 0.4 s, and 36 validations of 10 s
-    assert seconds(made, 3500, per_row) <= 1800 < seconds(made, 3600, per_row)
+    assert seconds(made, 3500, per_row, 100.0) <= 1800 < seconds(made, 3600, per_row, 100.0)
 
 
 def test_the_run_keeps_its_steps(tmp_path, monkeypatch):
     """However fast the machine is when it goes on: resumed it is the run that was not stopped."""
-    per_row, times = [1800 / 200 / 4], []
+    per_row, times = [1800 / 210 / 4], []  # 200 steps and the validation fit
     monkeypatch.setattr("zellige.training.forecast.seconds_per_row", lambda *_, **__: times.append(1) or per_row[0])
     tokens = torch.randint(0, 7, (60, 8), generator=torch.Generator().manual_seed(5))
     few = Train(steps=900, minutes=30, batch=4, validate_every=0, validate_rows=0, samples=0, tensorboard=False,
@@ -148,7 +189,7 @@ def test_nothing_is_timed_where_nobody_reads_it(tmp_path, monkeypatch):
 def test_neither_weights_nor_random_numbers_change():
     config, method = example(steps=10**6)
     before, state = {k: v.clone() for k, v in method.state_dict().items()}, torch.get_rng_state()
-    assert len(forecast(config, method, Integers(7), clock=clock(50.0))) == 2
+    assert len(forecast(config, method, Integers(7), 0, clock=clock(50.0))) == 2
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(v, before[k]) for k, v in method.state_dict().items())
     assert all(p.grad is None for p in method.parameters())

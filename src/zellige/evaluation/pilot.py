@@ -23,6 +23,14 @@ MEANS = (
 )
 
 
+def pilot_edges(ask: Likelihood) -> tuple[float, ...]:
+    """Edges of the bins of time in which the pilot evaluates the network; () where there is nothing to choose."""
+    if not ask.importance:
+        return ()
+    steps = len(diffusion.between(ask.judged, ask.T)) if ask.T else 0  # pyright: ignore[reportArgumentType]
+    return () if ask.T and steps < 2 else tuple(octaves(steps) if ask.T else octaves())
+
+
 @torch.no_grad()
 def pilot(ask: Likelihood, rows: Any, chosen: list[int], seed: int, device: torch.device) -> dict[str, Any] | None:
     """The root mean square of the term whose times `ask` draws in each bin of time, of EACH draws; None without a choice.
@@ -30,9 +38,8 @@ def pilot(ask: Likelihood, rows: Any, chosen: list[int], seed: int, device: torc
     {"edges": of the bins, "sizes": times the bins' widths, in nats}, with what they mean, for the protocol; see `proposal_of`.
     Sizes are rounded to a quarter of an octave, so that the rounding of a network changes no draw.
     """
-    method: Any = ask.judged
-    edges = octaves(steps := len(diffusion.between(method, ask.T))) if ask.T else octaves()
-    if ask.T and steps < 2:
+    edges = pilot_edges(ask)
+    if not edges:
         return None
     pairs, N, sizes = list(itertools.pairwise(edges)), len(chosen), []
     for k, (low, high) in enumerate(pairs):

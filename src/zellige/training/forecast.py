@@ -2,14 +2,16 @@
 
 A few gradients of a copy on random tokens are timed: the weights that are trained and every random state stay as they are.
 By the same clock `train.minutes` becomes a number of steps, which the run keeps: what is resumed goes on to that number.
-Left out: the optimizer, the reading of the data, and whatever else the machine will do.
+A validation costs the network evaluations of its bound, which are counted: T-step models take two or three for each sequence.
+Left out: the optimizer, the samples of a validation, the reading of the data, and whatever else the machine will do.
 """
 
+import contextlib
 import copy
 import dataclasses
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +21,8 @@ from ..core.batch import Batch
 from ..data import Data
 from ..data.corpus import OwnData
 from ..errors import InputError
+from ..evaluation.likelihood import Likelihood, bounded
+from ..evaluation.pilot import EACH, pilot_edges
 from ..methods import build, reference
 from ..methods.method import Method
 from ..models.config import Config
@@ -41,34 +45,69 @@ def seconds_per_row(
     method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter, least: float = 0.0
 ) -> float:
     """Seconds of one row's gradient: the mean of as many calls as take `least` seconds, two or more, after one that warms up."""
-    device = next(method.parameters()).device
-    rows = max(1, min(16, 2048 // method.shape[0]))
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        trial, generator = copy.deepcopy(method).train(), torch.Generator(device).manual_seed(0)
-        batch = Batch(torch.randint(vocabulary, (rows, *method.shape), generator=generator, device=device))
+    with _trial(method, vocabulary) as (trial, batch, generator), torch.enable_grad():
+        trial.train()
         taken = []
         while len(taken) < 3 or sum(taken[1:]) < least:
             began = clock()
             trial.loss(batch, generator).mean().backward()
             taken.append(clock() - began)
-    return sum(taken[1:]) / len(taken[1:]) / rows
+    return sum(taken[1:]) / len(taken[1:]) / len(batch)
 
 
-def seconds(config: Config, steps: int, per_row: float) -> float:
-    """Seconds of `steps` steps and their validations, of which a row costs a third: there is no backward pass."""
+@contextlib.contextmanager
+def _trial(method: Method, vocabulary: int) -> Iterator[tuple[Method, Batch, torch.Generator]]:
+    """A copy of the method, random sequences and their randomness; the global random state stays as it is."""
+    device = next(method.parameters()).device
+    sequences = max(1, min(16, 2048 // method.shape[0]))
+    with torch.random.fork_rng(devices=[]):
+        generator = torch.Generator(device).manual_seed(0)
+        tokens = torch.randint(vocabulary, (sequences, *method.shape), generator=generator, device=device)
+        yield copy.deepcopy(method), Batch(tokens), generator
+
+
+def validation_gradients(config: Config, method: Method, vocabulary: int, sequences: int) -> float:
+    """Cost of one validation, in gradients of one sequence, of which each network evaluation without a backward pass is a third.
+
+    The evaluations of a loss, of a draw of the bound's terms and of a draw of the pilot are counted on random tokens.
+
+    Args:
+        sequences: in the validation split.
+    """
+    t = config.train
+    with _trial(method, vocabulary) as (trial, batch, generator), torch.no_grad():
+        counts, features = [], trial.network.features
+
+        def counted_features(x: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+            counts[-1] += len(x)
+            return features(x, *others, **named)
+
+        trial.network.features = counted_features
+        ask = Likelihood(trial, "bound" if bounded(trial) else "loss")
+        pilot_draws = EACH * max(0, len(pilot_edges(ask)) - 1)
+        for evaluate in (trial.loss, ask, *([ask.between] if pilot_draws else [])):
+            counts.append(0)
+            evaluate(batch, generator)
+    draws = min(sequences, t.validate_rows or sequences) * (1 if ask.certain else t.validate_draws)
+    loss, terms, pilot_terms = (*counts, 0)[:3]
+    return (draws * terms + pilot_draws * pilot_terms) / (3 * max(loss, 1))
+
+
+def seconds(config: Config, steps: int, per_row: float, validation: float) -> float:
+    """Seconds of `steps` steps and their validations; `validation`: gradients of one sequence that one of these costs."""
     t = config.train
     validations = 1 + (steps // t.validate_every if t.validate_every else 0)
-    return per_row * (steps * t.batch + validations * t.validate_rows * t.validate_draws / 3)
+    return per_row * (steps * t.batch + validations * validation)
 
 
 def fitted(
-    config: Config, method: Method, vocabulary: int, clock: Callable[[], float] = time.perf_counter
+    config: Config, method: Method, vocabulary: int, sequences: int, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[Config, float]:
     """The config with as many of its steps, in hundreds, as take `train.minutes`, one hundred at least; and seconds of a row."""
     per_row, t = seconds_per_row(method, vocabulary, clock, TIMED), config.train
-    fits = (
-        n for n in (t.steps, *range(t.steps // 100 * 100, 0, -100)) if seconds(config, n, per_row) <= 60 * t.minutes
-    )
+    validation = validation_gradients(config, method, vocabulary, sequences)
+    hundreds = (t.steps, *range(t.steps // 100 * 100, 0, -100))
+    fits = (n for n in hundreds if seconds(config, n, per_row, validation) <= 60 * t.minutes)
     steps = next(fits, min(t.steps, 100))
     return replace(config, train=replace(t, steps=steps, minutes=0.0, warmup=min(t.warmup, steps // 2))), per_row
 
@@ -77,6 +116,7 @@ def forecast(
     config: Config,
     method: Method,
     tokenizer: Any,
+    sequences: int,
     step: int = 0,
     size: str = "",
     clock: Callable[[], float] = time.perf_counter,
@@ -84,9 +124,11 @@ def forecast(
     whole: int = 0,
 ) -> list[str]:
     """The notes: how long the steps from `step` on will take; of a size always, and which others there are; over an hour a line
-    that takes half of one. `per_row`: seconds of a row, where they are known; `whole`: all steps, of which `config` has fewer."""
+    that takes half of one. `sequences`: in the validation split; `per_row`: seconds of a row, where they are known; `whole`: all
+    steps, of which `config` has fewer."""
     per_row = seconds_per_row(method, tokenizer.size, clock) if per_row is None else per_row
-    left = seconds(config, config.train.steps - step, per_row)
+    validation = validation_gradients(config, method, tokenizer.size, sequences)
+    left = seconds(config, config.train.steps - step, per_row, validation)
     if left < SHORT and not size:
         return []
     steps, threads = config.train.steps - step, counted(torch.get_num_threads(), "thread")

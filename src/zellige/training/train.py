@@ -179,7 +179,7 @@ def _prepare(
             progress.note(f"note: `train.minutes` is for one process on a CPU; all {count(whole)} steps are taken")
             config = replace(config, train=replace(config.train, minutes=0.0))
         else:
-            config, per_row = fitted(config, fresh, tokens.size)
+            config, per_row = fitted(config, fresh, tokens.size, len(corpus.validation))
     about = notes.about_run(about, corpus, fresh, changes, step)
     prepared = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
     if not rank:
@@ -204,7 +204,8 @@ def _announce(
     """Say for how long, what will be trained, on what, and from where."""
     config, method, corpus, step = prepared.config, prepared.method, prepared.corpus, prepared.step
     if not device.cuda(config) and prepared.fleet.world == 1 and not getattr(progress, "quiet", False):
-        for note in forecast(config, method, corpus.tokenizer, step, size, per_row=per_row, whole=whole):
+        texts = len(corpus.validation)
+        for note in forecast(config, method, corpus.tokenizer, texts, step, size, per_row=per_row, whole=whole):
             progress.note(note)
     progress.note(notes.heading(config, method, corpus, prepared.about, prepared.fleet, prepared.folder))
     if config.recipe in RECIPES:
