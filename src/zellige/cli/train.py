@@ -207,7 +207,7 @@ def train(words: Sequence[str], terminal: Terminal, began: float) -> int:
         from ..models.config import Config
         from ..training.run import summary
     done = run_choice(choice, Training(terminal))
-    _trained(terminal, summary(done), done.folder, choice.cls)
+    _trained(terminal, summary(done), done.folder, choice.cls, done.steps * done.config.train.batch * 3 // 10)
     config = Config(
         choice.name, chosen.options, chosen.data, chosen.net, done.config.train, str(done.folder), recipe=chosen.recipe
     )
@@ -267,8 +267,11 @@ def _steps(chosen: Any, cls: Any, name: str) -> int:
     return math.ceil(chosen.epochs * len(setup.read_corpus(config, start=start).train) / chosen.train.batch)
 
 
-def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any) -> None:
-    """The end of a run: what it came to, its page, what to type next."""
+def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any, rows: int) -> None:
+    """The end of a run: what it came to, its page, what to type next.
+
+    rows: network evaluations that the page takes at most, about: a tenth of the training, whose backward pass counts for two.
+    """
     with Bar(terminal, "draw the report", 1) as bar:
         from ..methods import METHODS, reference
         from ..models.model import load
@@ -278,9 +281,8 @@ def _trained(terminal: Terminal, lines: Sequence[str], folder: Path, method: Any
         try:
             model = load(folder, method=method) if own else None
             with allow(remote=True):  # what it was trained on was asked for
-                page = (
-                    f"   {write(folder, model=model, progress=lambda done, total: bar.update(done, total=total)).name}"
-                )
+                counted = lambda done, total: bar.update(done, total=total)  # noqa: E731
+                page = f"   {write(folder, model=model, rows=rows, progress=counted).name}"
         except Exception as error:  # the model is there: a page that fails is no reason to end with an error
             page = ""
             terminal.note(

@@ -39,6 +39,7 @@ def write(
     model: Any = None,
     steps: int | None = None,
     seed: int = 0,
+    rows: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the report of a run and return its path.
@@ -49,6 +50,7 @@ def write(
         model: the run's model if it is already in memory; else its best checkpoint is loaded.
         steps: of the watched samples, at most 199; 64 unless said, of images and the like 32, of a large model fewer.
         seed: of the watched samples and of the noise in the loss against t.
+        rows: network evaluations of one row that samples and loss take together, about; some seconds' worth by default.
         progress: called with how much of the model's work is done, and how much there is.
 
     Raises:
@@ -68,7 +70,7 @@ def write(
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     asked, watched, filled = [page.html_note(problem)], None, ""
     if model is not None:
-        work = Work(model, steps, progress)
+        work = Work(model, steps, progress, rows)
         asked, watched = _ask(model, corpus, missing, work, seed)
         filled = _filled(model, corpus, work, seed)
         work.passed(work.total)  # also what was left out, as it has no meaning for this model

@@ -11,6 +11,7 @@ from ..evaluation.result import Result, fullest
 from ..show.numbers import byte_size, duration, flop_rate, parameters, percent, token_rate
 from ..show.numbers import count as counted
 from ..show.numbers import path as shown_path
+from ..training.progress import HEAD
 from . import page
 from .figures import terms
 
@@ -43,6 +44,8 @@ def run_facts(log: Any, unit: str, config: Any, model: Any, evaluations: Mapping
     use = lambda share: f"{percent(share)} MFU"  # noqa: E731
     shown = {"tokens_per_second": token_rate, "flops_per_second": flop_rate, "utilisation": use}
     facts += [text(float(np.nanmedian(log[name]))) for name, text in shown.items() if np.isfinite(log[name]).any()]
+    if np.isfinite(log["flops_per_second"]).any():
+        facts[-1] += f" ({HEAD})"
     if np.isfinite(log["peak_memory"]).any():
         facts.append(f"peak {byte_size(float(np.nanmax(log['peak_memory'])))}")
     return facts

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from ..show.numbers import flop_rate, percent, token_rate
 
+HEAD = "head counted at every position"  # also where it is computed at the masks alone, so that FLOP/s and MFU compare
+
 
 @dataclass(frozen=True)
 class Speed:
@@ -12,7 +14,7 @@ class Speed:
 
     Attributes:
         tokens: a second.
-        flops: of the model, a second (`training.cost`); None for a network that is not counted.
+        flops: of the model, a second (`plan.model_flops`), the head at every position; None for a network that is not counted.
         utilisation: their share of what the devices' data sheets promise (MFU); None where that is not known, as of a CPU.
     """
 

@@ -9,7 +9,7 @@ from ..evaluation.result import Result
 from ..models.config import Config
 from ..models.model import Model, load
 from ..show.numbers import byte_size, count, counted, duration, path, scaled
-from .progress import Speed
+from .progress import HEAD, Speed
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Run:
 def summary(run: Run) -> list[str]:
     """The lines with which `zellige train` ends."""
     speed = f"   {run.speed}" if run.speed else ""
+    speed += f" ({HEAD})" if run.speed and run.speed.flops else ""
     peak = f"   peak {byte_size(run.peak)}" if run.peak else ""
     lines = [
         f"trained {counted(run.steps, 'step')} in {duration(run.seconds)}   {scaled(run.tokens)} tokens{speed}{peak}"
