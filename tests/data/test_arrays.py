@@ -20,8 +20,8 @@ import zellige
 from zellige.data import DATASETS, Data, catalogue
 from zellige.data.array_source import cut_splits
 from zellige.data.images import cifar_images, idx
+from zellige.data.pixels import overlap, quantised, smaller
 from zellige.data.prepare import prepare
-from zellige.data.resize import overlap, quantised, smaller
 from zellige.data.symbols import grids4, invariants, puzzles_and_solutions, solved, symmetric
 from zellige.errors import InputError
 

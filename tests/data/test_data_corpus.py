@@ -189,11 +189,11 @@ def test_a_subword_tokenizer_does_not_see_the_blocks(tmp_path, published, monkey
     words = random.Random(0).choices(["a", "the", "naïve", "x1,", "\n\n", "  ", "don't", "日本"], k=30_000)
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
-    from zellige.data import encode, readers
+    from zellige.data import cache, readers
 
     monkeypatch.setattr(readers, "BLOCK", 1000)
-    monkeypatch.setattr(encode, "BATCH", 3000)
-    monkeypatch.setattr(encode, "CHUNK", 500)
+    monkeypatch.setattr(cache, "BATCH", 3000)
+    monkeypatch.setattr(cache, "CHUNK", 500)
     corpus = prepare(Data("text", path=str(path), tokenizer=str(published / "gpt2-bpe"), validation=0, test=0), 16)
     wanted = corpus.tokenizer.encode(path.read_text(encoding="utf-8"))
     assert stream(corpus.train).tolist() == wanted[: corpus.train.tokens_total]

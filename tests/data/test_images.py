@@ -14,9 +14,8 @@ from PIL import Image
 
 from zellige.data import Data, catalogue, image_files
 from zellige.data.corpus import as_data
-from zellige.data.pixels import read_pixels
+from zellige.data.pixels import read_pixels, smaller
 from zellige.data.prepare import prepare
-from zellige.data.resize import smaller
 from zellige.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -357,7 +356,7 @@ def imagenet(folder, side=32, last=1000):
 
 
 def test_imagenet_as_published(tmp_path, monkeypatch):
-    monkeypatch.setattr("zellige.data.imagenet.TOGETHER", 4)  # several pieces a batch
+    monkeypatch.setattr("zellige.data.image_files.ROWS_TOGETHER", 4)  # several pieces a batch
     pixels, classes = imagenet(tmp_path / "a")
     corpus = prepare(Data("imagenet32", path=str(tmp_path / "a"), labels=True))
     assert np.array_equal(images(corpus, "train"), pixels[:20])

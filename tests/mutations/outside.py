@@ -225,7 +225,7 @@ DATA = of(
     ),
     (
         "class 10 stands before class 2",
-        "data/text_labels.py",
+        "data/prepare.py",
         "key=lambda value: (len(value), value) if all(map(str.isdecimal, seen)) else value",
         "key=lambda value: value",
         "data/test_images.py -k own_texts",
@@ -239,7 +239,7 @@ DATA = of(
     ),
     (
         "images of ImageNet lie on their side",
-        "data/imagenet.py",
+        "data/image_files.py",
         ".transpose(0, 2, 3, 1), y",
         ".transpose(0, 3, 2, 1), y",
         "data/test_images.py -k imagenet_as_published",
@@ -267,14 +267,14 @@ DATA = of(
     ),
     (
         "smaller images are rounded down",
-        "data/resize.py",
+        "data/pixels.py",
         "(2 * sums + area) // (2 * area)",
         "sums // area",
         "data/test_arrays.py -k mean_by_area",
     ),
     (
         "fewer levels in bins of unequal width",
-        "data/resize.py",
+        "data/pixels.py",
         "np.arange(size) * levels // size",
         "np.arange(size) * (levels - 1) // (size - 1)",
         "data/test_arrays.py -k bins",

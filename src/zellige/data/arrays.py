@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from . import catalogue, image_files, imagenet, images, own_arrays, symbols
+from . import catalogue, image_files, images, own_arrays, symbols
 from .array_source import Raw, cut_splits, tell
 from .catalogue import DATASETS
 from .levels import Levels
-from .resize import levels_of, quantised, sides, smaller
+from .pixels import levels_of, quantised, sides, smaller
 
 if TYPE_CHECKING:
     from .corpus import Corpus, Data
@@ -33,10 +33,10 @@ READERS = {
     "array": own_arrays.read_arrays,
 }
 CACHED = {  # too large for the memory: decoded once, into the cache
-    "imagenet32": imagenet.read_imagenet,
-    "imagenet64": imagenet.read_imagenet,
-    "imagenet32-oord": imagenet.read_downsampled,
-    "imagenet64-oord": imagenet.read_downsampled,
+    "imagenet32": image_files.read_imagenet,
+    "imagenet64": image_files.read_imagenet,
+    "imagenet32-oord": image_files.read_downsampled,
+    "imagenet64-oord": image_files.read_downsampled,
     "images": image_files.read_images,
 }
 

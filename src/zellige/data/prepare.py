@@ -3,12 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import checked
 from ..errors import InputError, at_least, not_installed, quoted
-from . import catalogue
+from . import catalogue, readers
 from .catalogue import DATASETS
 from .corpus import PACKS, Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
 from .remote import installed
@@ -45,9 +46,8 @@ def prepare(
 
         return arrays.prepare_arrays(data, length, tokenizer, progress)
     from .mix import prepare_mix
-    from .text_labels import check_pack, document_labels
 
-    check_pack(data)
+    _check_pack(data)
     if length is None:
         raise InputError("text is cut into rows; give prepare their length")
     if tokenizer is not None and tokenizer.shape:
@@ -105,7 +105,7 @@ def prepare(
             folder, source.splits(ends), tokenizer, documents=source.documents, of=source.tell, check=rows
         )
     tokenizer = tokenizer or tk.load(folder)
-    labels, names = document_labels(source, meta) if data.labels else ({}, [])
+    labels, names = _document_labels(source, meta) if data.labels else ({}, [])
     ready = _rows(meta, folder, data, length, tokenizer, source, labels)
     if progress:
         progress(source.total, source.total)
@@ -155,7 +155,7 @@ def _check(data: Data) -> None:
         if isinstance(value := getattr(data, option), int) and value < 0:
             raise InputError(f"`data.{option}` is {value}; it must be 0 or more")
     if isinstance(data.size, str):
-        from .resize import check_size
+        from .pixels import check_size
 
         check_size(data.size)
     if is_remote(data.path or "") and (entry.shaped or data.name == "tokens"):
@@ -236,3 +236,37 @@ def _separator(tokenizer: "Tokenizer", source: TextSource) -> str:
         if source.documents
         else f"{name} between {'texts' if source.several else 'files'}"
     )
+
+
+def _check_pack(data: Data) -> None:
+    """InputError where a row may hold several documents, and so has no class."""
+    if data.labels and data.pack != "document":
+        raise InputError(
+            f"`data.labels` is with `data.pack` {data.pack}; a row must be one document: `data.pack` document"
+        )
+
+
+def _document_labels(source: TextSource, meta: dict[str, Any]) -> "tuple[dict[str, np.ndarray], list[str]]":
+    """The label of each document, by split, and what the classes are called: the catalogue's names, or the values themselves."""
+    import numpy as np
+
+    entry = source.entry
+    order = sorted(source.parts, key=lambda part: part != source.whole)  # as the documents were written
+    values = list(
+        chain.from_iterable(readers.read_labels(p, source.form, entry.label) for o in order for p in source.files[o])
+    )
+    ranges = {split: of["documents"] for split, of in meta["splits"].items()}
+    if len(values) != max(last for _, last in ranges.values()):
+        raise InputError(f"{source.tell} has {len(values):,} labels and another number of documents; give one for each")
+    first, last = ranges.get("train", (0, len(values)))
+    seen = {*values[first:last]}
+    known = [str(i + 1) for i in range(len(entry.classes))]  # published ones count from 1
+    known = known or sorted(seen, key=lambda value: (len(value), value) if all(map(str.isdecimal, seen)) else value)
+    number = {value: i for i, value in enumerate(known)}
+    wrong = next((value for value in values if value not in number), None)
+    if wrong is not None:
+        raise InputError(
+            f"{source.tell} has the label '{wrong}', which no training text has; there are {', '.join(known)}"
+        )
+    labels = np.array([number[value] for value in values], np.int64)
+    return {split: labels[first:last] for split, (first, last) in ranges.items()}, list(entry.classes or known)

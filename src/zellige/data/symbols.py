@@ -14,7 +14,7 @@ from . import file_names, readers, unpack
 from .array_source import Fetch, Raw, cut_splits, locate_files
 from .catalogue import DATASETS
 from .levels import SILENT
-from .resize import whole_size
+from .pixels import whole_size
 from .tokenizer import Characters
 
 if TYPE_CHECKING:
