@@ -446,10 +446,10 @@ METRICS = of(
     ),
     (
         "nitrogen has five bonds",
-        "evaluation/smiles.py",
+        "data/smiles.py",
         "5: 3, 6: 2, 7: 1}",
         "5: 5, 6: 2, 7: 1}",
-        "evaluation/test_smiles.py",
+        "data/test_smiles.py",
     ),
     (
         "every molecule is new",

@@ -17,12 +17,12 @@ import numpy as np
 
 from ..data import Corpus
 from ..data.rows import evenly_spaced
+from ..data.smiles import is_molecule
 from ..models.frames import Frame, collect
 from ..models.watch import watch
 from ..samplers import SAMPLERS
 from ..show.kinds import of
 from .interval import Proportion
-from .smiles import is_molecule
 
 PUZZLES, MOLECULES = 200, 500  # at most
 BATCH = 50

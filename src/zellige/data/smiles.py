@@ -7,7 +7,7 @@ A text is read into atoms and bonds, and is a molecule where
     aromatic    the atoms in small letters lie on rings, and double bonds can be put between them such that each that needs one
                 has one (a perfect matching)
 
-These are RDKit's rules too, but for its details of exotic elements; `tests/evaluation/test_smiles.py` has what it answered.
+These are RDKit's rules too, but for its details of exotic elements; `tests/data/test_smiles.py` has what it answered.
 """
 
 import re

@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 
-from zellige.evaluation.smiles import is_molecule
+from zellige.data.smiles import is_molecule
 
 YES = """
     CC1CNCCOCOC1 O=C1C=2OCCCOC12 CN1CC1(C#C)C#C CC1=NC=CC(O)=C1 O=C1C=CCN2CC1C2 C(C#N)C#CC#N OC1CC(=O)N2CCN12
