@@ -43,14 +43,14 @@ def config(layers: int, hidden: int, tokens: int) -> dict:
 def make(folder: Path, layers: int, hidden: int, tokens: int) -> None:
     """Every way's folder."""
     from zellige.data.tokenizer import Integers
-    from zellige.models.published import names
+    from zellige.models.published import ddit
     from zellige.nn import DiT, Net
 
     torch.manual_seed(0)
     network = DiT(Net(layers, hidden, hidden // 64, 1024), tokens + 1, time=True)
-    state = {names.theirs(name): torch.randn_like(tensor) * 0.02 for name, tensor in network.state_dict().items()}
+    state = {ddit.theirs(name): torch.randn_like(tensor) * 0.02 for name, tensor in network.state_dict().items()}
     rotary = {"rotary_emb.inv_freq": 1e4 ** (-torch.arange(0, 64, 2).float() / 64)}
-    ordered = names.order(list(state))
+    ordered = ddit.order(list(state))
     for way, file in FILES.items():
         (folder / way).mkdir(parents=True)
         path = folder / way / file

@@ -24,7 +24,7 @@ def measure(work: str, seconds: float) -> None:
     import zellige
     from zellige.core.batch import Batch
     from zellige.methods import METHODS, build
-    from zellige.training.sizes import SIZES
+    from zellige.training.setup import SIZES
 
     tiny = SIZES["tiny"]
     method = build("mdlm", 2048, tiny.net, METHODS["mdlm"].Config()).train()

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from zellige.training.recipe import Recipe
+from zellige.training.recipes import Recipe
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from zellige.cli import help
 from zellige.methods import METHODS
 from zellige.show.numbers import scaled
 from zellige.training.plan import PEAK, UTILISATION
-from zellige.training.recipe import Recipe
-from zellige.training.recipes import RECIPES
+from zellige.training.recipes import RECIPES, Recipe
 from zellige.training.setup import typed
 
 sys.path.insert(0, str(Path(__file__).parent))

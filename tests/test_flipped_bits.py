@@ -20,7 +20,7 @@ from zellige.models.checkpoints import newest, read_metrics, read_state
 from zellige.models.config import from_json
 from zellige.models.model import read_config
 from zellige.models.tensors import check_sums, load_tensors
-from zellige.report import samples
+from zellige.report import sections
 
 TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "
 NET = Net(layers=1, hidden=16, heads=2, length=16, condition=8)
@@ -81,7 +81,7 @@ def corpus(folder: Path):
 
 
 def drawn(folder: Path):
-    return samples.validation_samples(folder, None)
+    return sections.validation_samples(folder, None)
 
 
 def readings(place: Path) -> list[tuple]:

@@ -1,8 +1,4 @@
-"""Files that survive: files and folders written aside and renamed, tensors without pickle, states as tensors and JSON.
-
-A folder is complete or absent, whatever interrupts the writing. Nothing here unpickles: a file that is a pickle is named
-with what it would have run.
-"""
+"""Files that survive: files and folders written aside and renamed. A folder is complete or absent, whatever interrupts it."""
 
 import contextlib
 import errno
@@ -12,13 +8,9 @@ import shutil
 import stat
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .errors import InputError
 from .schema import shown
-
-if TYPE_CHECKING:
-    pass
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the ways in which a system says that there is no room
 
@@ -244,15 +236,3 @@ def is_full(problem: BaseException) -> bool:
 def size(n: float) -> str:
     """`1.1 GB`, `0.4 MB`"""
     return f"{n / 1e9:.1f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
-
-
-# ---------------------------------------------------------------------------------------------------- tensors
-
-
-# ---------------------------------------------------------------------------------------------------- checksums
-
-
-# ---------------------------------------------------------------------------------------------------- nested states
-
-
-# ---------------------------------------------------------------------------------------------------- pickles

@@ -174,7 +174,7 @@ def test_the_help_of_a_method_is_grouped(capsys):
 
 
 def test_the_train_page_tells_the_defaults():
-    from zellige.training.sizes import CPU, SIZES
+    from zellige.training.setup import CPU, SIZES
 
     assert f"--data.name {zellige.Data().name}," in help.TRAIN
     assert f"--size {CPU} " in help.TRAIN

@@ -9,9 +9,8 @@ import zipfile
 import pytest
 
 from zellige.data import DATASETS, Data, readers, unpack
-from zellige.data.beginnings import MOST, is_text
 from zellige.data.corpus import as_data
-from zellige.data.file_names import FASTA
+from zellige.data.file_names import FASTA, MOST, is_text
 from zellige.data.prepare import prepare
 from zellige.data.readers import Format, read_pieces
 from zellige.errors import InputError

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from places import GOLDEN
-from zellige.models.published.names import BUFFERS, ours, theirs
+from zellige.models.published.ddit import BUFFERS, ours, theirs
 from zellige.nn import DiT, Net
 
 if not GOLDEN.is_dir():

@@ -17,7 +17,7 @@ from zellige.core.matrices import Chain
 from zellige.core.prediction import Mean, Score, kernel, reverse, reverse_rate, truth
 from zellige.core.process import absorbing, uniform
 from zellige.core.schedule import CLEAN, PRIOR, Tabulated
-from zellige.methods import CSM, D3PM, MD4, MDLM, RADD, UDLM, GenMD4, d3pm_images, d3pm_transitions, tauldr_rates
+from zellige.methods import CSM, D3PM, MD4, MDLM, RADD, UDLM, GenMD4, d3pm, d3pm_transitions, tauldr_rates
 from zellige.nn import Table
 from zellige.nn.logistic import logistic
 from zellige.samplers import Remasking, State
@@ -350,7 +350,7 @@ def test_eps_in_every_logarithm(V, L, T, eps):
 
         one = log_posterior(torch.nn.functional.one_hot(x_0, K).to(D))
         theirs = (one.exp() * (one - log_posterior(logits.softmax(-1)))).sum((1, 2))
-        ours = d3pm_images.step(
+        ours = d3pm.image_step(
             chain, logits.flatten(0, 1), x_0.flatten(), x_t.flatten(), *(u.repeat_interleave(L) for u in (t, t - 1 / T)), eps
         ).reshape(3, L)  # fmt: skip
         close(ours.sum(-1), theirs)

@@ -16,7 +16,7 @@ from zellige.core.curves import LinearSigma
 from zellige.core.matrices import CTMC
 from zellige.core.prediction import posterior
 from zellige.core.schedule import CLEAN
-from zellige.methods import TauLDR, tauldr_jumps, tauldr_rates
+from zellige.methods import TauLDR, tauldr_rates, tauldr_rows
 from zellige.methods.diffusion import summed
 from zellige.samplers import State, TauLeaping, tau_leaping
 from zellige.samplers.tau_leaping import landing
@@ -137,9 +137,9 @@ class Replay:
         self.method = method(golden, case, network, x_0.shape[1], **objective, auxiliary=self.weight)
         monkeypatch.setattr(random, "stratified", lambda n, generator, device: 1 - self.t)
         monkeypatch.setattr(self.method, "corrupt", lambda batch, t, generator: self.x_t)
-        monkeypatch.setattr(tauldr_jumps, "jump", lambda process, x_t, t, counted, generator: self.jumped)
+        monkeypatch.setattr(tauldr_rows, "jump", lambda process, x_t, t, counted, generator: self.jumped)
         monkeypatch.setattr(random, "bernoulli", lambda p, generator: torch.ones_like(p, dtype=torch.bool))
-        self.w = tauldr_jumps.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
+        self.w = tauldr_rows.weight(self.method.process, x_0, self.jumped, self.t, self.batch.counted)
         self.given = given
 
     def constants(self, x: Tensor, f) -> Tensor:
@@ -157,11 +157,11 @@ class Replay:
         return self.method.weighted(lambda _, u, v: 0 * v.sum(-1), self.batch, x, self.t, torch.zeros_like(self.t), 1.0)
 
     def reg(self, x: Tensor) -> Tensor:
-        return self.part(tauldr_jumps.leaving, x) + self.constants(x, lambda u: u)
+        return self.part(tauldr_rows.leaving, x) + self.constants(x, lambda u: u)
 
     def sig(self) -> Tensor:
         entropy = self.constants(self.jumped, lambda u: maths.xlogy(u, u))
-        return self.w * (self.part(tauldr_jumps.signal, self.jumped) - entropy)
+        return self.w * (self.part(tauldr_rows.signal, self.jumped) - entropy)
 
 
 class Published:
@@ -173,7 +173,7 @@ class Published:
         self.q, self.p = P.matrix(CLEAN, r.t), logits.softmax(-1)[:, at]  # (B, S, S) from x_0 to y
         self.law, self.x = P.law(r.batch.tokens, t)[:, at], x[:, at]
         self.likely, self.into = P.likelihood(x, CLEAN, t)[:, at], P.rate_into(x, t)[:, at]
-        z = tauldr_jumps.exits(P)
+        z = tauldr_rows.exits(P)
         total = z[self.x].sum(-1)[:, None, None]
         self.before = (total - z[self.x][..., None] + z) * P.schedule.beta(r.t)[..., None]
 
@@ -195,7 +195,7 @@ def test_loss(golden, case, monkeypatch):
     # what is drawn
     law = r.method.process.law(r.batch.tokens, r.t[:, None])[:, at]
     golden.near(case, law, c["x_t_sampling_probs"])
-    leave = tauldr_jumps.exits(r.method.process)[r.x_t[:, at]]
+    leave = tauldr_rows.exits(r.method.process)[r.x_t[:, at]]
     golden.near(case, leave / leave.sum(-1, keepdim=True), c["dim_sampling_probs"])
     place = (c["square_dims"] + r.given)[:, None]
     rows = r.method.process.rate_from(r.x_t.gather(1, place), r.t[:, None])[:, 0]

@@ -13,7 +13,7 @@ from zellige.core import random
 from zellige.core.batch import Batch
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
-from zellige.methods import TauLDR, build, tauldr_jumps
+from zellige.methods import TauLDR, build, tauldr_rows
 from zellige.nn import Net, chunks
 from zellige.samplers import Ancestral, TauLeaping
 
@@ -77,7 +77,7 @@ def test_a_logistic_law_far_from_x_t_costs_no_more_than_it_is():
 
 # ---------------------------------------------------------------------------------- one jump of the noise
 def jump(method, batch, x, t, generator=None):
-    return tauldr_jumps.jump(method.process, x, t, batch.counted, generator)
+    return tauldr_rows.jump(method.process, x, t, batch.counted, generator)
 
 
 @each_process
@@ -102,7 +102,7 @@ def test_the_weight_is_the_ratio_of_two_laws(process, given, time):
     q = P.likelihood(X, CLEAN, times).gather(-1, x_0.expand(X.shape)[..., None])[..., 0].prod(-1)
     reached = psi > 0
     every = Batch(x_0.expand(X.shape), mask.expand(X.shape) if given else None)
-    w = tauldr_jumps.weight(P, every.tokens, X, t.expand(len(X)), every.counted)
+    w = tauldr_rows.weight(P, every.tokens, X, t.expand(len(X)), every.counted)
     close(w[reached], (q / psi)[reached], rtol=1e-9, atol=0)
     assert (reached == (q > 0) if P.mask is None else reached <= (q > 0)).all()  # a jump leaves a mask behind
 
@@ -149,7 +149,7 @@ def test_given_positions_are_neither_noised_nor_counted(process, objective):
         t = 1 - random.stratified(len(batch), generator)
         x = generic.corrupt(batch, t[:, None], generator)
         ends = jump(generic, batch, x, t, generator), x
-        after, before = (generic.weighted(tauldr_jumps.leaving, batch, y, t, torch.ones_like(t), 0.0) for y in ends)
+        after, before = (generic.weighted(tauldr_rows.leaving, batch, y, t, torch.ones_like(t), 0.0) for y in ends)
         return after - before
 
     value, expected = (exact.expectation(masked(method.loss), x_0, nodes) for method in (one, generic))
@@ -182,7 +182,7 @@ def test_the_cross_entropy_at_all_positions(process):
     logits = some.network.features(x, (1000 * t).float())[..., :V]
     ce = -logits.log_softmax(-1).gather(-1, x_0[..., None])[..., 0]
     left = mask & ~some.process.movable(x)
-    ours, less = (m.weighted(tauldr_jumps.both, batch, x, t, torch.full_like(t, 0.7), 0.3) for m in (every, some))
+    ours, less = (m.weighted(tauldr_rows.both, batch, x, t, torch.full_like(t, 0.7), 0.3) for m in (every, some))
     close(ours - less, 0.3 * (ce * left).sum(-1) / mask.sum(-1), rtol=0, atol=1e-6)
     assert left.any() == (K > V)
     both = [m.loss(batch, torch.Generator().manual_seed(1)) for m in (some, every)]
@@ -216,7 +216,7 @@ def test_in_chunks_it_is_the_same(process, objective, monkeypatch):
     whole = value()
     monkeypatch.setattr(chunks, "LARGE", 1)
     monkeypatch.setattr(chunks, "CHUNK", 5)
-    monkeypatch.setattr("zellige.methods.tauldr_jumps.PART", 7)
+    monkeypatch.setattr("zellige.methods.tauldr_rows.PART", 7)
     for a, b in zip(value(), whole):
         close(a, b, rtol=1e-9, atol=1e-12)
 

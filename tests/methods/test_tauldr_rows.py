@@ -9,7 +9,7 @@ from zellige.core.batch import Batch
 from zellige.core.matrices import ERROR
 from zellige.core.prediction import score_given
 from zellige.core.schedule import CLEAN
-from zellige.methods import TauLDR, tauldr_jumps, tauldr_rows
+from zellige.methods import TauLDR, tauldr_rows
 
 D = torch.float64
 K, L, B = 96, 60, 5
@@ -55,12 +55,12 @@ def test_values_and_gradients_are_those_of_float64(scale, where):
     logits = scale * torch.randn(len(x), K, generator=seeded(3))
 
     fast = logits.clone().requires_grad_()
-    value = rows.sum(tauldr_jumps.both, fast, x_0, x, row)
+    value = rows.sum(tauldr_rows.both, fast, x_0, x, row)
     (gradient,) = torch.autograd.grad(value.sum(), fast)
 
     slow = logits.double().requires_grad_()
     into, u, v = m.moment(slow, x_0, x, t)
-    general = tauldr_jumps.both(into, u, v)
+    general = tauldr_rows.both(into, u, v)
     (exact,) = torch.autograd.grad(general.sum(), slow)
     size = (into * (v + u + u * (u.log().abs() + v.log().abs()))).sum(-1).detach()
     assert ((value - general).abs() <= ROUNDED * size).all()
@@ -73,7 +73,7 @@ def test_values_and_gradients_are_those_of_float64(scale, where):
 
 
 @pytest.mark.parametrize("scale", [0.1, 12.0])
-@pytest.mark.parametrize("f", [tauldr_jumps.both, tauldr_jumps.leaving, tauldr_jumps.signal])
+@pytest.mark.parametrize("f", [tauldr_rows.both, tauldr_rows.leaving, tauldr_rows.signal])
 def test_leave_one_out_is_that_of_float64(f, scale):
     """As above; what is left of p~ at x divides everything, with its gradient."""
     m = method(prediction="leave-one-out")
@@ -116,8 +116,8 @@ def test_what_is_drawn_and_what_a_jump_makes_likelier():
     x_t = rows.sample(X, counted, seeded(5))
     drawn = random.categorical(rows.Q[torch.arange(B)[:, None], X], seeded(5))
     assert torch.equal(x_t, torch.where(counted, drawn, X))
-    x = tauldr_jumps.jump(m.process, x_t, T, counted, seeded(6))
-    general = tauldr_jumps.after(m.process, X, x, T, counted)
+    x = tauldr_rows.jump(m.process, x_t, T, counted, seeded(6))
+    general = tauldr_rows.after(m.process, X, x, T, counted)
     torch.testing.assert_close(rows.after(X, x, counted), general, rtol=2 * ERROR, atol=0)
 
 

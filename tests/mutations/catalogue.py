@@ -834,7 +834,7 @@ FAMILIES = [
     ),
 ]
 RA, BD, AR, DP = "methods/radd.py", "methods/bd3lm.py", "methods/ar.py", "methods/d3pm.py"
-TJ, TL, CS, CN = "methods/tauldr_jumps.py", "methods/tauldr.py", "methods/csm.py", "methods/csm_neighbourhood.py"
+TJ, TL, CS, CN = "methods/tauldr_rows.py", "methods/tauldr.py", "methods/csm.py", "methods/csm_neighbourhood.py"
 PAPERS = [
     M(
         "k-DCE without L",

@@ -590,7 +590,7 @@ INTERVALS = of(
     ),
     (
         "two methods are told apart by the difference and not its interval",
-        "report/compare/outcome.py",
+        "report/compare/comparison.py",
         "apart = ends[1] > 0",
         "apart = ends[0] > 0",
         "report/test_compare.py -k may_be_zero",
@@ -752,7 +752,7 @@ COMMANDS = of(
     ),
     (
         "a report shows what is filled in as given",
-        "report/samples.py",
+        "report/sections.py",
         "np.repeat(fixed >= 0, each + 2, 0)",
         "np.repeat(fixed < 0, each + 2, 0)",
         "report/test_report.py -k keeps_what_was_given",

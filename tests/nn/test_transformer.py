@@ -11,7 +11,7 @@ from torch import nn
 
 from zellige.core.positions import positions
 from zellige.errors import InputError
-from zellige.models.published.names import ours
+from zellige.models.published.ddit import ours
 from zellige.nn import DiT, Net
 from zellige.nn.block import ShortConv
 from zellige.nn.embedding import axial_table, rotary_table, rotate

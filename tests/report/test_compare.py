@@ -21,8 +21,8 @@ from zellige.data.prepare import prepare
 from zellige.evaluation.ngram import NGrams
 from zellige.evaluation.result import difference, summarize
 from zellige.methods.mdlm import MDLM
+from zellige.report.compare import comparison, entrant, figure, table
 from zellige.report.compare import comparison as comparer
-from zellige.report.compare import entrant, figure, outcome, table
 from zellige.report.compare import reference as judge
 from zellige.report.compare.measure import Settings, measure_method, measurement_key
 from zellige.show.record import dumps
@@ -287,7 +287,7 @@ def test_two_whose_difference_may_be_zero_share_a_letter():
         for nats in ([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.1], [2.0, 3.0, 4.0, 5.1])
     )
     for second, letters in ((near, ["a", "a"]), (far, ["a", "b"])):
-        (pair,), names = outcome.differences([("one", first), ("other", second)])
+        (pair,), names = comparison.differences([("one", first), ("other", second)])
         assert pair["value"] > 0
         assert (pair["same"], names) == (letters[1] == "a", letters)
 
@@ -300,7 +300,7 @@ def test_letters_come_from_paired_differences():
     sizes = torch.full((200,), 10.0)
     made = [summarize(nats, sizes, "nats/token") for nats in (texts, texts + small, texts + 0.5)]
     assert made[2].low < made[0].high
-    pairs, found = outcome.differences(list(zip("abc", made)))
+    pairs, found = comparison.differences(list(zip("abc", made)))
     assert found == ["a", "a", "b"]
     assert [p["same"] for p in pairs] == [True, False, False]
     gap = difference(made[2], made[0])
@@ -552,11 +552,11 @@ def test_a_method_without_a_bound_and_one_that_is_infinite():
         "value": math.inf, "low": math.nan, "high": math.inf, "unit": "nats/token", "kind": "bound", "protocol": {},
         "nats": [1.0, math.inf], "sizes": [1.0, 1.0],
     }  # fmt: skip
-    back = outcome.bound_of(json.loads(dumps(plain)))
+    back = comparison.bound_of(json.loads(dumps(plain)))
     other = summarize(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), "nats/token")
     assert back is not None
     assert back.value == math.inf
-    assert outcome.differences([("a", other), ("b", back)])[1] == ["a", "b"]
+    assert comparison.differences([("a", other), ("b", back)])[1] == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "law"])

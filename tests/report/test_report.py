@@ -35,7 +35,7 @@ from zellige.models.model import Model
 from zellige.models.watch import watch
 from zellige.models.weights import unfilled
 from zellige.nn import Net
-from zellige.report import assemble, figures, page, samples, work
+from zellige.report import assemble, figures, page, sections, work
 from zellige.samplers import Ancestral, run
 from zellige.show import kinds
 from zellige.training.logger import write_samples
@@ -545,7 +545,7 @@ def test_what_is_filled_in_keeps_what_was_given(monkeypatch):
     model, rows, corpus = shaped("image")
     seen = []
     monkeypatch.setattr(kinds.Image, "png", lambda self, *how: seen.append(how) or b"")
-    text = samples.infilled(model, corpus.test, 8, 0, 8)
+    text = sections.infilled(model, corpus.test, 8, 0, 8)
     assert "given, filled, filled and truth, from left to right." in text
     ((pixels, given, captions),) = seen
     assert captions == ["given", "filled", "filled", "truth"]
@@ -672,14 +672,14 @@ def test_damaged_samples_are_named(tmp_path, monkeypatch):
     write_samples(tmp_path, 4, [{"text": f"the cat {i}", "tokens": [i], "seed": 0, "calls": 3} for i in range(2)])
     file = Path("samples/step-000004.jsonl")
     whole = file.read_text()
-    assert "the cat 1" in samples.validation_samples(Path(), None)
+    assert "the cat 1" in sections.validation_samples(Path(), None)
     for before, after, said in (
         ("the cat 1", "the bat 1", "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [3]', "has changed since it was written (checksum); "),
         ('"tokens": [1]', '"tokens": [1}', "is not JSON; "),
     ):
         file.write_text(whole.replace(before, after))
-        for read in (lambda: samples.validation_samples(Path(), None), lambda: sweep.read_samples(file)):
+        for read in (lambda: sections.validation_samples(Path(), None), lambda: sweep.read_samples(file)):
             with pytest.raises(InputError) as caught:
                 read()
             assert str(caught.value).startswith(f"line 2 of 'samples/step-000004.jsonl' {said}")

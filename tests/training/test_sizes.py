@@ -14,7 +14,7 @@ from zellige.cli.train import form
 from zellige.models.config import Config
 from zellige.training.plan import training_cost
 from zellige.training.run_folder import label, usual
-from zellige.training.sizes import CPU, SIZES
+from zellige.training.setup import CPU, SIZES
 
 
 def test_each_size_costs_more_than_the_one_before_and_the_command_line_has_all():

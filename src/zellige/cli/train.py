@@ -228,7 +228,7 @@ def default_size(words: Sequence[str], recipe: str) -> str:
         return options.value_of(words, "--size")
     import torch
 
-    from ..training.sizes import CPU, GPU
+    from ..training.setup import CPU, GPU
 
     device = options.value_of(words, "--train.device") or "auto"
     return CPU if device == "cpu" or (device == "auto" and not torch.cuda.is_available()) else GPU
@@ -236,7 +236,7 @@ def default_size(words: Sequence[str], recipe: str) -> str:
 
 def _sized(Options: Any, cls: Any, size: str, words: Sequence[str]) -> Any:
     """The defaults of a size, for the data and the kind of network that are typed."""
-    from ..training.sizes import SIZES
+    from ..training.setup import SIZES
 
     data = options.value_of(words, "--data.name") or Data().name
     net, train = SIZES[size].of(data, cls, options.value_of(words, "--net.kind"))

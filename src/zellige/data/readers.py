@@ -16,8 +16,7 @@ from typing import IO
 
 from ..errors import InputError, nearest
 from ..schema import parse
-from .beginnings import form_of
-from .file_names import FASTA, is_documents, kind
+from .file_names import FASTA, form_of, is_documents, kind
 from .unpack import BLOCK, Readable, arrow_library, opened
 
 Piece = tuple[str, bool]

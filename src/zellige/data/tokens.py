@@ -13,9 +13,9 @@ from ..errors import InputError
 from . import cache as store
 from . import catalogue, tokenizer_by_name
 from . import tokenizer as tk
-from .beginnings import form_of
 from .catalogue import DATASETS
 from .corpus import Corpus, Data, OwnData, count_rows, describe_tokenizer, document_layout, require_rows
+from .file_names import form_of
 from .text_source import TextSource, boundaries
 from .token_files import Shards, find_shards, index_of, read_shard
 

@@ -15,7 +15,7 @@ neighbours of x, one position of it moved along an arrow (`neighbourhood`); the 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
 have y as a neighbour, and weighted with their number. The first sum is whole, since one network call gives all of it, or
 `forward_neighbours` of N(x) are drawn in the same way. By (3) p(x) is known from the ratios v along any path of neighbours, up to
-a constant (`invariant.log_ratio`); of a network, whose v need not be those of a law, it depends on the path. Sampling is
+a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a law, it depends on the path. Sampling is
 Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
@@ -23,7 +23,7 @@ Metropolis-Hastings (`samplers.metropolis`).
 | none | - | Score over a neighbourhood | CSM by J-sampling, denoising CSM, score entropy | Metropolis-Hastings |
 
 Where it leaks. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space that can be enumerated
-the divergence of the data from the law that the chain keeps is exact (`invariant.law`). The denoising loss learns the law of the
+the divergence of the data from the law that the chain keeps is exact (`metropolis.law`). The denoising loss learns the law of the
 *noised* data. The weight of one drawn neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain
 mixes only where likely texts are joined by likely texts: two Sudoku grids differ in 4 cells at least, so CSM is left out there.
 """
@@ -135,7 +135,7 @@ class CSM(Method):
 
     def terms(self, batch, generator=None):
         raise NoBound(
-            "csm defines no likelihood bound; its loss and, where texts can be enumerated, invariant.law judge it"
+            "csm defines no likelihood bound; evaluate its loss or, where texts can be enumerated, `estimator` divergence"
         )
 
     def estimators(self):

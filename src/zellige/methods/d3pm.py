@@ -1,6 +1,6 @@
 """D3PM: Structured denoising diffusion models in discrete state-spaces (Austin et al. 2021, arXiv 2107.03006).
 
-Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`transitions` has those of the paper):
+Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has those of the paper):
 
     q(x_i | x_{i-1})  a row of Q_i                                                                        (eq. 2)
     q(x_i | x_0)      a row of Q_1 .. Q_i                                                               (eq. 3)
@@ -21,7 +21,7 @@ LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no mas
 
 L_0 is -log of the kernel to CLEAN, q(x_1 | x_0) in it, as in the paper's text model; its image model takes p~ itself for
 p(x_0 | x_1) (`last = "image"`): a Mean at t = 1/T, in the bound and in the sampler. The image code has an eps inside every
-logarithm, and so has the loss here where `log_eps` says so (`d3pm_images`); samplers have none.
+logarithm, and so has the loss here where `log_eps` says so (`image_step`); samplers have none.
 """
 
 import copy
@@ -32,11 +32,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..core import maths
 from ..core.prediction import LeaveOneOut, as_leave_one_out, restricted
-from ..core.schedule import PRIOR
+from ..core.process import Process
+from ..core.schedule import CLEAN, PRIOR
 from ..errors import InputError, at_least
 from ..nn.logistic import near
-from . import d3pm_images, diffusion, uniform
+from . import diffusion, uniform
 from .absorbing import Absorbing
 from .d3pm_rows import RowTables, rows_of
 from .d3pm_transitions import ORDERED, SCALINGS, STRENGTHS, TABLES, WEIGHTS, Noise
@@ -226,7 +228,7 @@ class D3PM(Absorbing):
     def prior_term(self, batch, generator=None):
         if not self.config.log_eps:
             return super().prior_term(batch, generator)
-        return (d3pm_images.prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
+        return (image_prior(self.process, batch.tokens, self.config.log_eps) * batch.counted).sum(-1)
 
     def costly(self, x_t):
         return super().costly(x_t) | (self.config.log_eps > 0)  # an eps in the logarithm of a token that is certain
@@ -252,8 +254,41 @@ class D3PM(Absorbing):
 
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None and self.config.log_eps:
-            return d3pm_images.step(self.process, self._clean(logits, x_t), x_0, x_t, t, s, self.config.log_eps)
+            return image_step(self.process, self._clean(logits, x_t), x_0, x_t, t, s, self.config.log_eps)
         if s is None or self.config.process != "uniform":
             return super().cost(logits, x_0, x_t, t, s)
         others = uniform.as_others(self.process, self._clean(logits, x_t), x_t, t, self._says_mean(t))
         return uniform.uniform_step(self.process, others, x_0, x_t, t, s)  # D3PM eq. 1, a term of the sum
+
+
+def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor, eps: float) -> Tensor:
+    """L_t of the step from t to s, at s = CLEAN L_0, as the published image code has them, with eps inside every logarithm.
+
+        L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (law of x_s + eps), of x_0 and of p~; eq. 4
+        L_0    -log p~(x_0 | x_1), the softmax as it is: with an eps there is no x_0 that x_1 cannot come from
+        L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ], by `image_prior`
+
+    The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while L_0
+    stays what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to compare
+    with published ones, and no bounds.
+
+    Args:
+        logits: (N, K) of p~; the others are (N,).
+
+    Returns:
+        (N,) nats.
+    """
+    log_mu = logits.log_softmax(-1).to(process.prior)
+    likely = process.likelihood(x_t, s, t) + eps
+    q, p = (
+        maths.normalise(likely * (process.push(law, CLEAN, s) + eps)) for law in (process.one_hot(x_0), log_mu.exp())
+    )
+    return torch.where(
+        s == CLEAN, -log_mu.gather(-1, x_0[:, None])[:, 0], maths.kl(q, p)
+    )  # D3PM eq. 1, a term of the sum
+
+
+def image_prior(process: Process, x_0: Tensor, eps: float) -> Tensor:
+    """L_T at each position, x_0 (*): (*) nats."""
+    q = process.law(x_0, 1.0)
+    return (maths.xlogy(q, q + eps) - maths.xlogy(q, process.prior + eps)).sum(-1)  # D3PM eq. 1, its first term

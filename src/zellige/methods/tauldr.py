@@ -2,7 +2,7 @@
 
 Continuous-time Markov chains, each position by itself, R_t = beta_t R:
 
-    q(x_t | x_0)     exp(R (sigma_t - 0)): uniform, Gaussian target, birth-death (`rates`), or absorbing
+    q(x_t | x_0)     exp(R (sigma_t - 0)): uniform, Gaussian target, birth-death (`tauldr_rates`), or absorbing
     network          mu = p(x_0 | x_t), softmax(logits) on the support {x_0: q(x_t | x_0) > 0}
     reverse rate     Rhat_t(x, y) = R_t(y, x) v_y,   v_y = sum_{x_0} mu(x_0) q(y | x_0) / q(x | x_0)      (propositions 1, 3)
     L_CT             E [ sum_y Rhat_t(x, y) - Z(x) log Rhat_t(x~, x) ] + C                                (proposition 2)
@@ -14,7 +14,7 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
     one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network call
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
-    w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`jumps`)
+    w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`tauldr_rows`)
 
 `loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network
 evaluation or (`auxiliary_pass` second, as the published code of infilling) of the second one.
@@ -48,7 +48,7 @@ from ..core.batch import Batch
 from ..core.prediction import LeaveOneOut, score, score_given, subs
 from ..errors import InputError, at_least
 from ..nn.logistic import near, within
-from . import diffusion, tauldr_jumps
+from . import diffusion, tauldr_rows
 from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of, table_of
@@ -151,7 +151,7 @@ class TauLDR(Diffusion):
     def cost(self, logits, x_0, x_t, t, s=None):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
-        return tauldr_jumps.both(*self.moment(logits, x_0, x_t, t))  # tauLDR proposition 2
+        return tauldr_rows.both(*self.moment(logits, x_0, x_t, t))  # tauLDR proposition 2
 
     def weighted(
         self,
@@ -202,19 +202,19 @@ class TauLDR(Diffusion):
         else:
             x_t = rows.sample(batch.tokens, batch.counted, generator)
         if self.config.objective == "generic":
-            return self.weighted(tauldr_jumps.both, batch, x_t, t, one, auxiliary, rows)
-        jumped = tauldr_jumps.jump(self.process, x_t, t, batch.counted, generator)
+            return self.weighted(tauldr_rows.both, batch, x_t, t, one, auxiliary, rows)
+        jumped = tauldr_rows.jump(self.process, x_t, t, batch.counted, generator)
         one_pass, x = self.config.objective == "one-pass", jumped
         if one_pass:
             x = torch.where(random.bernoulli(torch.full_like(t, 0.5), generator)[:, None], jumped, x_t)
         if rows is None:
-            after = tauldr_jumps.after(self.process, batch.tokens, x, t, batch.counted)
+            after = tauldr_rows.after(self.process, batch.tokens, x, t, batch.counted)
         else:
             after = rows.after(batch.tokens, x, batch.counted)
         if one_pass:
-            return self.weighted(tauldr_jumps.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
+            return self.weighted(tauldr_rows.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
         w = torch.where(after > 0, 1 / after, 1.0)  # 0 where x~ is no jump's end
-        first, second = tauldr_jumps.leaving, tauldr_jumps.signal  # tauLDR proposition 2, term by term
+        first, second = tauldr_rows.leaving, tauldr_rows.signal  # tauLDR proposition 2, term by term
         if self.config.objective == "one-pass-biased":  # as if x~ had the law of x_t
             return self.weighted(second, batch, jumped, t, w, auxiliary, rows, unweighted=first)
         at_first = self.config.auxiliary_pass == "first"

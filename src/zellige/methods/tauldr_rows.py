@@ -1,7 +1,17 @@
-"""tauLDR's objective on a chain of many states, from tables that the positions of a row share.
+"""tauLDR's objective: one jump of the noise, the terms at a position, and both from tables where a chain has many states.
 
-The same sums as in `tauldr_jumps`, with one time for each row and so one matrix Q_{0,t}, from `core/matrices.py`. What a
-position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
+The jump: x~, the sequence x after it, and how much likelier a sequence is once it has happened. Of the positions that count one
+jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the law of x given x_0
+and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~ came from a sequence that differs at one
+position only, no sum over sequences is needed:
+
+    1/w = psi_t(x~)/q_t(x~) = sum_i sum_y R(y, x~_i) u_i(x~)_y / (Z(x~) - z(x~_i) + z(y)),   and + 1 where Z(x~) = 0
+
+u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence that has
+y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
+
+The tables (`RowTables`) hold the same sums for a batch with one time for each row, and so one matrix Q_{0,t}, from
+`core/matrices.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
 
     w = mu / q(x | .)    v = w Q    rho = u / v    value = sum_y R(y, x) v_y (1 - rho_y + rho_y log rho_y)
     d value / d v = R(., x) (1 - rho)       d value / d mu = (d value / d v) Q' / q(x | .)
@@ -12,6 +22,8 @@ mu is a softmax in float32, the logits being so; leave-one-out, which divides by
 precision of the rest. Near t = 0 that is float64: w and Q reach from 1e-170 to 1e170. From where no entry of Q is below `FLAT`,
 it is float32 too: sums of K terms without signs, of which each is right to 1e-7, and what is far less than another (a rate
 below 1e-38) is lost. Nothing is gathered, masked or computed twice.
+
+Shapes: x_0, x (B, L), t (B,) one time for each row; `counted` (B, L) bool, the positions that are noised at all.
 """
 
 import math
@@ -21,15 +33,73 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..core import random
+from ..core import maths, random
 from ..core.by_row import by_row, part
 from ..core.matrices import CTMC, LogTable
+from ..core.prediction import score_given
 from ..core.process import Process
 from ..core.random import Randomness
-from .tauldr_jumps import both, leaving
 
 FLAT = 1e-12  # an entry of Q from which float32 has room: no number but of the smallest rates leaves 1e-24 to 1e24
 MANY = 64  # states, from which the tables pay
+PART = 1 << 17  # numbers in one table of `after`
+
+
+def exits(process: Process) -> Tensor:
+    """z, the rate at which each state is left at beta = 1: (K,). Of a mixture with one alpha, or a CTMC."""
+    return -process.R.diagonal() if isinstance(process, CTMC) else 1 - process.prior
+
+
+def jump(process: Process, x: Tensor, t: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
+    """x~ (B, L): x after the next jump of the noise at times t, at one position; x itself if none can jump."""
+    leave = exits(process)[x] * counted
+    stuck = leave.sum(-1, keepdim=True) == 0
+    place = random.categorical(torch.where(stuck, 1.0, leave), generator)[:, None]
+    law = process.rate_from(x.gather(-1, place), t[:, None])[:, 0]
+    value = random.categorical(torch.where(stuck, 1.0, law), generator)[:, None]
+    return torch.where(stuck, x, x.scatter(-1, place, value))
+
+
+@torch.no_grad()
+def after(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) -> Tensor:
+    """1/w = psi_t(x)/q_t(x) given x_0, how much likelier x is after one more jump: (B,)."""
+    z = exits(process)
+    leave = z[x] * counted
+    total, at = leave.sum(-1), counted & process.movable(x)  # elsewhere nothing leads into x
+    row = at.nonzero()[:, 0]
+    clean, here, time, others = x_0[at], x[at], t[row], total[row] - leave[at]
+    share = []
+    for i in torch.arange(len(row), device=x.device).split(max(1, PART // process.K)):
+        into, u = process.rate_into(here[i], time[i]), score_given(process, clean[i], here[i], time[i])
+        before = others[i, None] + z  # Z of the sequence that jumps from each state to here
+        flow = torch.where(into > 0, into * u / before, 0.0).sum(-1)  # the sum over y of 1/w, above
+        share.append(flow / process.schedule.beta(time[i])[:, 0])
+    return (total == 0).double().index_add(0, row, torch.cat(share) if share else others)
+
+
+def weight(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor) -> Tensor:
+    """w = q_t(x)/psi_t(x) given x_0, for x after a jump: (B,)."""
+    psi = after(process, x_0, x, t, counted)
+    return torch.where(psi > 0, 1 / psi, 1.0)  # 0 where x is no jump's end
+
+
+def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u, v (*, K).
+
+    The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
+    """
+    return (into * (v - u)).sum(-1)  # tauLDR proposition 2, the first term
+
+
+def signal(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """sum_y R u log(u / v), (*), as in `leaving`: the second term, summed over all jumps of the noise that lead to x_t."""
+    flow = into * u
+    return (maths.xlogy(flow, u) - maths.xlogy(flow, v)).sum(-1)  # tauLDR proposition 2, the second
+
+
+def both(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Their sum, (*): `continuous` from its rates and scores."""
+    return leaving(into, u, v) + signal(into, u, v)  # tauLDR proposition 2, its constant in it
 
 
 class RowTables:
@@ -55,7 +125,7 @@ class RowTables:
         return torch.where(counted, random.from_tables(laws, self.Q.shape[-1], x_0, generator), x_0)
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
-        """`tauldr_jumps.after`: (B,)."""
+        """As the function `after`: (B,)."""
         total, K = (self.exits[x] * counted).sum(-1), len(self.exits)
         size, flows = max(1, part(x.device) // K), []
         rows = torch.arange(len(x), device=x.device)[:, None].expand_as(x).flatten()
@@ -67,7 +137,7 @@ class RowTables:
         return torch.where(counted, torch.cat(flows).view_as(total[:, None].expand_as(x)), 0.0).sum(-1) + (total == 0)
 
     def sum(self, f: Callable[..., Tensor], logits: Tensor, x_0: Tensor, x: Tensor, row: Tensor) -> Tensor:
-        """f of `tauldr_jumps` at N positions, their rows in order, from logits (N, K): (N,) float64."""
+        """f (`both`, `leaving`, `signal`) at N positions, their rows in order, from logits (N, K): (N,) float64."""
         return _Sum.apply(logits, self, f, x_0, x, row)  # pyright: ignore[reportReturnType]
 
     def tables(self, rows: list[int], narrow: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -40,7 +40,7 @@ def nbytes(tensors: Mapping[str, Tensor]) -> int:
 
 @contextlib.contextmanager
 def explain_full_disk(path: Path, doing: str, needs: float, then: Callable[[], str]) -> Iterator[None]:
-    """A full disk within the block is one line (UX table, row 25): what was being done, what it takes, what to do then."""
+    """A full disk within the block is one line: what was being done, what it takes, what to do then."""
     try:
         yield
     except (OSError, InputError) as problem:

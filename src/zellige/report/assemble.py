@@ -22,8 +22,7 @@ from ..show.numbers import path as shown_path
 from . import page
 from .bracket import bracket_sections
 from .figures import curves, extremes, learnt, loss_against_t, metrics, reveal_counts, revealed, schedule
-from .samples import infilled, stills, validation_samples
-from .sections import configuration_part, evaluation_part, run_facts
+from .sections import configuration_part, evaluation_part, infilled, run_facts, stills, validation_samples
 from .trace import entropies, fewer, integrand, record
 from .work import POINTS, Work
 

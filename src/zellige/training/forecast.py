@@ -28,7 +28,7 @@ from ..methods.method import Method
 from ..models.config import Config
 from ..nn.block import UNREAD, Net
 from ..show.numbers import count, counted, path
-from .sizes import CPU, SIZES
+from .setup import CPU, SIZES
 
 HALF_AN_HOUR = 1800.0
 TIMED = 2.0  # seconds of gradients by which steps are fitted

@@ -39,8 +39,8 @@ from .forecast import fitted, forecast
 from .progress import Progress, Silent
 from .recipes import RECIPES
 from .run import Run
+from .setup import SIZES
 from .signals import Interrupted, Quit, Signals, Stopped
-from .sizes import SIZES
 
 
 @checked

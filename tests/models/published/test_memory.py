@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from zellige.data.tokenizer import Integers
-from zellige.models.published import names
+from zellige.models.published import ddit
 from zellige.models.weights import unfilled
 from zellige.nn import DiT, Net
 
@@ -38,7 +38,7 @@ def test_a_load_takes_the_weights_and_no_more(tmp_path):
         for p in network.parameters():
             p.data.fill_(0.01)
     model = {"hidden_size": 384, "cond_dim": 128, "length": 128, "n_blocks": 2, "n_heads": 6, "scale_by_sigma": True}
-    save_file({names.theirs(n): t for n, t in network.state_dict().items()}, tmp_path / "model.safetensors")
+    save_file({ddit.theirs(n): t for n, t in network.state_dict().items()}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"tokens": 50257, "graph": {"type": "absorb"}, "model": model}))
     Integers(50257).save(tmp_path)
     done = subprocess.run([sys.executable, "-c", ONCE, str(tmp_path)], check=True, capture_output=True, text=True)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 import zellige
 from zellige.data.tokenizer import Integers
 from zellige.models import published, weights
-from zellige.models.published import layouts, names
+from zellige.models.published import ddit, layouts
 from zellige.models.tensors import write_checksums
 from zellige.nn import DiT, Net
 
@@ -51,10 +51,10 @@ def test_names_have_one_table(golden_folder):
             case["name"].endswith(("_weights", "weights_absorb", "weights_uniform"))
             and "classifier" not in case["name"]
         ):
-            keys = [name for name in case["tensors"] if name not in names.BUFFERS]
-            assert [names.theirs(names.ours(name)) for name in keys] == keys
-            assert len({names.ours(name) for name in keys}) == len(keys)
-            assert names.order(sorted(keys)) == keys, case["name"]
+            keys = [name for name in case["tensors"] if name not in ddit.BUFFERS]
+            assert [ddit.theirs(ddit.ours(name)) for name in keys] == keys
+            assert len({ddit.ours(name) for name in keys}) == len(keys)
+            assert ddit.order(sorted(keys)) == keys, case["name"]
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin", "weights.pt"])
@@ -147,7 +147,7 @@ def test_lightning_checkpoint(mdlm, tmp_path, monkeypatch):
     tokenizer = _fake(monkeypatch, "transformers.models.gpt2.tokenization_gpt2_fast.GPT2TokenizerFast")()
     held = {
         "state_dict": collections.OrderedDict(("backbone." + n, t) for n, t in mdlm.items()),
-        "ema": {"decay": 0.9999, "num_updates": 7, "shadow_params": [average[n] for n in names.order(list(average))]},
+        "ema": {"decay": 0.9999, "num_updates": 7, "shadow_params": [average[n] for n in ddit.order(list(average))]},
         "global_step": 1000, "epoch": 1, "callbacks": {"best": "x"},
         "hyper_parameters": {"config": _omega(monkeypatch, HYDRA), "tokenizer": tokenizer},
     }  # fmt: skip
@@ -171,7 +171,7 @@ def test_lightning_checkpoint(mdlm, tmp_path, monkeypatch):
 def test_average_by_name_and_seds_own_checkpoint(mdlm, tmp_path):
     average = {n: t + 0.01 for n, t in mdlm.items() if n != "rotary_emb.inv_freq"}
     said = {"system": "mdlm", "length": 24, "tokenizer": "integers"}
-    ordered = [average[n] for n in names.order(list(average))]
+    ordered = [average[n] for n in ddit.order(list(average))]
     found = []
     for i, ema in enumerate(({f"module.{n}": t for n, t in average.items()}, {"shadow_params": ordered, "decay": 0.9})):
         torch.save({"model": {f"module.{n}": t for n, t in mdlm.items()}, "ema": ema, "step": 5}, tmp_path / f"{i}.pth")

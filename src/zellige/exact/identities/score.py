@@ -135,7 +135,7 @@ def true_scores(method: Method) -> Method:
 @own("score.invariant", concrete)
 @torch.no_grad()
 def scores_keep_their_law(method: Method):
-    """The matrix that `invariant` makes of the scores at once, and the one of the sampler's code."""
+    """The matrix that `exact.metropolis` makes of the scores at once, and the one of the sampler's code."""
     worst, zero = Largest(), Largest()
     x, y, chance = metropolis.transitions(method)
     P = torch.zeros(V**L, V**L, dtype=torch.float64).index_put((x, y), chance)
@@ -143,7 +143,7 @@ def scores_keep_their_law(method: Method):
     worst.see(matrix(Metropolis(), method), P, "from, to")
     law = metropolis.law(method)
     worst.see(law @ P, law, "the law that it keeps")
-    yield worst.row(SCORE, "invariant.law: that of metropolis' own matrix")
+    yield worst.row(SCORE, "metropolis.law: that of the sampler's own matrix")
     zero.see(metropolis.divergence(data_law(), true_scores(method)), 0.0, "the data's law")
     yield zero.row(SCORE, "true scores: KL(data || the law kept) = 0")
 

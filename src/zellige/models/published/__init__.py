@@ -4,7 +4,7 @@
     zellige.load("runs/mine").export("out", to="mdlm")   # the way back, or out
 
 A layout is one way of publishing (`layout.py`): those of the DDiT family are in `hydra.py` and `flat.py`, with the one table of
-their names in `names.py`. A layout with a network of its own class has a file of its own and a line in LAYOUTS. Nothing here runs
+their names in `ddit.py`. A layout with a network of its own class has a file of its own and a line in LAYOUTS. Nothing here runs
 code that came with a file, and nothing but tensors is ever unpickled (`opening.py`).
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 from ...nn.classifier import Classifier
 from ...nn.transformer import DiT
 from .. import weights
-from . import ddit, names
+from . import ddit
 from .layout import Choices
 from .opening import open_weights
 from .reading import stripped, weights_and_config
@@ -29,11 +29,11 @@ def classifier(source: str | Path, **choices: Any) -> Classifier:
     with weights.unfilled():
         trunk = DiT(net, shapes["vocab_embed.embedding"][0], time="sigma_map.mlp.0.weight" in shapes, ends=False)
         network = Classifier(trunk, net.hidden, shapes.get("output_layer.weight", (1,))[0])
-    renamed = {_ours(name): tensor for name, tensor in tensors.items() if name not in names.BUFFERS}
+    renamed = {_ours(name): tensor for name, tensor in tensors.items() if name not in ddit.BUFFERS}
     weights.place(network, renamed, f"a classifier of {net.layers} layers", take=True)
     return network.eval()
 
 
 def _ours(name: str) -> str:
     last = name.startswith("output_layer.")
-    return name.replace("output_layer.", "output.") if last else f"trunk.{names.ours(name)}"
+    return name.replace("output_layer.", "output.") if last else f"trunk.{ddit.ours(name)}"
