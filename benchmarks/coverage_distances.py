@@ -1,4 +1,4 @@
-"""How often the intervals of energy distance, MMD and total variation of n-grams (`evaluation/distances.py`) hold the truth.
+"""How often the intervals of energy distance, MMD and total variation of n-grams (`evaluation/metrics.py`) hold the truth.
 
     python benchmarks/coverage_distances.py                                             # of normal vectors, shifted and scaled
     python benchmarks/coverage_distances.py --text shared/data/tales/train.txt          # of rows of real text, and shuffled ones
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from zellige.evaluation import distances
-from zellige.evaluation.sample_quality import ORDERS, grams
+from zellige.evaluation import distances, metrics
+from zellige.evaluation.metrics import ORDERS, grams
 from zellige.evaluation.text_features import hashed_ngrams, in_units_of
 
 PAIRS = 4_000_000
@@ -79,8 +79,9 @@ def normal(g: np.random.Generator, repeats: int, sizes: tuple[int, int], dimensi
     hits = dict.fromkeys(truth, 0)
     for _ in range(repeats):
         x, y = embedded(g, n, dimension, shift, scale), embedded(g, m, dimension, 0.0)
-        for name, number in distances.of_embeddings(x, y).items():
-            hits[name] += number.low <= truth[name] <= number.high
+        numbers = metrics.measure(vectors=x, real_vectors=y)
+        for name in truth:
+            hits[name] += numbers[name].low <= truth[name] <= numbers[name].high
     return hits
 
 
@@ -116,7 +117,7 @@ def variation(
     truth, hits = math.fsum(value() for _ in range(20 * repeats)) / (20 * repeats), 0
     for _ in range(repeats):
         i, j = places()
-        number = distances.total_variation(x[i].tolist(), y[j].tolist(), n)
+        number = metrics.total_variation(x[i].tolist(), y[j].tolist(), n)
         hits += number.low <= truth <= number.high
     return hits, truth
 

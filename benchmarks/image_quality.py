@@ -12,7 +12,8 @@ from zellige import Data
 from zellige.data.prepare import prepare
 from zellige.data.rows import evenly_spaced
 from zellige.evaluation.image_features import features_of
-from zellige.evaluation.image_quality import INTERVAL, library, measure_images
+from zellige.evaluation.image_quality import library
+from zellige.evaluation.metrics import METRICS, intervals, measure_images
 from zellige.show import kinds
 
 
@@ -38,16 +39,16 @@ def main() -> None:
     data = prepare(Data(chosen.data, path=chosen.path))
     kind, features = kinds.of(data.tokenizer), features_of(chosen.features)
     train, test = (kind.pixels(data.split(split).array()) for split in ("train", "test"))
-    real = features.views(train)
-    print(f"{features.about['name']}\n{library()}; {INTERVAL}\nagainst {len(train):,} training images\n")
-    names = ["FID", "KID", "Inception score", "precision", "recall"]
-    print("| images | n |", " | ".join(names), "|\n|---|---|---|---|---|---|---|")
+    real, metrics = features.views(train), [m for m in METRICS.values() if m.of_images]
+    print(f"{features.about['name']}\n{library()}; {intervals(m.name for m in metrics)}")
+    print(f"against {len(train):,} training images\n")
+    print("| images | n |", " | ".join(m.name for m in metrics), "|\n|---|---|" + "---|" * len(metrics))
     for name, change in (("test images", lambda x: x), ("blurred, 3 x 3", blurred), ("noised, sigma 32", noised)):
         for n in (1000, 5000, 10000) if name == "test images" else (5000,):
             numbers = measure_images(features.views(change(evenly_spaced(test, n))), real)
             print(
                 f"| {name} | {n:,} |",
-                " | ".join(numbers[m].text(5 if m == "KID" else 3) for m in names),
+                " | ".join(m.text(numbers[m.name]) for m in metrics),
                 "|",
                 flush=True,
             )

@@ -12,40 +12,35 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from zellige import METHODS, SAMPLERS, Net
 from zellige.cli import help
 from zellige.core import bound
-from zellige.evaluation import conditional, distances, image_quality, memorisation, probe, sample_quality, two_sides
+from zellige.evaluation import conditional, probe, two_sides
+from zellige.evaluation.metrics import KNOWN, METRICS, Metric
 from zellige.methods import build
 
 DOCS = Path(__file__).parent
 MARK = "<!-- what follows is from the code: docs/pages.py -->\n"
 TO_WRITE = "(the idea, in a paragraph by hand)"
 
-METRICS: dict[str, tuple[str, Any, str]] = {  # page: its title, what computes it, what is typed for it
-    "bound": ("The bound", bound, "zellige evaluate runs/demo"),
-    "bracket": ("Between two bounds", two_sides, "zellige evaluate runs/demo --bracket"),
-    "conditional": ("Conditional likelihood", conditional, "zellige evaluate runs/demo --pairs pairs.jsonl"),
-    "probe": ("Linear probe", probe, "zellige evaluate runs/demo --probe ag_news"),
-    "perplexity": ("Generative perplexity", sample_quality.perplexities, "zellige evaluate runs/demo --generate"),
-    "entropy": ("Unigram entropy", sample_quality.unigram_entropies, "zellige evaluate runs/demo --generate"),
-    "distinct": ("distinct-n", sample_quality.distinct, "zellige evaluate runs/demo --generate"),
-    "seq-rep": ("seq-rep-4", sample_quality.repetitions, "zellige evaluate runs/demo --generate"),
-    "mauve": ("MAUVE", sample_quality.mauve, "zellige evaluate runs/demo --generate --mauve"),
-    "energy": ("Energy distance", distances.of_embeddings, "zellige evaluate runs/demo --generate"),
-    "mmd": ("MMD", distances.discrepancy, "zellige evaluate runs/demo --generate"),
-    "tv": ("Total variation of n-grams", distances.total_variation, "zellige evaluate runs/demo --generate"),
-    "typicality": ("Typicality", distances.typicality, "zellige evaluate runs/demo --generate"),
-    "memorised": ("Memorised run", memorisation.longest, "zellige evaluate runs/demo --generate"),
-    "fid": ("FID", image_quality.fid, "zellige evaluate runs/digits --generate"),
-    "kid": ("KID", image_quality.kid, "zellige evaluate runs/digits --generate"),
-    "inception": ("Inception score", image_quality.inception_score, "zellige evaluate runs/digits --generate"),
-    "precision": ("Precision and recall", image_quality.precision_recall, "zellige evaluate runs/digits --generate"),
+LIKELIHOODS: dict[str, tuple[Any, str]] = {  # page: the file that computes it, what is typed for it
+    "bound": (bound, "zellige evaluate runs/demo"),
+    "bracket": (two_sides, "zellige evaluate runs/demo --bracket"),
+    "conditional": (conditional, "zellige evaluate runs/demo --pairs pairs.jsonl"),
+    "probe": (probe, "zellige evaluate runs/demo --probe ag_news"),
 }
+
+
+def of_samples() -> dict[str, list[Metric]]:
+    """The pages of metrics of samples, each with its rows of METRICS."""
+    pages: dict[str, list[Metric]] = {}
+    for metric in METRICS.values():
+        pages.setdefault(metric.page, []).append(metric)
+    return pages
 
 
 def markdown(text: str) -> str:
@@ -68,7 +63,7 @@ def part(text: str) -> str:
         more = "\n".join(line for line in lines if not line.startswith(" "))
         listed = "\n".join(f"- `{name.strip()}`: {prose(about[0] if about else '')}" for name, *about in named)
         return f"{first}\n\n{listed}\n" + (f"\n{prose(more)}\n" if more else "")
-    if not text.startswith("|") and re.search(r"^    |\S {2,}\S", text, re.M):
+    if text.startswith(">>>") or (not text.startswith("|") and re.search(r"^    |\S {2,}\S", text, re.M)):
         return f"```text\n{textwrap.dedent(text)}\n```\n"
     return (text if text.startswith("|") else prose(text)) + "\n"
 
@@ -140,16 +135,37 @@ def sampler_page(name: str) -> Iterator[str]:
 
 
 def metric_page(name: str) -> Iterator[str]:
-    _, thing, typed = METRICS[name]
-    yield shell(typed)
-    if inspect.ismodule(thing):
-        yield f"## In the words of the code\n\n**{title(thing)[0]}.**\n\n{markdown(title(thing)[1])}"
-        yield source(thing)
-    else:
-        module = sys.modules[thing.__module__]
-        yield f"## The code\n\n<!-- not run: a part of its file -->\n```python\n{inspect.getsource(thing).rstrip()}\n```\n"
-        yield source(module) + "What the file says of all its measures, their papers and their intervals:\n"
-        yield f"**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+    if name in LIKELIHOODS:
+        module, typed = LIKELIHOODS[name]
+        yield shell(typed)
+        yield f"## In the words of the code\n\n**{title(module)[0]}.**\n\n{markdown(title(module)[1])}"
+        yield source(module)
+        return
+    rows = of_samples()[name]
+    run = "digits" if rows[0].of_images else "demo"
+    yield shell(f"zellige evaluate runs/{run} --generate{' --mauve' if 'features' in rows[0].takes else ''}")
+    better = {True: "higher", False: "lower", None: "as that of real text"}
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for m in rows:
+        cells.setdefault((m.unit or "-", better[m.higher], m.interval, m.paper or "-"), []).append(f"`{m.name}`")
+    heads = ["name in the JSON", "unit", "better", "95% interval", "paper"]
+    yield table([[", ".join(names), *alike] for alike, names in cells.items()], heads)
+    takes = dict.fromkeys(name for m in rows for name in m.takes)
+    yield "Takes\n\n" + "\n".join(f"- `{name}`: {prose(KNOWN[name])}" for name in takes) + "\n"
+    functions = [m.function.func if isinstance(m.function, partial) else m.function for m in rows]
+    for function in dict.fromkeys(functions):
+        first, _, more = (inspect.getdoc(function) or "").partition("\n\n")
+        yield f"## `{function.__name__}`\n\n{prose(first)}\n\n{markdown(more)}"
+        code = without_docstring(inspect.getsource(function))
+        yield f"<!-- not run: a part of its file -->\n```python\n{code}\n```\n"
+    yield source(inspect.getmodule(functions[0]))
+
+
+def without_docstring(code: str) -> str:
+    """The source of a function without its docstring."""
+    first: Any = ast.parse(code).body[0]
+    about, lines = first.body[0], code.rstrip().split("\n")
+    return "\n".join([*lines[: about.lineno - 1], *lines[about.end_lineno :]])
 
 
 def listed(kind: str, name: str) -> str:
@@ -176,7 +192,7 @@ def source(module: Any) -> str:
 KINDS: dict[str, tuple[str, Iterable[str], Callable[[str], Iterator[str]]]] = {
     "methods": ("Methods", METHODS, method_page),
     "samplers": ("Samplers", SAMPLERS, sampler_page),
-    "metrics": ("Metrics", METRICS, metric_page),
+    "metrics": ("Metrics", [*LIKELIHOODS, *of_samples()], metric_page),
 }
 
 
@@ -186,7 +202,7 @@ def page(path: Path) -> str:
     text = (
         path.read_text(encoding="utf-8")
         if path.exists()
-        else f"# {METRICS[name][0] if kind == 'metrics' else name}\n\n{TO_WRITE}\n\n"
+        else f"# {of_samples()[name][0].title if kind == 'metrics' else name}\n\n{TO_WRITE}\n\n"
     )
     return text.partition(MARK)[0] + MARK + "\n" + "\n".join(KINDS[kind][2](name))
 

@@ -5,11 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-from zellige.evaluation import distances, sample_quality
+from zellige.evaluation.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -39,24 +37,27 @@ def test_every_page_begins_with_its_idea(path):
     assert len(idea.split()) > 20
 
 
-def test_every_measure_of_samples_has_a_page():
-    rows = [[1, 2, 3, 4, 5, 1, 2], [2, 2, 1, 3, 4, 5, 6], [4, 4, 1, 2, 3, 1, 1], [1, 1, 2, 5, 3, 3, 2]]
-    nats, tokens, features = torch.arange(4.0) + 1, torch.full((4,), 6), np.eye(4)
-    names = set(sample_quality.measure(rows, nats, tokens))
-    names |= set(distances.measures(rows, nats.numpy(), features, rows, nats.numpy(), features))
-    covered = {name.partition("-")[0] for name in pages.METRICS}
-    for name in names:
-        assert re.split(r"[ -]\d|[ ,]|-rep", name.lower())[0] in covered, name
+def test_the_page_of_a_metric_is_of_its_row():
+    """Its name, interval and paper, the docstring and the code of its function, and of no other page's."""
+    made = {page: "\n".join(pages.metric_page(page)) for page in pages.of_samples()}
+    for metric in METRICS.values():
+        function = getattr(metric.function, "func", metric.function)
+        first = pages.prose((function.__doc__ or "").partition("\n")[0])
+        known = [f"- `{name}`: " for name in metric.takes]
+        for said in (f"`{metric.name}`", metric.interval, metric.paper, first, f"def {function.__name__}(", *known):
+            assert said in made[metric.page], said
+        others = [page for page, text in made.items() if f"def {function.__name__}(" in text and page != metric.page]
+        assert not others, metric.name
 
 
 def test_markdown_of_a_docstring():
     text = (
         "A *b* costs $1 where x <y:\n\n    a = 1\n\n    b = 2\n\nTV      halves\n        of it\n\n"
-        "Args:\n    x: one,\n        two.\nLast."
+        ">>> a + b\n3\n\nArgs:\n    x: one,\n        two.\nLast."
     )
     assert pages.markdown(text) == (
         "A \\*b\\* costs \\$1 where x \\<y:\n\n```text\na = 1\n\nb = 2\n```\n\n```text\nTV      halves\n        of it\n```\n\n"
-        "Args:\n\n- `x`: one, two.\n\nLast.\n"
+        "```text\n>>> a + b\n3\n```\n\nArgs:\n\n- `x`: one, two.\n\nLast.\n"
     )
 
 

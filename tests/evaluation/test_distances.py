@@ -10,14 +10,12 @@ import pytest
 import torch
 
 from zellige.errors import InputError
-from zellige.evaluation import distances
-from zellige.evaluation.distances import RealText
-from zellige.evaluation.interval import student
+from zellige.evaluation import distances, metrics
+from zellige.evaluation.interval import Number, from_jackknife, mean, student
 from zellige.evaluation.judge import Judged
 from zellige.evaluation.memorisation import longest
-from zellige.evaluation.sample_quality import Number, mean
 from zellige.evaluation.sweep import matched
-from zellige.evaluation.text_features import hashed_ngrams, in_units_of
+from zellige.evaluation.text_features import RealText, hashed_ngrams, in_units_of
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from coverage_distances import CHANGES, covers, normal
@@ -34,7 +32,7 @@ def test_energy_distance_and_mmd_are_their_definitions():
     """The means over pairs of different texts, written out."""
     g = np.random.default_rng(0)
     x, y = g.normal(size=(6, 3)), g.normal(size=(5, 3)) + 0.4
-    values = distances.of_embeddings(x, y)
+    values = metrics.measure(vectors=x, real_vectors=y)
     for name, kernel in (("energy distance", lambda d: -d), ("MMD", lambda d: math.exp(-d * d / 2))):
         k = lambda a, b, kernel=kernel: kernel(math.dist(a, b))  # noqa: E731
         within = [np.mean([k(a, b) for a, b in itertools.permutations(z, 2)]) for z in (x, y)]
@@ -45,15 +43,15 @@ def test_energy_distance_and_mmd_are_their_definitions():
 def test_energy_distance_of_a_line_is_cramers():
     """In one dimension 2 E|x - y| - E|x - x'| - E|y - y'| is 2 int (F - G)^2: of two points at distance 1 it is 2."""
     x, y = np.zeros((5, 1)), np.ones((7, 1))
-    assert distances.of_embeddings(x, y)["energy distance"].value == pytest.approx(2.0)
+    assert metrics.energy_distance(x, y).value == pytest.approx(2.0)
 
 
 def test_far_laws_have_the_jackknife_of_leaving_texts_out():
     """Where pairs bring next to nothing, the interval is about as long as the plain jackknife's."""
     g = np.random.default_rng(1)
     x, y = g.normal(size=(12, 2)), g.normal(size=(9, 2)) + 6
-    number = lambda a, b: distances.of_embeddings(a, b)["energy distance"]  # noqa: E731
-    plain = distances.from_jackknife(
+    number = lambda a, b: metrics.energy_distance(a, b)  # noqa: E731
+    plain = from_jackknife(
         number(x, y).value,
         [number(np.delete(x, i, 0), y).value for i in range(len(x))],
         [number(x, np.delete(y, i, 0)).value for i in range(len(y))],
@@ -140,18 +138,18 @@ def test_hashed_ngrams_know_the_text_and_not_its_length():
 
 def test_total_variation_by_hand():
     """1-grams a a b c against a b b b: (1/4 + 1/2 + 1/4) / 2; without a common 2-gram 1; of the same texts 0."""
-    assert distances.total_variation([[0, 0], [1, 2]], [[0, 1], [1, 1]], 1).value == pytest.approx(0.5)
-    assert distances.total_variation([[0, 1]] * 2, [[1, 0]] * 2, 2).value == 1.0
+    assert metrics.total_variation([[0, 0], [1, 2]], [[0, 1], [1, 1]], 1).value == pytest.approx(0.5)
+    assert metrics.total_variation([[0, 1]] * 2, [[1, 0]] * 2, 2).value == 1.0
     same = rows(np.random.default_rng(0), 6)
-    assert distances.total_variation(same, same, 3).value == 0.0
-    assert math.isnan(distances.total_variation([[1]], [[2]], 2).value)
+    assert metrics.total_variation(same, same, 3).value == 0.0
+    assert math.isnan(metrics.total_variation([[1]], [[2]], 2).value)
 
 
 def test_typicality_is_the_distance_from_the_mean_of_real_text():
     x, y = np.array([1.0, 4.0, np.nan]), np.array([1.0, 3.0])
-    number = distances.typicality(x, y)
+    number = metrics.typicality(x, y)
     assert number.value == pytest.approx((1 + 2) / 2)
-    plain = distances.from_jackknife(number.value, [2.0, 1.0], [np.mean([2, 1]), np.mean([0, 3])])
+    plain = from_jackknife(number.value, [2.0, 1.0], [np.mean([2, 1]), np.mean([0, 3])])
     assert number == plain
 
 
@@ -213,9 +211,9 @@ def test_matched_entropy_is_on_the_line_between_two_temperatures():
     sets, real = curve(np.random.default_rng(0), 30)
     at = matched([0.5, 0.8, 1.0], sets, real)
     assert at is not None
-    entropies = [one.entropies.mean() for one in sets]
+    entropies = [metrics.entropies(one.rows).mean() for one in sets]
     logs = [float(one.nats.sum() / one.tokens.sum()) for one in sets]
-    assert at.entropy == pytest.approx(real.entropies.mean())
+    assert at.entropy == pytest.approx(metrics.entropies(real.rows).mean())
     assert math.log(at.perplexity.value) == pytest.approx(np.interp(at.entropy, entropies, logs))
     assert at.temperature == pytest.approx(np.interp(at.entropy, entropies, [0.5, 0.8, 1.0]))
     assert at.gap.value == pytest.approx(math.log(at.perplexity.value / at.real))
@@ -263,7 +261,7 @@ def variations(g: np.random.Generator, repeats: int, count: int, kinds: int, n: 
     law, noise = (g.dirichlet(np.full(kinds, 4 / kinds), size=kinds) for _ in range(2))
     mixed = (1 - other) * law + other * noise
     return [
-        distances.total_variation(texts_of(mixed, g, count).tolist(), texts_of(law, g, count).tolist(), n)
+        metrics.total_variation(texts_of(mixed, g, count).tolist(), texts_of(law, g, count).tolist(), n)
         for _ in range(repeats)
     ]
 
@@ -295,10 +293,10 @@ def test_an_interval_of_two_sides_is_written_so():
 
 def test_without_a_match_the_total_variation_is_poissons():
     """No n-gram in common: t^2 matches more, of all n-grams, are still likely; equal texts that never vary have the same room."""
-    apart = distances.total_variation([[0, 0, 0]] * 8, [[1, 1, 1]] * 8, 1)
+    apart = metrics.total_variation([[0, 0, 0]] * 8, [[1, 1, 1]] * 8, 1)
     assert (apart.value, apart.high) == (1.0, 1.0)
     assert apart.low == pytest.approx(1 - student(7) ** 2 / 24)
-    few = distances.total_variation([[0, 1]] * 3, [[0, 1]] * 3, 1)
+    few = metrics.total_variation([[0, 1]] * 3, [[0, 1]] * 3, 1)
     assert (few.value, few.low, few.high) == (0.0, -math.inf, math.inf)
 
 
@@ -306,7 +304,7 @@ def test_without_a_match_the_total_variation_is_poissons():
 def test_intervals_of_typicality_cover(shift, scale):
     g = np.random.default_rng(5)
     truth = float(np.abs(g.normal(shift, scale, 400_000)).mean())
-    numbers = [distances.typicality(g.normal(shift, scale, 40), g.normal(0, 0.3, 40)) for _ in range(1000)]
+    numbers = [metrics.typicality(g.normal(shift, scale, 40), g.normal(0, 0.3, 40)) for _ in range(1000)]
     assert covers(hits := sum(x.low <= truth <= x.high for x in numbers), 1000), hits
 
 
@@ -334,5 +332,5 @@ def test_intervals_at_matched_entropy_cover():
 
 
 def test_from_jackknife_is_students():
-    number = distances.from_jackknife(1.0, [1.0, 2.0, 3.0], [0.0, 0.0])
+    number = from_jackknife(1.0, [1.0, 2.0, 3.0], [0.0, 0.0])
     assert number.half == pytest.approx(student(1) * math.sqrt(2 * 2 / 3))

@@ -18,8 +18,9 @@ from zellige.data.prepare import prepare
 from zellige.errors import InputError
 from zellige.evaluation import image_features, image_quality
 from zellige.evaluation.image_features import features_of, trained
-from zellige.evaluation.image_quality import Views, fid, inception_score, kid, measure_images, precision_recall
+from zellige.evaluation.image_quality import Views, frechet, inception, kernel_distance, radii, within
 from zellige.evaluation.interval import student
+from zellige.evaluation.metrics import METRICS, measure_images
 from zellige.methods import build
 from zellige.models.config import Config
 from zellige.models.model import Model
@@ -57,17 +58,20 @@ def noised(x: np.ndarray, sigma: float) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------- the formulas
+def precision_recall(samples: torch.Tensor, real: torch.Tensor) -> tuple[float, float]:
+    return float(within(samples, real, radii(real)).mean()), float(within(real, samples, radii(samples)).mean())
+
+
 @pytest.mark.filterwarnings("ignore:std")  # of one split
-def test_the_numbers_are_those_of_torch_fidelity(monkeypatch):
+def test_the_numbers_are_those_of_torch_fidelity():
     """Recorded from the functions of torch-fidelity 0.4.0, with subsets of all rows (KID) and one split (Inception score)."""
     draws = np.random.default_rng(0)
     x = torch.from_numpy(draws.standard_normal((60, 6)))
     y = torch.from_numpy(1.2 * draws.standard_normal((50, 6)) + 0.3)
-    assert fid(x, y) == pytest.approx(1.5096206551289661, rel=1e-9)
-    assert kid(x[:50], y) == pytest.approx(0.39057665583329504, rel=1e-9)
+    assert frechet(x, y) == pytest.approx(1.5096206551289661, rel=1e-9)
+    assert kernel_distance(x[:50], y) == pytest.approx(0.39057665583329504, rel=1e-9)
     assert precision_recall(x, y) == pytest.approx((0.9666666388511658, 0.7200000286102295), abs=1e-6)
-    monkeypatch.setattr(image_quality, "PARTS", 1)
-    assert inception_score(x).value == pytest.approx(1.368668195823019, rel=1e-9)
+    assert inception(x, 1)[0] == pytest.approx(1.368668195823019, rel=1e-9)
 
 
 def test_the_numbers_are_those_of_the_installed_torch_fidelity():
@@ -78,7 +82,7 @@ def test_the_numbers_are_those_of_the_installed_torch_fidelity():
         pytest.skip("the extra 'fid' is not installed")
     x, y = torch.randn(300, 6, dtype=torch.float64), torch.randn(200, 6, dtype=torch.float64).exp()
     of = [theirs.fid_features_to_statistics(z) for z in (x, y)]
-    assert fid(x, y) == pytest.approx(theirs.fid_statistics_to_metric(*of, False)[theirs.KEY_METRIC_FID], rel=1e-9)
+    assert frechet(x, y) == pytest.approx(theirs.fid_statistics_to_metric(*of, False)[theirs.KEY_METRIC_FID], rel=1e-9)
 
 
 def test_precision_and_recall_by_their_definition():
@@ -106,7 +110,7 @@ def test_the_library_with_our_network_on_the_images(features, pixels):
     metric = FrechetInceptionDistance(feature=Network())
     metric.update(torch.from_numpy(pixels[:600]), real=True)
     metric.update(torch.from_numpy(pixels[600:1100]), real=False)
-    ours = fid(features.views(pixels[600:1100]).features, features.views(pixels[:600]).features)
+    ours = frechet(features.views(pixels[600:1100]).features, features.views(pixels[:600]).features)
     assert ours == pytest.approx(float(metric.compute()), rel=1e-6)
 
 
@@ -127,8 +131,8 @@ def test_of_a_set_and_its_copies(features, pixels):
     assert itself["precision"].value == itself["recall"].value == 1
     assert itself["KID"].value <= 0  # unbiased, and the same images stand on both sides
     half, other = features.views(pixels[:900]).features, features.views(pixels[900:]).features
-    of = lambda x: fid(features.views(x).features, whole.features)  # noqa: E731
-    distances = [fid(half, whole.features), fid(half, other), of(noised(pixels, 60)), of(noised(pixels, 120))]
+    of = lambda x: frechet(features.views(x).features, whole.features)  # noqa: E731
+    distances = [frechet(half, whole.features), frechet(half, other), of(noised(pixels, 60)), of(noised(pixels, 120))]
     assert distances == sorted(distances)
     assert distances[0] > 1e-3
     assert of(blurred(pixels)) > distances[1]
@@ -155,10 +159,10 @@ def test_fid_is_biased_in_n_and_kid_is_not(features, pixels):
     views = features.views(pixels).shuffled(0)
     parts = {n: [views.features[i : i + n] for i in range(0, 1600, 2 * n)] for n in (50, 200, 400)}
     others = {n: [views.features[i : i + n] for i in range(n, 1600, 2 * n)] for n in parts}
-    distances = [float(np.mean([fid(x, y) for x, y in zip(parts[n], others[n])])) for n in parts]
+    distances = [float(np.mean([frechet(x, y) for x, y in zip(parts[n], others[n])])) for n in parts]
     assert distances == sorted(distances, reverse=True)
     assert distances[0] > 2 * distances[-1]
-    kernel = [kid(x, y) for x, y in zip(parts[50], others[50])]
+    kernel = [kernel_distance(x, y) for x, y in zip(parts[50], others[50])]
     assert abs(np.mean(kernel)) < 3 * np.std(kernel) / math.sqrt(len(kernel))
 
 
@@ -263,7 +267,7 @@ def test_the_command(tmp_path, monkeypatch, capsys, classifier):
     assert "not Inception" in text
     point, real = drawn["result"]["points"][0], drawn["result"]["real"]
     assert (point["samples"], real["samples"], real["name"]) == (40, 40, "digits train")
-    assert set(point["measures"]) == {"FID", "KID", "Inception score", "precision", "recall"}
+    assert [*point["measures"]] == [metric.name for metric in METRICS.values() if metric.of_images]
     assert point["measures"]["FID"]["low"] > real["measures"]["FID"]["high"]
     assert drawn["protocol"]["features"]["sha256"] == image_features.sha256(tmp_path / "seen" / image_features.WEIGHTS)
     assert drawn["protocol"]["reference"] == "digits test, 180 images"

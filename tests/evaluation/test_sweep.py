@@ -15,7 +15,7 @@ from zellige.data.tokenizer import Characters
 from zellige.errors import InputError
 from zellige.evaluation import sweep
 from zellige.evaluation.judge import Judge
-from zellige.evaluation.sample_quality import entropy
+from zellige.evaluation.metrics import METRICS, Metric, entropies
 from zellige.evaluation.sweep import Set, Way
 from zellige.methods import build
 from zellige.models.config import Config
@@ -73,7 +73,7 @@ def test_the_numbers_are_those_of_the_parts(command, here):
     nats, tokens = judge.nats(drawn.texts)
     measures = plain["result"]["points"][0]["measures"]
     assert measures["perplexity"]["value"] == pytest.approx(float((nats.sum() / tokens.sum()).exp()))
-    assert measures["entropy"]["value"] == pytest.approx(entropy(drawn.rows).value)
+    assert measures["entropy"]["value"] == pytest.approx(entropies(drawn.rows).mean())
     assert plain["result"]["points"][0]["calls"] <= 4
     real = (here / "real.txt").read_text().splitlines()
     nats, tokens = judge.nats(real)
@@ -135,7 +135,7 @@ def test_texts_one_a_line_are_judged(command, here):
     assert point["samples"] == 15
     assert point["way"]["sampler"] == ""
     rows = [Characters("abcdefghijklmnopqrstuvwxyz ").encode(t) for t in (here / "real.txt").read_text().splitlines()]
-    assert point["measures"]["entropy"]["value"] == pytest.approx(entropy(rows).value)
+    assert point["measures"]["entropy"]["value"] == pytest.approx(entropies(rows).mean())
 
 
 def test_own_tokens_or_their_text_are_one_for_characters(command):
@@ -144,6 +144,27 @@ def test_own_tokens_or_their_text_are_one_for_characters(command):
         for tokens in ("own", "retokenized")
     ]
     assert numbers[0] == numbers[1]
+
+
+def test_a_row_is_all_that_a_metric_needs(command, here, monkeypatch):
+    """A planted one is computed, printed, saved with its interval and definition, in the tables, and judges cheats."""
+    of = lambda rows: [float(len(set(row))) for row in rows]  # noqa: E731
+    kinds = Metric(
+        "kinds", of, ("rows",), True, unit="tokens", definition="different tokens of a sample", column="kinds"
+    )
+    monkeypatch.setitem(METRICS, "kinds", kinds)
+    code, out, _ = command(f"{USUAL} --temperatures 0.5 --out planted")
+    assert code == 0
+    document = json.loads((here / "planted/generate-ar.json").read_text())
+    real = [len(set(line)) for line in (here / "real.txt").read_text().splitlines()]
+    assert document["result"]["real"]["measures"]["kinds"]["value"] == pytest.approx(sum(real) / len(real))
+    assert document["protocol"]["kinds"] == "different tokens of a sample"
+    assert "kinds" in document["interval"]["method"]
+    assert re.search(r"sampler +steps .* kinds$", out, re.MULTILINE)
+    assert re.search(r"^\| sampler .*\| kinds \|$", (here / "planted/generate-ar.md").read_text(), re.MULTILINE)
+    assert re.search(r"^  kinds, tokens +\d+\.\d{3} ± ", command(USUAL)[1], re.MULTILINE)
+    number = sweep.measure_of(document["result"]["real"], "kinds")
+    assert sweep.fooled({"kinds": number}, {"kinds": number}) == ["kinds"]
 
 
 # ------------------------------------------------------------------------------------------------------- the parts

@@ -383,9 +383,9 @@ METRICS = of(
     ),
     (
         "precision is recall",
-        "evaluation/image_quality.py",
-        '"precision": mean(within(x, manifold, reach))',
-        '"precision": mean(within(manifold, x, radii(x)))',
+        "evaluation/metrics.py",
+        "return within(images, manifold, radii(manifold))",
+        "return within(manifold, images, radii(images))",
         "evaluation/test_image_quality.py -k own_names",
     ),
     (
@@ -397,7 +397,7 @@ METRICS = of(
     ),
     (
         "the kernel of MMD is Laplace's",
-        "evaluation/distances.py",
+        "evaluation/metrics.py",
         "np.exp(-(d**2) / 2) for d",
         "np.exp(-d / 2) for d",
         "evaluation/test_distances.py -k definitions",
@@ -411,14 +411,14 @@ METRICS = of(
     ),
     (
         "total variation up to 2",
-        "evaluation/distances.py",
+        "evaluation/metrics.py",
         "return 0.5 * np.abs(f - g).sum(1)",
         "return np.abs(f - g).sum(1)",
         "evaluation/test_distances.py -k total_variation_by_hand",
     ),
     (
         "typicality against the samples' own mean",
-        "evaluation/distances.py",
+        "evaluation/metrics.py",
         "off = np.abs(x - y.mean())",
         "off = np.abs(x - x.mean())",
         "evaluation/test_distances.py -k typicality_is",
@@ -439,10 +439,10 @@ METRICS = of(
     ),
     (
         "n-grams reach from one text into the next",
-        "evaluation/sample_quality.py",
+        "evaluation/metrics.py",
         "inside = row[: len(ends)] == ends",
         "inside = row[: len(ends)] <= ends",
-        "evaluation/test_sample_quality.py -k no_gram_reaches",
+        "evaluation/test_metrics.py -k no_gram_reaches",
     ),
     (
         "nitrogen has five bonds",

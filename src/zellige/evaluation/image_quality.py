@@ -1,19 +1,7 @@
-"""Measures of images: how near samples are to real images in the features of a network, and how they vary.
+"""What the metrics of images (`metrics.fid` and those below it) are made of.
 
-By the names of the papers, with features of D numbers an image:
-
-    FID                |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)), means and covariances (Heusel et al. 2017, arXiv 1706.08500)
-    KID                squared MMD of the kernel (x.y / D + 1)^3, unbiased (Binkowski et al. 2018, arXiv 1801.01401)
-    Inception score    exp of the mean of KL(p(y | x) | p(y)) by a classifier (Salimans et al. 2016, arXiv 1606.03498)
-    precision, recall  the share of samples within the manifold of real images, and the other way round; a manifold is the balls
-                       around its images that reach to their third neighbours (Kynkäänniemi et al. 2019, arXiv 1904.06991)
-
-The first three are computed by torchmetrics, which has no precision and recall; these stand here. FID, the Inception score and
-recall are biased in the number of samples n, so they are compared at equal n only. All hang on whose features they are.
-
-Intervals, 95%, the real images held fixed: the jackknife over 10 groups of samples (the bootstrap would not do: a set with
-repetitions is a smaller set, whose FID is larger); of the Inception score Student's t over its 10 splits, of precision over
-samples.
+FID, KID and the Inception score are computed by torchmetrics, on features of D numbers an image; precision and recall are
+computed here. All of them depend on the network that the features come from.
 """
 
 import math
@@ -29,8 +17,7 @@ from torch import Tensor, nn
 
 from ..core.random import mix
 from ..errors import InputError
-from .interval import student
-from .sample_quality import Number, mean
+from .interval import Number, student
 
 PARTS = 10  # of the samples: the splits of the Inception score, the groups of the jackknife
 BLOCK = 1000  # images in a block of KID, at most
@@ -38,15 +25,6 @@ NEIGHBOUR = 3
 MANIFOLD = 10_000  # real images of which precision and recall take the manifold, at most
 DISTANCES = 2**24  # computed at once: 128 MB in float64
 PROTOCOL = "zellige-images-1"
-CHOICES = {
-    "KID": f"polynomial kernel of degree 3, mean over disjoint blocks of at most {BLOCK:,}",
-    "Inception score": f"{PARTS} splits",
-    "precision, recall": f"{NEIGHBOUR} neighbours, at most {MANIFOLD:,} real images",
-}
-INTERVAL = (
-    f"real images fixed: jackknife over {PARTS} groups of samples; Inception score: Student's t over {PARTS} splits; "
-    "precision: over samples"
-)
 
 
 @dataclass(frozen=True)
@@ -82,22 +60,6 @@ def check_enough(samples: int, real: int, width: int) -> None:
         )
 
 
-def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Number]:
-    """Every measure of these samples against real images, by name."""
-    check_enough(len(samples.features), len(real.features), samples.features.shape[1])
-    samples, real = samples.shuffled(seed), real.shuffled(seed)
-    x, y = samples.features, real.features
-    manifold, blocks = y[:MANIFOLD], math.ceil(len(x) / BLOCK)
-    reach = radii(manifold)
-    return {
-        "FID": jackknife(lambda x: fid(x, y), x),
-        "KID": jackknife(lambda x: kid(x, y, blocks), x),
-        "Inception score": inception_score(samples.logits),
-        "precision": mean(within(x, manifold, reach)),
-        "recall": jackknife(lambda x: float(within(manifold, x, radii(x)).mean()), x),
-    }
-
-
 def jackknife(measure: Callable[[Tensor], float], x: Tensor) -> Number:
     """What `measure` says of all rows of x, with the interval from leaving out a tenth at a time."""
     group = torch.arange(len(x)) % PARTS
@@ -118,8 +80,8 @@ class Given(nn.Module):
         return x
 
 
-def fid(samples: Tensor, real: Tensor) -> float:
-    """The Fréchet distance of features (N, D) and (M, D)."""
+def frechet(samples: Tensor, real: Tensor) -> float:
+    """Fréchet distance of features (N, D) and (M, D)."""
     from torchmetrics.image.fid import FrechetInceptionDistance
 
     metric = FrechetInceptionDistance(feature=Given(samples.shape[1]))
@@ -128,8 +90,8 @@ def fid(samples: Tensor, real: Tensor) -> float:
     return float(metric.compute())
 
 
-def kid(samples: Tensor, real: Tensor, blocks: int = 1) -> float:
-    """The squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of as many of both, each by the library."""
+def kernel_distance(samples: Tensor, real: Tensor, blocks: int = 1) -> float:
+    """Squared MMD of features (N, D) and (M, D): the mean over disjoint blocks of as many of both, each by the library."""
     from torchmetrics.image.kid import KernelInceptionDistance
 
     values = []
@@ -142,15 +104,14 @@ def kid(samples: Tensor, real: Tensor, blocks: int = 1) -> float:
     return float(np.mean(values))
 
 
-def inception_score(logits: Tensor) -> Number:
-    """Of a classifier's logits (N, classes), in 10 splits."""
+def inception(logits: Tensor, splits: int = PARTS) -> tuple[float, float]:
+    """Inception score of a classifier's logits (N, classes): the mean over the splits, and their standard deviation."""
     from torchmetrics.image.inception import InceptionScore
 
-    metric = quiet(InceptionScore, feature=Given(logits.shape[1]), splits=PARTS)
+    metric = quiet(InceptionScore, feature=Given(logits.shape[1]), splits=splits)
     metric.update(logits.double())
-    value, deviation = map(float, seeded(metric.compute))
-    half = student(PARTS - 1) * deviation / math.sqrt(PARTS)
-    return Number(value, value - half, value + half)
+    value, deviation = seeded(metric.compute)
+    return float(value), float(deviation)
 
 
 def quiet(metric: Any, **options: Any) -> Any:
@@ -168,16 +129,6 @@ def seeded(compute: Callable[[], Any]) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- precision and recall
-def precision_recall(samples: Tensor, real: Tensor) -> tuple[float, float]:
-    """Of features (N, D) and (M, D).
-
-    >>> line = torch.arange(8.0)[:, None]
-    >>> precision_recall(line[:4], line)
-    (1.0, 0.875)
-    """
-    return float(within(samples, real, radii(real)).mean()), float(within(real, samples, radii(samples)).mean())
-
-
 def radii(x: Tensor) -> Tensor:
     """(N,) the distance of each of x (N, D) to its third neighbour."""
     parts = x.split(max(1, DISTANCES // len(x)))

@@ -1,14 +1,16 @@
-"""Half-widths of 95% intervals: Student's, over the draws of stratified groups, and over texts and draws together."""
+"""95% intervals: a number with its interval; half-widths by Student's t, over the draws of stratified groups, and over texts and
+draws together."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..show.numbers import percent
+from ..show.numbers import percent, pm
 
 LEVEL = 0.95
 FREEDOM = 8  # degrees of freedom from which the draws have an interval: it is then known to a quarter, 1/sqrt(2 * 8)
@@ -46,6 +48,54 @@ def student(freedom: int, level: float = LEVEL) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if within(middle) < level else (low, middle)
     return high
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number and the ends of its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        return (self.high - self.low) / 2
+
+    def text(self, places: int = 3) -> str:
+        """`1.412 ± 0.006`"""
+        return pm(self.value, self.half, places)
+
+    def sides(self, places: int = 3) -> str:
+        """`0.013 -0.014 +0.021`, how far either end of the interval is; as `text` where both are as far."""
+        down, up = (f"{abs(end - self.value):.{places}f}" for end in (self.low, self.high))
+        return (
+            self.text(places)
+            if down == up or not math.isfinite(self.half)
+            else f"{self.value:.{places}f} -{down} +{up}"
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def mean(values: Any) -> Number:
+    """The mean of one number a sample, with Student's interval; NaN is left out."""
+    values = np.asarray(values, float)
+    values = values[~np.isnan(values)]
+    n = len(values)
+    if not n:
+        return Number(math.nan, math.nan, math.nan)
+    middle = float(values.mean())
+    half = student(n - 1) * float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+    return Number(middle, middle - half, middle + half)
+
+
+def from_jackknife(value: float, samples: Any, real: Any) -> Number:
+    """A number with its interval from what it becomes without each of the samples (N,), and without each real text (M,)."""
+    n, m = len(samples), len(real)
+    half = student(min(n, m) - 1) * math.sqrt((n - 1) * float(np.var(samples)) + (m - 1) * float(np.var(real)))
+    return Number(value, value - half, value + half)
 
 
 def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float, float]:

@@ -37,7 +37,6 @@ from ..data import remote
 from ..errors import InputError, nearest, not_installed
 from ..models.model import fingerprint
 from ..schema import read_json
-from .sample_quality import unigram_entropies
 
 GPT2 = "gpt2-large"
 LOGITS = 2**28  # of one call at most: 1 GB in float32
@@ -219,11 +218,6 @@ class Judged:
         """(N,) nats per token of each; NaN where no token was judged."""
         tokens = self.tokens.double().numpy()
         return np.where(tokens > 0, self.nats.double().numpy() / np.maximum(tokens, 1), np.nan)
-
-    @property
-    def entropies(self) -> np.ndarray:
-        """(N,) the unigram entropy of each, nats; NaN where there is no token."""
-        return unigram_entropies(self.rows)
 
 
 def judged(

@@ -41,10 +41,9 @@ from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
-from . import sample_quality
-from .distances import from_jackknife
+from . import metrics
+from .interval import Number, from_jackknife
 from .judge import Judge, Judged, judged
-from .sample_quality import AS_REAL, HIGHER, LOWER, Number, better
 
 MATCHED_INTERVAL = "at matched entropy: jackknife over samples, the same of every temperature, and real texts"
 
@@ -97,7 +96,7 @@ def matched(temperatures: Sequence[float], sets: Sequence[Judged], real: Judged)
 
 def _sums(one: Judged) -> np.ndarray:
     """(N, 4) of each text: its entropy, whether it has one, its nats, its tokens."""
-    entropies = one.entropies
+    entropies = metrics.entropies(one.rows)
     return np.stack(
         [np.nan_to_num(entropies), ~np.isnan(entropies), one.nats.double().numpy(), one.tokens.double().numpy()], 1
     )
@@ -133,7 +132,6 @@ TEMPERATURES = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
 TOP_PS = (0.8, 0.9, 0.95)
 SAMPLERS = ("first_hitting", "confidence", "remasking")  # beside the model's own, where it admits them
 DRAWS = "each categorical draw in float64 by inverse CDF (53 random bits), no Gumbel noise"
-ENTROPY = "of the frequencies of the tokens within a sample, nats; mean over samples"
 
 Progress = Callable[[int, int], None]
 
@@ -321,15 +319,15 @@ def score_samples(
         reading: what the judge read, where it has been asked before.
     """
     reading = reading or judged(one.texts, one.rows, judge, own, progress)
-    measures = sample_quality.measure(reading.rows, reading.nats, reading.tokens)
+    measures = metrics.measure(rows=reading.rows, nats=reading.nats, tokens=reading.tokens)
     if against is not None:
-        measures["mauve"] = sample_quality.mauve(judge.features(one.texts), against, seed)
+        measures |= metrics.measure(features=judge.features(one.texts), real_features=against, seed=seed)
     return {
         "way": asdict(one.way), "samples": len(one.texts), "samples_sha256": fingerprint(one.texts),
         "tokens": sum(map(len, reading.rows)),
         "judged": int(reading.tokens.sum()), "cut": reading.cut,
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": {name: number.to_dict() for name, number in measures.items()}, "example": one.texts[0],
+        "measures": metrics.as_json(measures), "example": one.texts[0],
     }  # fmt: skip
 
 
@@ -347,12 +345,12 @@ def checked_images(rows: Any, tokenizer: Any) -> np.ndarray:
 
 
 def image_point(one: Set, measures: dict[str, Number]) -> dict[str, Any]:
-    """A measured set of images, as JSON has it; the measures are those of `image_quality`."""
+    """A measured set of images, as JSON has it; the measures are those of `metrics.measure_images`."""
     return {
         "way": asdict(one.way), "samples": len(one.rows or ()), "samples_sha256": fingerprint(torch.tensor(one.rows or ())),
         "tokens": sum(map(len, one.rows or ())),
         "calls": sum(one.calls) / len(one.calls) if one.calls else None, "expected_calls": one.expected_calls,
-        "measures": {name: number.to_dict() for name, number in measures.items()},
+        "measures": metrics.as_json(measures),
     }  # fmt: skip
 
 
@@ -429,9 +427,9 @@ def fooled(measures: dict[str, Number], real: dict[str, Number]) -> list[str]:
     fooled = []
     for name, number in measures.items():
         if name in real:
-            floor, direction = real[name], better(name)
+            floor, higher = real[name], metrics.find(name).higher
             above, below = number.high >= floor.low, number.low <= floor.high
-            if {HIGHER: above, LOWER: below, AS_REAL: above and below}[direction]:
+            if {True: above, False: below, None: above and below}[higher]:
                 fooled.append(name)
     return fooled
 

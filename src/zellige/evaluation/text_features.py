@@ -1,4 +1,4 @@
-"""Texts as vectors whose laws are compared: what a network knows of them, or counts of their characters, each by its name.
+"""Real text that samples are compared with, and both as vectors: what a network knows of them, or counts of their characters.
 
     judge     the mean over a text's tokens of the judge's last hidden states: nothing more to download
     ngrams    hashed counts, no network: of the UTF-8 bytes of a text the runs of 2, 3 and 4, each added, with a sign, to one of
@@ -11,6 +11,7 @@ that two of these texts are at a root mean square distance of 1. A text without 
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ import torch
 from ..errors import InputError
 from ..models.model import fingerprint
 from ..schema import read_json
+from .distances import LEAST
 from .image_features import CONFIG
-from .judge import Judge
+from .interval import Number
+from .judge import Judge, Judged
+from .metrics import measure
 
 WIDTH = 512
 LENGTHS = (2, 3, 4)  # of runs of bytes
@@ -86,3 +90,53 @@ def _of_some(texts: Sequence[str], embed: Callable[[list[str]], torch.Tensor]) -
     out = np.zeros((len(texts), vectors.shape[1]))
     out[some] = vectors
     return out
+
+
+@dataclass(frozen=True)
+class View:
+    """What distances are taken of: each text's tokens, its nats per token (N,), and its embedding (N, D)."""
+
+    rows: Sequence[Sequence[int]]
+    rates: np.ndarray
+    features: np.ndarray
+
+    def first(self, n: int) -> "View":
+        return View(self.rows[:n], self.rates[:n], self.features[:n])
+
+
+class RealText:
+    """Held-out texts that samples are compared with, `size` of either at most.
+
+    Args:
+        texts, reading: of real text, two for each sample where there are so many; those at odd places are compared with.
+        embed: texts as vectors.
+        count: how many samples there are.
+
+    Raises:
+        InputError: too few texts.
+    """
+
+    def __init__(self, texts: Sequence[str], reading: Judged, embed: Embed, count: int):
+        self.size = min(count, len(texts) // 2)
+        if self.size < LEAST:
+            raise InputError(f"{len(texts)} real texts are too few for distances; give {2 * LEAST} or more")
+        vectors, of = embed(texts), slice(0, 2 * self.size)
+        halves = [View(reading.rows[of][i::2], reading.rates[of][i::2], vectors[of][i::2]) for i in (0, 1)]
+        self.embed, self.units = embed, in_units_of(halves[0].features)
+        floor, self.reference = (View(v.rows, v.rates, self.units(v.features)) for v in halves)
+        self.floor = self.distances(floor)
+
+    def view(self, texts: Sequence[str], reading: Judged) -> View:
+        """Samples, as many of them as are compared."""
+        n = self.size
+        return View(reading.rows[:n], reading.rates[:n], self.units(self.embed(texts[:n])))
+
+    def distances(self, samples: View) -> dict[str, Number]:
+        """Every metric of these beside the reference, by name; where they are fewer, beside as many."""
+        if len(samples.rows) < LEAST:
+            raise InputError(f"{len(samples.rows)} samples are too few for distances; give {LEAST} or more")
+        real = self.reference.first(len(samples.rows))
+        return measure(
+            compared_rows=samples.rows, real_rows=real.rows, rates=samples.rates, real_rates=real.rates,
+            vectors=samples.features, real_vectors=real.features,
+        )  # fmt: skip

@@ -1,7 +1,6 @@
 """Two figures of judged samples, of text and of images: quality against diversity (the frontier), and both against calls."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
@@ -10,32 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+from ..evaluation.metrics import Metric, find
 from ..evaluation.sweep import curves_of, measure_of
 from .palette import COLOURS, LINES, STYLE
 
 _LOOKS = [("blue", "-", "o"), *((c, d, m) for (c, d), m in zip(LINES, "s^DvPX"))]
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A measure on an axis: its name in a point, its label there, whether the axis is logarithmic."""
-
-    name: str
-    label: str
-    log: bool = False
-
-
-PERPLEXITY = Measure("perplexity", "generative perplexity", log=True)
-ENTROPY = Measure("entropy", "unigram entropy of a sample, nats (higher: more varied)")
 SHOWN = {  # (across, up) of a frontier, (above, below) against calls
-    "text": {"frontier": (ENTROPY, PERPLEXITY), "calls": (PERPLEXITY, Measure("entropy", "unigram entropy, nats"))},
-    "images": {
-        "frontier": (
-            Measure("recall", "recall (higher: more varied)"),
-            Measure("precision", "precision (higher: more real)"),
-        ),
-        "calls": (Measure("FID", "FID, lower is better", log=True), Measure("KID", "KID, lower is better")),
-    },
+    "text": {"frontier": ("entropy", "perplexity"), "calls": ("perplexity", "entropy")},
+    "images": {"frontier": ("recall", "precision"), "calls": ("FID", "KID")},
 }
 
 
@@ -51,9 +32,10 @@ def sweep_figure(
     curves = curves_of(points, by)
     if not curves:
         return None
-    what = "images" if "FID" in points[0]["measures"] else "text"
+    what = "images" if any(find(name).of_images for name in points[0]["measures"]) else "text"
+    shown = [find(name) for name in SHOWN[what][by]]
     with matplotlib.rc_context(STYLE):
-        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {what}", *SHOWN[what][by])
+        fig = (_frontier if by == "frontier" else _calls)(curves, real, f"real {what}", *shown)
     top = fig.axes[0]
     if about and what == "text":
         top.set_ylabel(f"{top.get_ylabel()}, judge {about}")
@@ -63,7 +45,7 @@ def sweep_figure(
 
 
 def _frontier(
-    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, across: Measure, up: Measure
+    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, across: Metric, up: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 4.6), layout="constrained", facecolor="white")
     ax = fig.subplots()
@@ -86,13 +68,13 @@ def _frontier(
     if up.log:
         _log(ax)
     ax.margins(x=0.1)
-    ax.set(xlabel=across.label, ylabel=up.label)
+    ax.set(xlabel=across.axis, ylabel=up.axis)
     fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=4, handlelength=3)
     return fig
 
 
 def _calls(
-    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, above: Measure, below: Measure
+    curves: dict[str, list[dict[str, Any]]], real: dict[str, Any] | None, called: str, above: Metric, below: Metric
 ) -> Figure:
     fig = Figure(figsize=(6.4, 6.0), layout="constrained", facecolor="white")
     top, low = fig.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
@@ -107,7 +89,7 @@ def _calls(
             ax.axhline(n.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1, label=f"{called}, 95%")
         if shown.log:
             _log(ax)
-        ax.set(ylabel=shown.label)
+        ax.set(ylabel=shown.axis)
     every = [p["calls"] for points in curves.values() for p in points]
     ticks = 2.0 ** np.arange(np.floor(np.log2(min(every))), np.ceil(np.log2(max(every))) + 1)
     low.set_xscale("log", base=2)

@@ -57,9 +57,9 @@ def measured(
 ) -> dict[str, Any]:  # fmt: skip
     """{points, real, cheats, matched, compared} as the document's result has them."""
     from ...evaluation import sweep
-    from ...evaluation.distances import RealText
     from ...evaluation.judge import judged
     from ...evaluation.sweep import fooled
+    from ...evaluation.text_features import RealText
 
     own = lambda one: chosen.tokens == "own" and one.rows is not None  # noqa: E731
     tested = [*sets, *(cheat.samples for cheat in more)]
@@ -108,7 +108,9 @@ def measured(
 
 
 def _add(point: dict[str, Any], numbers: dict[str, Any]) -> None:
-    point["measures"] |= {name: number.to_dict() for name, number in numbers.items()}
+    from ...evaluation.metrics import as_json
+
+    point["measures"] |= as_json(numbers)
 
 
 def _add_memorisation(
@@ -116,7 +118,7 @@ def _add_memorisation(
 ) -> None:
     """Of all sets in one pass over the training set; of those in the model's tokens."""
     from ...evaluation.memorisation import longest
-    from ...evaluation.sample_quality import mean
+    from ...evaluation.metrics import measure
 
     rows = [[*each] if each is not None else [] for each, _ in zip(model_rows, scored)]
     with Bar(terminal, "search", 1, "rows") as bar:
@@ -126,7 +128,7 @@ def _add_memorisation(
     at = 0
     for point, each in zip(scored, rows):
         if each:
-            _add(point, {"memorisation": mean(runs[at : at + len(each)])})
+            _add(point, measure(runs=runs[at : at + len(each)]))
         at += len(each)
 
 

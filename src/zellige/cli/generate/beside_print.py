@@ -2,11 +2,18 @@
 
 from typing import Any
 
-from ...evaluation.sample_quality import Number
+from ...evaluation.interval import Number
+from ...evaluation.metrics import find
+from ...evaluation.sweep import measure_of
 from ...show.numbers import columns
-from .numbers import CALLED, shown
 
 BESIDE = 3  # columns of a printed table beside real text
+
+
+def shown(point: dict[str, Any], name: str) -> str:
+    """A metric of a set as its row of METRICS prints it; "-" where the set has none. ValueError: there is no such row."""
+    metric = find(name)
+    return metric.text(measure_of(point, name)) if name in point["measures"] else "-"
 
 
 def headline(document: dict[str, Any]) -> list[str]:
@@ -18,11 +25,10 @@ def headline(document: dict[str, Any]) -> list[str]:
         if result["curve"]:
             return ["", "at the entropy of real text: unknown, no two temperatures lie about it", ""]
         return ["", "at the entropy of real text: unknown; --frontier draws what it takes", ""]
-    perplexity, gap = Number(**at["perplexity"]), Number(**at["gap"])
-    places = 2 if perplexity.value >= 10 else 3
+    perplexity, gap, metric = Number(**at["perplexity"]), Number(**at["gap"]), find("perplexity")
     return [
         "", f"at the entropy of real text, {at['entropy']:.3f} nats (temperature {at['temperature']:.2f}):",
-        f"  perplexity {perplexity.text(places)}, that of real text {at['real']:.{places}f}",
+        f"  perplexity {metric.text(perplexity)}, that of real text {at['real']:.{metric.places(perplexity.value)}f}",
         f"  {gap.text()} nats/token above real text", "",
     ]  # fmt: skip
 
@@ -38,7 +44,7 @@ def of_cheats(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     for name in sets[0]["measures"]:
         marks = ["*" if name in one.get("fools", ()) else " " for one in sets]
         cells = [shown(one, name) + mark for one, mark in zip(sets, marks)]
-        rows.append([CALLED.get(name, name), *([shown(real, name)] if real else []), *cells])
+        rows.append([find(name).label, *([shown(real, name)] if real else []), *cells])
     return [("what fools what: * is no worse than real text", rows)]
 
 

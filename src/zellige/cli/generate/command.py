@@ -97,14 +97,14 @@ def generate(words: Sequence[str], terminal: Terminal, began: float, write: bool
     folder = _folder(chosen) if write else None
     model = load(terminal, chosen.run, "evaluate", chosen) if chosen.run else None
     data = None if model is None else typed_data(chosen, words, model.config.data)
-    from ...evaluation import sample_quality, sweep
+    from ...evaluation import metrics, sweep
     from ...evaluation.distances import LEAST
     from ...evaluation.judge import Judge
     from ...evaluation.text_features import embedder
     from ...show import kinds
 
     if chosen.mauve:
-        sample_quality.mauve_package()
+        metrics.mauve_package()
     if model is not None and not (kind := kinds.of(model.tokenizer)).running:
         if kind.name != "image":
             raise InputError(f"--generate judges texts and images, and this model makes {kind.many}; leave it out")

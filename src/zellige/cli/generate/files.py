@@ -38,24 +38,22 @@ def as_document(
     chosen: Any, arguments: dict[str, Any], model: Any, judge: "Judge", result: dict[str, Any], seconds: float
 ) -> dict[str, Any]:
     """The result as JSON; `result` as `beside.measured` has it."""
-    from ...evaluation import distances, sample_quality, sweep
+    from ...evaluation import metrics, sweep
     from ...models.model import identity, which_weights
 
+    measured = result["points"][0]["measures"]
     whose = "the model's tokens" if model is not None else "the judge's tokens, where samples come without"
     protocol = {
         "name": sweep.PROTOCOL, "judge": judge.about,
         "judged": "the samples' own tokens" if chosen.tokens == "own" else "decoded, then tokenized by the judge's tokenizer",
         "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
         "network": None if model is None else model.method.precision,
-        "weights": None if model is None else which_weights(model), "perplexity": "corpus: exp(all nats / all tokens)",
-        "perplexity per sequence": "mean over samples of exp(nats / tokens)", "entropy": sweep.ENTROPY,
-        "distinct-n": "different n-grams / n-grams, over all samples", "seq-rep-4": "1 - distinct-4 within a sample, mean",
-        **({} if result["compared"] is None else distances.MEASURES | {"compared": result["compared"]}),
+        "weights": None if model is None else which_weights(model), **metrics.definitions(measured),
+        **({} if result["compared"] is None else {"compared": result["compared"]}),
         "measured on": whose, "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip
     protocol |= told_classes(chosen, model)
-    interval = sample_quality.INTERVAL + (f"; {sample_quality.INTERVAL_MAUVE}" if chosen.mauve else "")
-    interval += f"; {distances.INTERVAL}" if result["compared"] is not None else ""
+    interval = metrics.intervals(measured)
     interval += f"; {sweep.MATCHED_INTERVAL}" if result["matched"] is not None else ""
     about: dict[str, Any] = {}
     if model is not None:

@@ -87,7 +87,7 @@ def _scored(
     model: Any, features: "Features", sets: "list[Set]", reference: Any, floor: tuple[str, Any], seed: int, terminal: Terminal
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:  # fmt: skip
     """Each set, and the real images that stand beside, as JSON has it."""
-    from ...evaluation import image_quality, sweep
+    from ...evaluation import metrics, sweep
     from ...show import kinds
 
     kind: Any = kinds.of(model.tokenizer)
@@ -101,7 +101,7 @@ def _scored(
             seen.append(features.views(kind.pixels(rows), show))
             done += len(rows)
     with terminal.waiting("comparing"):
-        measured = [image_quality.measure_images(views, seen[0], seed) for views in seen[1:]]
+        measured = [metrics.measure_images(views, seen[0], seed) for views in seen[1:]]
     points = [sweep.image_point(one, measures) for one, measures in zip([*sets, beside], measured)]
     return points[:-1], {"name": floor[0]} | points[-1]
 
@@ -111,7 +111,7 @@ def _document(
     reference: tuple[str, Any], seconds: float,
 ) -> dict[str, Any]:  # fmt: skip
     """The result as JSON."""
-    from ...evaluation import image_quality, sweep
+    from ...evaluation import image_quality, metrics, sweep
     from ...models.model import identity
 
     about = identity(model)
@@ -120,11 +120,11 @@ def _document(
         "reference": f"{reference[0]}, {len(reference[1]):,} images", "images": model.tokenizer.describe(),
         **told_classes(chosen, model), "draws": sweep.DRAWS if not chosen.samples else f"samples of {chosen.samples}",
         "network": model.method.precision, "weights": about["weights"],
-        **image_quality.CHOICES, "streams": "sample i of every set has the stream of (seed, i)",
+        **metrics.definitions(points[0]["measures"]), "streams": "sample i of every set has the stream of (seed, i)",
     }  # fmt: skip
     result = {"points": points, "real": real, "about": about | {"length": int(model.method.shape[0])}}
     return json_record(
         "evaluate", arguments, result,
-        interval={"level": 0.95, "method": image_quality.INTERVAL}, unit="FID", kind="samples", protocol=protocol,
-        seed=chosen.seed, seconds=seconds,
+        interval={"level": 0.95, "method": metrics.intervals(points[0]["measures"])}, unit="FID", kind="samples",
+        protocol=protocol, seed=chosen.seed, seconds=seconds,
     )  # fmt: skip

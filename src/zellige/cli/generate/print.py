@@ -3,11 +3,11 @@
 import textwrap
 from typing import Any
 
+from ...evaluation.metrics import METRICS, Metric, find, grouped
 from ...evaluation.sweep import curves_of
 from ...show.numbers import columns, count, counted, parameters
 from ..common import of_model
-from .beside_print import headline, table_of_cheats
-from .numbers import CALLED, shown
+from .beside_print import headline, shown, table_of_cheats
 
 ALIGN = "<" + 10 * ">"
 
@@ -26,8 +26,7 @@ def describe(document: dict[str, Any]) -> list[str]:
         heads = ["", "samples", *([real["name"]] if real else [])]
         rows = [["images, n", *(count(p["samples"]) for p in (points[0], real))]] if _of_images(document) else []
         rows += [
-            [CALLED.get(name, name), *(shown(p, name) for p in (points[0], real) if p)]
-            for name in points[0]["measures"]
+            [find(name).label, *(shown(p, name) for p in (points[0], real) if p)] for name in points[0]["measures"]
         ]
         lines += ["", *columns([heads, *rows], ALIGN[: len(heads)], indent=2, gap=3)]
     else:
@@ -47,14 +46,12 @@ def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
     """A table for each kind of curves, or one of all points where there are none: (title, rows), the header first."""
     points, real = document["result"]["points"], document["result"]["real"]
     images = _of_images(document)
-    measures = ["perplexity", "perplexity per sequence", "entropy", "seq-rep-4", *(["mauve"] if _has(points) else [])]
-    measures += ["energy distance"] if "energy distance" in points[0]["measures"] else []
-    measures = [*points[0]["measures"]] if images else measures
+    metrics = [m for m in METRICS.values() if m.column and any(m.name in p["measures"] for p in points)]
     titles = {"frontier": "over temperature and top-p", "calls": "against network calls"}
     curve_sets = {title: curves_of(points, by) for by, title in titles.items()}
     groups = {title: [p for each in curve.values() for p in each] for title, curve in curve_sets.items() if curve}
     heads = ["sampler", "steps", "calls", "temp.", "top-p", *(["n"] if images else [])]
-    heads += ["per sequence" if " per " in m else m for m in measures]
+    heads += [m.column for m in metrics]
     out = []
     for title, group in (groups or {"": points}).items():
         rows = [heads]
@@ -62,20 +59,16 @@ def tables(document: dict[str, Any]) -> list[tuple[str, list[list[str]]]]:
             way = p["way"]
             steps, calls = ("-" if x is None else f"{x:.4g}" for x in (way["steps"], p["calls"]))
             how = [way["sampler"] or "samples", steps, calls, f"{way['temperature']:g}", f"{way['top_p']:g}"]
-            rows.append([*how, *([count(p["samples"])] if images else []), *(shown(p, m) for m in measures)])
+            rows.append([*how, *([count(p["samples"])] if images else []), *(shown(p, m.name) for m in metrics)])
         if real:
             number = [count(real["samples"])] if images else []
-            rows.append([real["name"], "", "", "", "", *number, *(shown(real, m) for m in measures)])
+            rows.append([real["name"], "", "", "", "", *number, *(shown(real, m.name) for m in metrics)])
         out.append((title, rows))
     return out
 
 
 def _of_images(document: dict[str, Any]) -> bool:
     return "features" in document["protocol"]
-
-
-def _has(points: list[dict[str, Any]]) -> bool:
-    return any("mauve" in p["measures"] for p in points)
 
 
 def _drawn(point: dict[str, Any]) -> str:
@@ -92,14 +85,15 @@ def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
     if _of_images(document):
         return _protocol_of_images(document)
     judge, protocol = document["protocol"]["judge"], document["protocol"]
-    cut = sum(p["cut"] for p in document["result"]["points"])
+    cut, measured = sum(p["cut"] for p in document["result"]["points"]), _measured(document)
     which = (
         f"{judge['judge']}: {parameters(judge['parameters'])}, {judge['network']}, tokenizer {judge['tokenizer']} "
         f"({count(judge['vocabulary'])}); samples {protocol['judged']}; first token {judge['first']}; EOS counted: "
         f"{judge['eos']}; context {count(judge['context'])}, longer texts {judge['long']}"
     )
     drawn = "; ".join([protocol["draws"], *([protocol["class"]] if "class" in protocol else [])])
-    how = f"{protocol['name']}: {drawn}; entropy, distinct-n and seq-rep on {protocol['measured on']}"
+    counted_on = {m.family: "" for m in measured if m.of_tokens}
+    how = f"{protocol['name']}: {drawn}; {', '.join(counted_on)} on {protocol['measured on']}"
     beside = []
     if (compared := protocol.get("compared")) is not None:
         sizes = f"{count(compared['texts'])} texts on either side, {compared['features']}"
@@ -108,7 +102,7 @@ def _protocol(document: dict[str, Any]) -> list[tuple[str, str]]:
         ("judge", which + (f" ({count(cut)} of the samples)" if cut else "")),
         *beside,
         ("protocol", f"{how}; seed {document['seed']}"),
-        ("± is", f"95%, {document['interval']['method']}"),
+        ("± is", _interval(document, measured)),
     ]
 
 
@@ -117,7 +111,8 @@ def _protocol_of_images(document: dict[str, Any]) -> list[tuple[str, str]]:
     which = (
         f"{count(features['features'])} of {features['name']}, sha256 {features['sha256'][:8]}; {features['resizing']}"
     )
-    choices = "; ".join(f"{name}: {protocol[name]}" for name in ("KID", "Inception score", "precision, recall"))
+    measured = _measured(document)
+    choices = grouped({m.family: protocol[m.family] for m in measured if m.family in protocol})
     drawn = "; ".join([protocol["draws"], *([protocol["class"]] if "class" in protocol else [])])
     against = f"against {protocol['reference']}, all as {protocol['images']}"
     return [
@@ -126,8 +121,15 @@ def _protocol_of_images(document: dict[str, Any]) -> list[tuple[str, str]]:
             "protocol",
             f"{protocol['name']}: {against}; {protocol['library']}; {choices}; {drawn}; seed {document['seed']}",
         ),
-        (
-            "± is",
-            f"95%, {document['interval']['method']}; all but KID and precision are biased in n: compare at equal n",
-        ),
+        ("± is", _interval(document, measured)),
     ]
+
+
+def _measured(document: dict[str, Any]) -> list[Metric]:
+    """The rows of the metrics that a result has."""
+    return [find(name) for name in document["result"]["points"][0]["measures"]]
+
+
+def _interval(document: dict[str, Any], measured: list[Metric]) -> str:
+    biased = dict.fromkeys(m.family for m in measured if m.biased)
+    return f"95%, {document['interval']['method']}; biased in n, so compare at equal n: {', '.join(biased)}"

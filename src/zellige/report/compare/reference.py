@@ -9,9 +9,9 @@ import torch
 
 from ...core.random import mix
 from ...data import Corpus, Rows
-from ...evaluation import sample_quality
 from ...evaluation.evaluate import evaluate
-from ...evaluation.interval import LEVEL
+from ...evaluation.interval import LEVEL, mean
+from ...evaluation.metrics import entropies
 from ...evaluation.ngram import NGrams
 from ...evaluation.result import Result, summarize
 
@@ -49,8 +49,8 @@ class Grams:
         """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
         nats, sizes = torch.from_numpy(self.grams.nats(rows)), torch.from_numpy((rows >= 0).sum(1))
         result = summarize(nats, sizes, self.unit, "exact")
-        entropies = sample_quality.entropy([row[row >= 0] for row in rows])
-        return {"value": result.value, "low": result.low, "high": result.high, "entropy": entropies.value}
+        entropy = mean(entropies([row[row >= 0] for row in rows]))
+        return {"value": result.value, "low": result.low, "high": result.high, "entropy": entropy.value}
 
     def reference(self, count: int) -> dict[str, Any]:
         """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""

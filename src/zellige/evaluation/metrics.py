@@ -1,0 +1,509 @@
+"""Metrics of samples: each is one function and one row of METRICS, the table that everything else reads.
+
+To add a metric, write its function here and its row below. `zellige evaluate RUN --generate` then computes, prints and saves it,
+shows by which degenerate samplers it is fooled, and `python docs/pages.py` makes its page.
+
+A function takes what its row names in `takes`, in that order, each a key of KNOWN; it is called where all of it is known. It
+returns a `Number`, or an array with one value per sample (N,). Of an array the mean is taken, with Student's interval over the
+samples; NaN is left out.
+
+Perplexity says nothing without entropy: text that repeats one word has the best perplexity of all. Every metric alone is fooled
+by some degenerate sampler (`sweep.fooled`).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core.random import mix
+from ..errors import InputError, not_installed
+from .distances import LEAST, LITTLE, discrepancy, euclidean, inverted
+from .image_quality import (
+    BLOCK,
+    MANIFOLD,
+    NEIGHBOUR,
+    PARTS,
+    Views,
+    check_enough,
+    frechet,
+    inception,
+    jackknife,
+    kernel_distance,
+    radii,
+    within,
+)
+from .interval import Number, from_jackknife, mean, student
+from .result import summarize
+
+ORDERS = (1, 2, 3, 4)  # n of distinct-n and of TV-n
+REPEAT = 4  # n of seq-rep-n
+CLUSTERINGS = 5  # of MAUVE, as in its paper
+SPLITS = 100  # of either side into quarters, for the interval of total variation
+
+
+# ---------------------------------------------------------------------------------------------------- of the tokens alone
+def entropies(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Unigram entropy of each sample, -sum_v f_v log f_v, with f the frequencies of the tokens within it: (N,) nats.
+
+    It is at most log of the sample's length, and NaN for a sample without tokens.
+
+    >>> entropies([[3, 1, 2, 0], [0, 0, 1, 1]]) / math.log(2)
+    array([2., 1.])
+    """
+    values = np.full(len(rows), np.nan)
+    for i, row in enumerate(rows):
+        if len(row):
+            frequencies = np.unique(np.asarray(row), return_counts=True)[1] / len(row)
+            values[i] = max(0.0, -float(frequencies @ np.log(frequencies)))
+    return values
+
+
+def grams(rows: Sequence[Sequence[int]], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n-grams of rows, none of which reaches from one row into the next: (M,) a number for each kind, (M,) their rows."""
+    tokens = np.concatenate([np.asarray(row, np.int64) for row in rows]) if len(rows) else np.zeros(0, np.int64)
+    row = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+    single = np.unique(tokens, return_inverse=True)[1]
+    code, base = single, int(single.max(initial=0)) + 1
+    for k in range(1, n):
+        code = np.unique(code[:-1] * base + single[k:], return_inverse=True)[1]
+    ends = row[n - 1 :]
+    inside = row[: len(ends)] == ends
+    return code[: len(ends)][inside], ends[inside]
+
+
+def distinct(rows: Sequence[Sequence[int]], n: int) -> Number:
+    """Number of different n-grams over the number of n-grams, in all samples together. NaN where there is no n-gram.
+
+    It falls as more text is drawn (Heaps' law), so compare it at equal numbers of tokens only. The interval is the jackknife over
+    samples, whose variance is not too small in expectation (Efron and Stein 1981).
+
+    >>> distinct([[7, 7, 7, 7, 7]], 2).value
+    0.25
+    """
+    code, row = grams(rows, n)
+    if not len(code):
+        return Number(math.nan, math.nan, math.nan)
+    N = len(rows)
+    pairs = np.unique(np.stack([code, row]), axis=1)  # which kinds each row has
+    kinds, first, rows_with = np.unique(pairs[0], return_index=True, return_counts=True)
+    alone = np.bincount(pairs[1][first[rows_with == 1]], minlength=N)  # kinds that only this row has
+    without = len(code) - np.bincount(row, minlength=N)
+    value = len(kinds) / len(code)
+    if N < 2 or not without.all():
+        return Number(value, -math.inf, math.inf)
+    left_out = (len(kinds) - alone) / without
+    half = student(N - 1) * math.sqrt((N - 1) * float(left_out.var()))
+    return Number(value, value - half, value + half)
+
+
+def repetitions(rows: Sequence[Sequence[int]], n: int = REPEAT) -> np.ndarray:
+    """Fraction of the n-grams of each sample that stood earlier in it: (N,). NaN for a sample of fewer than n tokens."""
+    code, row = grams(rows, n)
+    many = np.bincount(row, minlength=len(rows))
+    kinds = np.bincount(np.unique(np.stack([code, row]), axis=1)[1], minlength=len(rows))
+    return np.where(many > 0, 1 - kinds / np.maximum(many, 1), np.nan)
+
+
+# ---------------------------------------------------------------------------------------------------- by the judge
+def judged_only(nats: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Both (N,) in float64, without the samples of which no token was judged. InputError: none is left."""
+    some = tokens > 0
+    if not some.any():
+        raise InputError("the judge found no token to judge; give texts of two tokens or more, or `first` judged")
+    return nats[some].double(), tokens[some].double()
+
+
+def perplexity(nats: Tensor, tokens: Tensor) -> Number:
+    """Corpus-level perplexity, exp(sum of all nats / number of all tokens), as MDLM, BD3-LM, Duo and ReMDM report it.
+
+    A sample of which no token was judged does not count. The interval is Student's t of the residuals of the ratio, over samples.
+    """
+    ratio = summarize(*judged_only(nats, tokens), "nats/token", "exact")
+    return Number(ratio.perplexity, ratio.perplexity_low, ratio.perplexity_high)
+
+
+def perplexities(nats: Tensor, tokens: Tensor) -> np.ndarray:
+    """Perplexity of each sample, exp(nats / tokens), whose mean SEDD and RADD report: (N,).
+
+    The mean is larger than the corpus-level perplexity where the samples are of equal length (Jensen), and depends most on the
+    worst samples. A sample of which no token was judged does not count.
+    """
+    nats, tokens = judged_only(nats, tokens)
+    return (nats / tokens).exp().numpy()
+
+
+def mauve_package() -> Any:
+    """The package of MAUVE's authors; InputError where it is not installed."""
+    try:
+        import mauve as package  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise not_installed("`mauve`", "mauve", "mauve") from None
+    return package
+
+
+def mauve(features: Tensor, real_features: Tensor, seed: int = 0) -> Number:
+    """Area under the divergence frontier of features (N, D) of samples and (M, D) of real text, by its authors' package.
+
+    The value is the mean over 5 seeds of the clusters, and the interval is that of the clusters alone. MAUVE needs thousands of
+    texts, and depends on their number, their length and the network that the features come from.
+
+    Raises:
+        InputError: the package is not installed.
+    """
+    package = mauve_package()
+    p, q = (x.float().cpu().numpy() for x in (features, real_features))
+    with torch.random.fork_rng(devices=[]):
+        scores = [
+            package.compute_mauve(p_features=p, q_features=q, seed=seed + i, verbose=False).mauve
+            for i in range(CLUSTERINGS)
+        ]
+    return mean([float(x) for x in scores])
+
+
+# ---------------------------------------------------------------------------------------------------- against real text
+def energy_distance(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
+    """Energy distance 2 E|x - y| - E|x - x'| - E|y - y'| of embeddings x of samples (N, D) and y of real text (M, D).
+
+    Only pairs of different texts count, so the estimate is unbiased: for equal distributions it is below zero as often as above.
+    The interval is over samples and real texts, with the embedding fixed (`distances.discrepancy`).
+    """
+    return discrepancy(*(-d for d in euclideans(vectors, real_vectors)))
+
+
+def mmd(vectors: np.ndarray, real_vectors: np.ndarray) -> Number:
+    """Squared maximum mean discrepancy of embeddings (N, D) and (M, D), E k(x, x') + E k(y, y') - 2 E k(x, y).
+
+    The kernel is k(x, y) = exp(-|x - y|^2 / 2). Unbiased, with the interval of the energy distance.
+    """
+    return discrepancy(*(np.exp(-(d**2) / 2) for d in euclideans(vectors, real_vectors)))
+
+
+def euclideans(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distances within x (N, N), within y (M, M) and between both (N, M)."""
+    return euclidean(x, x), euclidean(y, y), euclidean(x, y)
+
+
+def total_variation(
+    compared_rows: Sequence[Sequence[int]], real_rows: Sequence[Sequence[int]], n: int, seed: int = 0
+) -> Number:
+    """Total variation sum_v |f_v - g_v| / 2 of the frequencies f and g of n-grams of tokens in samples and in real text.
+
+    The value of finite texts is biased upward, so read it beside that of real text against other real text of the same size. The
+    interval is of the mean for texts of this number. NaN where one side has no n-gram.
+
+    Interval: random quarters of both sides, without repetition, are independent, so the variance of their values is unbiased, and
+    so is that of halves. Let c be the variance over what both sides have in common, 1 - TV, and over 1 / size. It hardly depends
+    on the size where equal n-grams are frequent and where those that match are rare (Poisson), and grows with it where the
+    distributions differ: the sign of f_v - g_v is that of the noise in few texts and that of the difference in many. So c is that
+    of halves, times its growth from quarters to halves if it grew. Then a test of 1 - TV is inverted (`distances.inverted`).
+
+    >>> total_variation([[1, 2], [1, 3]], [[1, 2], [1, 2]], 1).value
+    0.25
+    """
+    code, row = grams([*compared_rows, *real_rows], n)
+    kinds, sizes = int(code.max(initial=-1)) + 1, (len(compared_rows), len(real_rows))
+    ours = row < sizes[0]
+    if ours.all() or not ours.any():
+        return Number(math.nan, math.nan, math.nan)
+    sides = ((code[ours], row[ours]), (code[~ours], row[~ours] - sizes[0]))
+    value = float(_between(*(np.bincount(of, minlength=kinds)[None] for of, _ in sides))[0])
+    size, least = min(sizes), min(len(of) for of, _ in sides)
+    if size < LEAST:
+        return Number(value, -math.inf, math.inf)
+    generator = torch.Generator().manual_seed(mix(seed, "quarters", n))
+    spread, shared = np.zeros(2), np.zeros(2)  # of quarters, of halves
+    for _ in range(SPLITS):
+        parts = []
+        for (of, text), many in zip(sides, sizes):  # what is left over is in no quarter
+            place = torch.randperm(many, generator=generator).numpy() // (many // 4)
+            parts.append(np.bincount(place[text] * kinds + of, minlength=8 * kinds)[: 4 * kinds].reshape(4, kinds))
+        common = [1 - _between(*parts), 1 - _between(*(q[[0, 2, 0, 1, 0, 1]] + q[[1, 3, 2, 3, 3, 2]] for q in parts))]
+        spread += [float(each.reshape(-1, k).var(1, ddof=1).mean()) / SPLITS for each, k in zip(common, (4, 2))]
+        shared += [float(each.mean()) / SPLITS for each in common]
+    quarters, halves = spread / np.maximum(shared, LITTLE) * np.array([1, 2]) * (size // 4) / size
+    slope = halves * max(halves / quarters, 1.0) if quarters > 0 else halves or 1 / least
+    low, high = inverted(1 - value, slope, 0.0, student(size - 1))
+    return Number(value, 1 - high, 1 - low)
+
+
+def _between(f: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """TV of counts (B, kinds) and (B, kinds), row by row."""
+    f, g = (x / np.maximum(x.sum(1, keepdims=True), 1) for x in (f, g))
+    return 0.5 * np.abs(f - g).sum(1)
+
+
+def typicality(rates: np.ndarray, real_rates: np.ndarray) -> Number:
+    """Distance E|l(x) - E l(y)| from the typical set, with l a text's nats per token: of samples (N,) and real texts (M,).
+
+    Too small a distance is a fault too: that of real text is the aim, not 0. NaN is left out. The interval is the jackknife over
+    samples and real texts.
+    """
+    x, y = rates[~np.isnan(rates)], real_rates[~np.isnan(real_rates)]
+    if min(len(x), len(y)) < 2:
+        return Number(math.nan, math.nan, math.nan)
+    off = np.abs(x - y.mean())
+    without_x = (off.sum() - off) / (len(x) - 1)
+    without_y = np.abs(x - ((y.sum() - y) / (len(y) - 1))[:, None]).mean(1)
+    return from_jackknife(float(off.mean()), without_x, without_y)
+
+
+def memorised(runs: np.ndarray) -> np.ndarray:
+    """Number of tokens of the longest run of each sample that is in one row of the training set: (N,).
+
+    `memorisation.longest` finds the runs of all sets in one pass over the training set. Two different runs are taken for equal
+    with probability 2^-64 each. The interval is over samples, with the training set fixed.
+    """
+    return runs
+
+
+# ---------------------------------------------------------------------------------------------------- of images
+def fid(images: Tensor, real_images: Tensor) -> Number:
+    """Fréchet distance |m - m'|^2 + tr(C + C' - 2 (C C')^(1/2)) of the means and covariances of features (N, D) and (M, D).
+
+    Computed by torchmetrics. It is biased in the number of samples, so compare it at equal numbers only. The interval is the
+    jackknife over 10 groups of samples. The bootstrap would not do: a set with repetitions is a smaller set, whose FID is larger.
+    """
+    return jackknife(lambda x: frechet(x, real_images), images)
+
+
+def kid(images: Tensor, real_images: Tensor) -> Number:
+    """Squared MMD of features (N, D) and (M, D) with the kernel (x.y / D + 1)^3: the mean over disjoint blocks of both.
+
+    Computed by torchmetrics; unbiased. A block has at most 1,000 samples. The interval is the jackknife over 10 groups of
+    samples.
+    """
+    blocks = math.ceil(len(images) / BLOCK)
+    return jackknife(lambda x: kernel_distance(x, real_images, blocks), images)
+
+
+def inception_score(logits: Tensor) -> Number:
+    """exp of the mean of KL(p(y | x) || p(y)) by a classifier with logits (N, classes), in 10 splits of the samples.
+
+    Computed by torchmetrics. It knows no real images. The interval is Student's t over the splits.
+    """
+    value, deviation = inception(logits)
+    half = student(PARTS - 1) * deviation / math.sqrt(PARTS)
+    return Number(value, value - half, value + half)
+
+
+def precision(images: Tensor, real_images: Tensor) -> np.ndarray:
+    """Whether each sample (N, D) lies in the manifold of real images (M, D): (N,) bool.
+
+    A manifold is the union of the balls around its images that reach to their third neighbours.
+    """
+    manifold = real_images[:MANIFOLD]
+    return within(images, manifold, radii(manifold))
+
+
+def recall(images: Tensor, real_images: Tensor) -> Number:
+    """Fraction of the real images (M, D) that lie in the manifold of the samples (N, D).
+
+    It is biased in the number of samples. The interval is the jackknife over 10 groups of samples.
+    """
+    manifold = real_images[:MANIFOLD]
+    return jackknife(lambda x: float(within(manifold, x, radii(x)).mean()), images)
+
+
+# ---------------------------------------------------------------------------------------------------- the table
+KNOWN = {  # what a metric may take
+    "rows": "token ids of each of N samples, of any length",
+    "nats": "(N,) -log p of each sample by the judge, in nats",
+    "tokens": "(N,) how many tokens of each sample the judge was asked about",
+    "features": "(N, D) last hidden states of the judge, of samples",
+    "real_features": "(M, D) last hidden states of the judge, of real texts",
+    "seed": "of the evaluation",
+    "compared_rows": "token ids of as many samples as there are real texts",
+    "real_rows": "token ids of held-out real texts",
+    "rates": "(N,) nats per token of the compared samples by the judge; NaN where no token was judged",
+    "real_rates": "(M,) the same of the real texts",
+    "vectors": "(N, D) embeddings of the compared samples in units of real text (`text_features`), float64",
+    "real_vectors": "(M, D) the same of the real texts",
+    "runs": "(N,) tokens of the longest run of each sample that is in the training set (`memorisation.longest`)",
+    "images": "(N, D) features of samples, float64, in random order",
+    "real_images": "(M, D) features of real images, float64, in random order",
+    "logits": "(N, classes) of samples, by the classifier that the features come from",
+}
+STUDENT = "Student's t over samples"
+IN_PAIRS = "over samples and real texts, singly and in pairs"
+GROUPS = f"jackknife over {PARTS} groups of samples, real images fixed"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A row of the table.
+
+    Attributes:
+        name: its key in JSON.
+        function, takes: what computes it, and the names of its arguments (KNOWN).
+        higher: whether higher is better; None where it should be as that of real text. Degenerate samplers are judged by it.
+        interval: how the 95% interval is made.
+        title, unit: how it is called where it is printed; `unit` is "" for a pure number.
+        definition: what the protocol of a result says of it; "" for nothing.
+        paper: where it is from.
+        biased: whether its expectation depends on the number of samples.
+        decimals, from_value: how many are printed, and of values of `from_value[0]` or more `from_value[1]` of them.
+        sides: whether the two sides of the interval are printed apart.
+        column: its heading in the table of several sets; "" if it is not in there.
+        axis, log: its label on a figure, and whether the axis is logarithmic.
+        family: what metrics that differ in a number n are called together; the name if not given.
+        page: its page in docs/metrics; the name in small letters if not given.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    takes: tuple[str, ...]
+    higher: bool | None
+    interval: str = STUDENT
+    title: str = ""
+    unit: str = ""
+    definition: str = ""
+    paper: str = ""
+    biased: bool = False
+    decimals: int = 3
+    from_value: tuple[float, int] = (math.inf, 3)
+    sides: bool = False
+    column: str = ""
+    axis: str = ""
+    log: bool = False
+    family: str = ""
+    page: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.takes) - KNOWN.keys():
+            raise ValueError(f"the metric '{self.name}' takes '{min(unknown)}', which nothing gives it")
+        for field, default in (("title", self.name), ("family", self.name), ("page", self.name.lower())):
+            object.__setattr__(self, field, getattr(self, field) or default)
+        object.__setattr__(self, "axis", self.axis or self.label)
+
+    @property
+    def label(self) -> str:
+        """`unigram entropy, nats`"""
+        return f"{self.title}, {self.unit}" if self.unit else self.title
+
+    @property
+    def of_tokens(self) -> bool:
+        return "rows" in self.takes or "compared_rows" in self.takes
+
+    @property
+    def of_images(self) -> bool:
+        return "images" in self.takes or "logits" in self.takes
+
+    def places(self, value: float) -> int:
+        """The number of decimals that a value is printed with."""
+        large, places = self.from_value
+        return places if abs(value) >= large else self.decimals
+
+    def text(self, number: Number) -> str:
+        """`40.21 ± 1.30`, or `0.0128 -0.0141 +0.0213` where the two sides of the interval differ."""
+        return (number.sides if self.sides else number.text)(self.places(number.value))
+
+
+_PERPLEXITY = {"higher": False, "from_value": (10, 2), "page": "perplexity"}
+_DISTINCT: dict[str, Any] = {
+    "higher": True, "interval": "jackknife over samples", "definition": "different n-grams / n-grams, over all samples",
+    "paper": "Li et al. 2016, arXiv 1510.03055", "biased": True, "family": "distinct-n", "page": "distinct",
+}  # fmt: skip
+_TV: dict[str, Any] = {
+    "higher": False, "interval": f"of the mean at this number of texts, {SPLITS} splits of samples and of real texts",
+    "definition": "half of the summed differences of n-gram frequencies; biased upward, to be read beside its floor",
+    "biased": True, "sides": True, "family": "TV-n", "page": "tv",
+}  # fmt: skip
+_NEIGHBOURS = f"{NEIGHBOUR} neighbours, at most {MANIFOLD:,} real images"
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in (
+    Metric("perplexity", perplexity, ("nats", "tokens"), title="perplexity, corpus",
+           definition="corpus: exp(all nats / all tokens)", paper="MDLM, BD3-LM, Duo, ReMDM",
+           column="perplexity", axis="generative perplexity", log=True, **_PERPLEXITY),
+    Metric("perplexity per sequence", perplexities, ("nats", "tokens"), title="perplexity, per sequence",
+           definition="mean over samples of exp(nats / tokens)", paper="SEDD, RADD", column="per sequence", **_PERPLEXITY),
+    Metric("entropy", entropies, ("rows",), True, title="unigram entropy", unit="nats", column="entropy",
+           definition="of the frequencies of the tokens within a sample, nats; mean over samples"),
+    *(Metric(f"distinct-{n}", partial(distinct, n=n), ("rows",), **_DISTINCT) for n in ORDERS),
+    Metric(f"seq-rep-{REPEAT}", repetitions, ("rows",), False, definition=f"1 - distinct-{REPEAT} within a sample, mean",
+           paper="Welleck et al. 2020, arXiv 1908.04319", column=f"seq-rep-{REPEAT}", page="seq-rep"),
+    Metric("mauve", mauve, ("features", "real_features", "seed"), True, title="MAUVE", column="mauve", biased=True,
+           interval=f"Student's t over {CLUSTERINGS} seeds of its clusters", paper="Pillutla et al. 2021, arXiv 2102.01454"),
+    Metric("energy distance", energy_distance, ("vectors", "real_vectors"), False, IN_PAIRS,
+           definition="2 E|x - y| - E|x - x'| - E|y - y'| of embeddings, unbiased", decimals=4, sides=True,
+           paper="Székely and Rizzo 2013, J. Stat. Plan. Inference 143", column="energy distance", page="energy"),
+    Metric("MMD", mmd, ("vectors", "real_vectors"), False, IN_PAIRS, title="MMD, squared", decimals=4, sides=True,
+           definition="squared, kernel exp(-|x - y|^2 / 2) on the same embeddings, unbiased",
+           paper="Gretton et al. 2012, JMLR 13"),
+    *(Metric(f"TV-{n}", partial(total_variation, n=n), ("compared_rows", "real_rows"),
+             title=f"total variation, {n}-grams", **_TV) for n in ORDERS),
+    Metric("typicality", typicality, ("rates", "real_rates"), None, "jackknife over samples and real texts", unit="nats/token",
+           definition="mean |nats per token of a text - their mean over real texts|",
+           paper="Cover and Thomas, Elements of Information Theory"),
+    Metric("memorisation", memorised, ("runs",), False, title="memorised run", unit="tokens", decimals=1, page="memorised",
+           definition="tokens of the longest run of a text that stands in a row of the training set, mean over texts"),
+    Metric("FID", fid, ("images", "real_images"), False, GROUPS, paper="Heusel et al. 2017, arXiv 1706.08500", biased=True,
+           from_value=(10, 2), column="FID", axis="FID, lower is better", log=True),
+    Metric("KID", kid, ("images", "real_images"), False, GROUPS, paper="Bińkowski et al. 2018, arXiv 1801.01401", decimals=5,
+           definition=f"polynomial kernel of degree 3, mean over disjoint blocks of at most {BLOCK:,}",
+           from_value=(1, 3), column="KID", axis="KID, lower is better"),
+    Metric("Inception score", inception_score, ("logits",), True, f"Student's t over {PARTS} splits", biased=True,
+           definition=f"{PARTS} splits", paper="Salimans et al. 2016, arXiv 1606.03498", column="Inception score",
+           page="inception"),
+    Metric("precision", precision, ("images", "real_images"), True, f"{STUDENT}, real images fixed", definition=_NEIGHBOURS,
+           paper="Kynkäänniemi et al. 2019, arXiv 1904.06991", column="precision", axis="precision (higher: more real)"),
+    Metric("recall", recall, ("images", "real_images"), True, GROUPS, definition=_NEIGHBOURS, biased=True,
+           paper="Kynkäänniemi et al. 2019, arXiv 1904.06991", column="recall", axis="recall (higher: more varied)",
+           page="precision"),
+)}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- what reads it
+def find(name: str) -> Metric:
+    """The row of a metric. ValueError: it has none, and is neither printed nor saved."""
+    if name not in METRICS:
+        raise ValueError(f"the metric '{name}' has no row; add it to METRICS in evaluation/metrics.py")
+    return METRICS[name]
+
+
+def measure(**known: Any) -> dict[str, Number]:
+    """Every metric that takes only what is known, by name; the arguments are those of KNOWN."""
+    if unknown := known.keys() - KNOWN.keys():
+        raise ValueError(f"no metric takes '{min(unknown)}'")
+    numbers = {}
+    for metric in METRICS.values():
+        if known.keys() >= set(metric.takes):
+            value = metric.function(*(known[name] for name in metric.takes))
+            numbers[metric.name] = value if isinstance(value, Number) else mean(value)
+    return numbers
+
+
+def measure_images(samples: Views, real: Views, seed: int = 0) -> dict[str, Number]:
+    """Every metric of images, by name; `seed` is of their order. InputError: too few for the number of features."""
+    check_enough(len(samples.features), len(real.features), samples.features.shape[1])
+    samples, real = samples.shuffled(seed), real.shuffled(seed)
+    return measure(images=samples.features, real_images=real.features, logits=samples.logits)
+
+
+def as_json(numbers: Mapping[str, Number]) -> dict[str, dict[str, float]]:
+    """Numbers by name as JSON has them. ValueError: one has no row."""
+    return {find(name).name: number.to_dict() for name, number in numbers.items()}
+
+
+def definitions(names: Iterable[str]) -> dict[str, str]:
+    """What the protocol of a result says of these metrics: {family: definition}."""
+    rows = [find(name) for name in names]
+    return {row.family: row.definition for row in rows if row.definition}
+
+
+def intervals(names: Iterable[str]) -> str:
+    """How the intervals of these metrics are made, in one line: `entropy, seq-rep-4: Student's t over samples; ...`."""
+    return grouped({(row := find(name)).family: row.interval for name in names})
+
+
+def grouped(texts: Mapping[str, str]) -> str:
+    """`a, b: text; c: other`: names with one text together."""
+    groups: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        groups.setdefault(text, []).append(name)
+    return "; ".join(f"{', '.join(each)}: {text}" for text, each in groups.items())
