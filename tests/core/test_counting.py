@@ -54,6 +54,9 @@ def test_every_way_to_multiply_gives_the_same_words():
     assert all(torch.equal(torch.cat(parts), a[:20]) for parts, a in zip(zip(*few), made))
     for product in (counting._wrapped, counting._by_halves):
         assert all(torch.equal(a, b) for a, b in zip(made, counting._rounds(*words, product)))
+    seeds, places = words[:, :64, None], torch.arange(50)[None]
+    wide = philox((places, *seeds[1:4]), (seeds[4], seeds[5]))  # a key for each row, as `Streams` has
+    assert all(torch.equal(a, b) for a, b in zip(wide, counting._rounds(places, *seeds[1:], counting._wrapped)))
     x = words[0]
     for number in counting._MULTIPLIERS:
         high, low = counting._by_halves(x, number)

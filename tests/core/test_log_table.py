@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from zellige.core import matrices
 from zellige.core.curves import Exponential, LinearSigma
 from zellige.core.matrices import CTMC, ERROR, LogTable
 from zellige.methods import tauldr_rates
@@ -45,6 +46,21 @@ def test_every_entry_has_its_digits_however_small():
         worst, least = max(worst, float((Q / digits - 1).abs().max())), min(least, float(digits.min()))
     assert least < 1e-40
     assert 1e-12 < worst < ERROR
+
+
+def test_the_series_of_large_matrices_is_made_once_and_no_number_differs(monkeypatch):
+    """On 1,024 states it is too large to keep, and was made for each of the first nodes: half the time of the table."""
+    monkeypatch.setattr(matrices, "KEPT", 0)
+    made, series = [], CTMC.series
+    monkeypatch.setattr(CTMC, "series", lambda self: made.append(1) or series(self))
+    P = gaussian()
+    table = LogTable(P, LOW, HIGH)
+    assert len(made) == 1
+    i, j = torch.triu_indices(K, K)
+    for n in range(matrices.OCTAVE):
+        Q = P.uniformised(torch.tensor([table.first * 2 ** (n / matrices.OCTAVE)], dtype=D))[0]
+        Q = Q / Q.sum(-1, keepdim=True)
+        assert torch.equal(table.logs[n], (Q / table.tilt)[i, j].log())
 
 
 @pytest.mark.parametrize("h", [LOW / 4, HIGH * 16])

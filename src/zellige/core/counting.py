@@ -47,7 +47,26 @@ def _counted(words: tuple[Tensor, ...]) -> np.ndarray:
     if each.size <= FEW:
         made = [_rounds(*map(int, word), _whole) for word in each]  # pyright: ignore
         return np.array(made, dtype=np.uint64).T.reshape(4, *each.shape)
-    return np.stack(_rounds(*(word.numpy().astype(np.uint64) for word in words), _unsigned))  # pyright: ignore
+    return _rounds_of_arrays(*(word.numpy() for word in words))
+
+
+def _rounds_of_arrays(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any) -> np.ndarray:
+    """The ten rounds on arrays that broadcast, (4, *) uint64: both products of a round in one operation, into memory at hand."""
+    shape = np.broadcast_shapes(*(np.shape(word) for word in (a, b, c, d, k, l)))
+    ones = (1,) * len(shape)
+    x, y, low = (np.empty((2, *shape), np.uint64) for _ in range(3))  # (a, c), (b, d)
+    key = np.empty((2, *np.broadcast_shapes(ones, k.shape, l.shape)), np.uint64)
+    x[0], x[1], y[0], y[1], key[0], key[1] = a, c, b, d, k, l
+    multipliers, weyl = (np.array(pair, np.uint64).reshape(2, *ones) for pair in (_MULTIPLIERS, _WEYL))
+    word, half = np.uint64(WORD), np.uint64(32)
+    for added in key + np.arange(10, dtype=np.uint64).reshape(10, 1, *ones) * weyl & word:
+        np.multiply(x, multipliers, out=x)
+        np.bitwise_and(x, word, out=low)
+        np.right_shift(x, half, out=x)
+        np.bitwise_xor(x[::-1], y, out=y)
+        np.bitwise_xor(y, added, out=y)
+        x, y, low = y, low[::-1], x
+    return np.stack((x[0], y[0], x[1], y[1]))
 
 
 def _rounds(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any, product: Callable[[Any, int], tuple[Any, Any]]) -> Any:
@@ -61,11 +80,6 @@ def _rounds(a: Any, b: Any, c: Any, d: Any, k: Any, l: Any, product: Callable[[A
 
 def _whole(x: int, number: int) -> tuple[int, int]:
     return x * number >> 32, x * number & WORD
-
-
-def _unsigned(x: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    whole = x * np.uint64(number)
-    return whole >> np.uint64(32), whole & np.uint64(WORD)
 
 
 def _wrapped(x: Tensor, number: int) -> tuple[Tensor, Tensor]:

@@ -214,20 +214,21 @@ class CTMC(Dense):
             Q = Q.index_copy(0, todo.nonzero()[:, 0], self.uniformised(h[todo]))
         return Q / Q.sum(-1, keepdim=True)
 
-    def uniformised(self, h: Tensor) -> Tensor:
-        """The same by a series and squarings."""
+    def uniformised(self, h: Tensor, terms: Tensor | None = None) -> Tensor:
+        """The same by a series and squarings; `terms`: of the series, where they are at hand (`series`)."""
         jumps = self.fastest * h
         parts = self.K / 4 if self.K > 12 else 1.0  # so that the farthest state is fewer than 20 jumps of a part away
         halvings = (jumps.clamp_min(1.0) * parts).log2().ceil()
         jumps = (jumps / 2**halvings)[:, None]  # 1 or fewer, so that 1/20! is where the sum may stop
         n = torch.arange(21).to(jumps)
-        Q = torch.tensordot(jumps**n * (-jumps).exp(), self._terms().to(jumps), 1)
+        terms = self.series() if terms is None else terms
+        Q = torch.tensordot(jumps**n * (-jumps).exp(), terms.to(jumps), 1)
         for n in range(int(halvings.max())):
             more = halvings > n
             Q = Q.index_copy(0, more.nonzero()[:, 0], Q[more] @ Q[more])
         return Q
 
-    def _terms(self) -> Tensor:
+    def series(self) -> Tensor:
         """(I + R/r)^n / n!, n = 0..20: (21, K, K); in the cache unless they are large."""
         if self.cache.terms is not None:
             return self.cache.terms
@@ -399,9 +400,10 @@ class LogTable:
         self.last = self.first * 2 ** ((count - NODES + before) / OCTAVE)
         self.logs, octave = flow.new_empty(count, len(i)), []
         self.whole = torch.allclose(flow, flow.mT, rtol=1e-10, atol=LEAST)
+        terms = process.series() if self.whole else None  # once: 20 products of K x K
         for n in range(count if self.whole else 0):
             if n < OCTAVE:
-                Q = process.uniformised(flow.new_tensor([self.first * 2 ** (n / OCTAVE)]))[0]
+                Q = process.uniformised(flow.new_tensor([self.first * 2 ** (n / OCTAVE)]), terms)[0]
             else:
                 Q = octave.pop(0)
                 Q = Q @ Q  # an octave on

@@ -59,7 +59,7 @@ class Learner(lightning.LightningModule):
             shard(self.method, mesh if self.train_config.strategy == "hybrid" else mesh["data_parallel"])
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        trained = [p for p in self.method.parameters() if p.requires_grad]
+        self.trained = trained = [p for p in self.method.parameters() if p.requires_grad]
         decayed = [p.ndim > 1 or self.train_config.decay_all for p in trained]
         groups = [
             {"params": list(compress(trained, decayed)), "weight_decay": self.train_config.weight_decay},
@@ -110,7 +110,7 @@ class Learner(lightning.LightningModule):
 
     def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val=None, gradient_clip_algorithm=None) -> None:
         limit = self.train_config.clip or math.inf
-        norm = torch.nn.utils.clip_grad_norm_([p for p in self.method.parameters() if p.grad is not None], limit)
+        norm = torch.nn.utils.clip_grad_norm_([p for p in self.trained if p.grad is not None], limit)
         self.norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # pyright: ignore
 
 
