@@ -78,10 +78,10 @@ def formula(self, node):
 
 
 def notebooks(app, name, source):
-    """Links to the notebooks of examples/, which are no pages, as downloads."""
+    """Links to the notebooks and scripts of examples/, which are no pages, as downloads."""
     import re
 
-    source[0] = re.sub(r"\[([^\]]+)\]\((\.\./[^)]*\.ipynb)\)", r"{download}`\1 <\2>`", source[0])
+    source[0] = re.sub(r"\[([^\]]+)\]\(((?:\.\./)+examples/[^)]*\.(?:ipynb|py))\)", r"{download}`\1 <\2>`", source[0])
 
 
 def setup(app):
