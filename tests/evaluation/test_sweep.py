@@ -147,11 +147,16 @@ def test_own_tokens_or_their_text_are_one_for_characters(command):
 
 
 def test_a_row_is_all_that_a_metric_needs(command, here, monkeypatch):
-    """A planted one is computed, printed, saved with its interval and definition, in the tables, and judges cheats."""
+    """A planted one is computed, printed, saved with its interval and definition, in the tables, and judges cheats.
+
+    However many there are: the table of several sets left out what came after eleven columns.
+    """
     of = lambda rows: [float(len(set(row))) for row in rows]  # noqa: E731
     kinds = Metric(
         "kinds", of, ("rows",), True, unit="tokens", definition="different tokens of a sample", column="kinds"
     )
+    for name in ("one more", "another"):
+        monkeypatch.setitem(METRICS, name, Metric(name, of, ("rows",), True, column=name))
     monkeypatch.setitem(METRICS, "kinds", kinds)
     code, out, _ = command(f"{USUAL} --temperatures 0.5 --out planted")
     assert code == 0

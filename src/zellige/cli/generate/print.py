@@ -9,7 +9,10 @@ from ...show.numbers import columns, count, counted, parameters
 from ..common import of_model
 from .beside_print import headline, shown, table_of_cheats
 
-ALIGN = "<" + 10 * ">"
+
+def aligned(rows: list[list[str]], gap: int = 2) -> list[str]:
+    """Rows as lines: names on the left, numbers aligned on the right."""
+    return columns(rows, "<" + ">" * (len(rows[0]) - 1), indent=2, gap=gap)
 
 
 def describe(document: dict[str, Any]) -> list[str]:
@@ -28,11 +31,11 @@ def describe(document: dict[str, Any]) -> list[str]:
         rows += [
             [find(name).label, *(shown(p, name) for p in (points[0], real) if p)] for name in points[0]["measures"]
         ]
-        lines += ["", *columns([heads, *rows], ALIGN[: len(heads)], indent=2, gap=3)]
+        lines += ["", *aligned([heads, *rows], 3)]
     else:
         lines.append(f"{counted(points[0]['samples'], 'sample')} at each point")
         for title, rows in tables(document):
-            lines += ["", *([f"  {title}"] if title else []), *columns(rows, ALIGN[: len(rows[0])], indent=2)]
+            lines += ["", *([f"  {title}"] if title else []), *aligned(rows)]
     lines += table_of_cheats(document)
     for head, text in _protocol(document):
         wrapped = textwrap.wrap(
