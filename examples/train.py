@@ -63,7 +63,7 @@ def train(options: argparse.Namespace) -> zellige.Model:
         steps=options.steps, batch=options.batch, rate=options.lr, ema=options.ema, seed=options.seed
     )
     config = zellige.Config(options.method, choices, data, net, settings)
-    model = zellige.Model(averaged.module, tokenizer, config, about={"data": corpus.about})
+    model = zellige.Model(averaged.module, tokenizer, config, about={"data": corpus.about})  # pyright: ignore[reportArgumentType]
 
     # The loop. `loss` is in nats per sequence: it draws times and noise from the generator, and evaluates the network.
     noise = torch.Generator(device).manual_seed(options.seed + 1)
