@@ -11,7 +11,7 @@ from zellige.core.schedule import CLEAN
 from zellige.methods import AR
 from zellige.methods.absorbing import Masked
 from zellige.nn import DiT, Net, Table
-from zellige.nn.cache import Cache
+from zellige.nn.attention import Cache
 from zellige.samplers.pairing import of_length
 
 V, L = 2, 4

@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from ..arguments import checked
 from ..errors import InputError
-from .attention import ALL, Sight, attend
-from .cache import Past
+from .attention import ALL, Past, Sight, attend
 from .embedding import Modulation, Places, add, chosen, modulate, rotate
 
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cache import Cache
+from .attention import Cache
 
 
 class Table(nn.Module):

@@ -10,7 +10,7 @@ positions that are read.
 
 With `block` > 0 the sequence is cut into blocks, and a position sees its own and those before (`attention.py` says whom
 exactly). Such a network can read two streams at once, noisy tokens and clean ones, as block diffusion is trained (BD3-LM,
-Arriola et al. 2025), and it can remember what it has read (`cache.py`). Its weights are those of a network without blocks.
+Arriola et al. 2025), and it can remember what it has read (`attention.Cache`). Its weights are those of a network without blocks.
 """
 
 import math
@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .attention import sight
+from .attention import Cache, Room, sight
 from .block import Block, Net
-from .cache import Cache, Room
 from .embedding import (
     Modulation,
     Places,
