@@ -191,8 +191,10 @@ class Block(nn.Module):
 
     def _drop(self, y: Tensor, shape: torch.Size, at: Places | None) -> Tensor:
         """y with dropout; at some positions only, that of all positions (B, L, D): it does not depend on which are asked."""
-        if at is None or not self.training or self.dropout == 0:
-            return F.dropout(y, self.dropout, self.training)
+        if not self.training or self.dropout == 0:
+            return y
+        if at is None:
+            return F.dropout(y, self.dropout)
         return y * at.of(F.dropout(y.new_ones(shape), self.dropout))
 
     def forward(self, x, rotary, time, seen, past=None, at: Places | None = None) -> Tensor:

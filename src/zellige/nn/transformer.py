@@ -167,8 +167,9 @@ class DiT(nn.Module):
         for i, block in enumerate(self.blocks):
             assert isinstance(block, Block)
             past = None if cache is None else cache.layer(i, x.shape[1])
-            before = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
-            tail = torch.cat((before, h * able[..., None]), 1)[:, x.shape[1] :].clone()
+            tail = h.new_zeros(len(x), self.net.conv // 2, h.shape[-1]) if past is None else past[2]
+            if tail.shape[1]:
+                tail = torch.cat((tail, h * able[..., None]), 1)[:, x.shape[1] :].clone()
             h, k, v = block.remember(h, rotary, c, seen, past)
             made.append((k, v, tail))
         place = able.sum(-1) + (0 if cache is None else cache.place)
