@@ -49,8 +49,11 @@ def test_the_interval_over_draws_is_that_of_the_sums_of_replicates(any_freedom):
     assert one == pytest.approx(student(3) * float(sums.std()) / 2)
     assert freedom == 3
     two, freedom = over_draws(torch.cat([table, table]), torch.tensor([0] * 6 + [1] * 6))
-    assert two == pytest.approx(student(8) * float(sums.std()) / 2 * math.sqrt(2))
-    assert freedom == 8  # Welch: 5 x 2 - 2
+    assert two == pytest.approx(student(6) * float(sums.std()) / 2 * math.sqrt(2))
+    assert freedom == 6  # Welch's 5 x 2 - 2 is more than two groups of four replicates have
+    uneven, freedom = over_draws(torch.cat([table, 2 * table]), torch.tensor([0] * 6 + [1] * 6))
+    assert freedom == 5  # 5 (1 + 4)^2 / (1 + 4^2) - 2
+    assert uneven == pytest.approx(student(5) * float(sums.std()) / 2 * math.sqrt(5))
     assert over_draws(table, torch.arange(6), "exact") == (0, math.inf)
     assert over_draws(table[:, :1], torch.arange(6)) == (math.inf, 0)
 
@@ -65,6 +68,24 @@ def test_few_replicates_give_no_interval_over_draws():
         assert "over the population of texts and draws" in said
         assert "needs 8 degrees of freedom,\n    and these have 1: more texts or more draws" in said
         assert "%" not in said.replace("95%", "")
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_whether_there_is_an_interval_over_draws_does_not_depend_on_them(spread):
+    """8 groups of two replicates have an interval in each of 2,000 repeats, 7 groups in none.
+
+    Groups differ in noise by exp(spread x normal). Outside 93 to 97% at a coverage of 95%: 5e-5 (normal, standard error 0.49%).
+    Given only where Welch's estimate was 8 or more, 26% had one at a spread of 0.7, and 87% of those held.
+    """
+    g, group, hits = torch.Generator().manual_seed(0), torch.arange(8), 0
+    for _ in range(2000):
+        scale = (spread * torch.randn(8, 1, generator=g, dtype=torch.float64)).exp()
+        table = scale * torch.randn(8, 2, generator=g, dtype=torch.float64)
+        assert over_draws(table[:7], group[:7]) == (math.inf, 7)
+        half, freedom = over_draws(table, group)
+        assert 1 <= freedom <= 8
+        hits += abs(float(table.mean(1).sum())) <= half
+    assert 0.93 * 2000 <= hits <= 0.97 * 2000, hits
 
 
 @pytest.mark.parametrize("apart", [0.0, 0.1, 1.0])

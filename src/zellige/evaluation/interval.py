@@ -13,7 +13,9 @@ from torch import Tensor
 from ..show.numbers import percent, pm
 
 LEVEL = 0.95
-FREEDOM = 8  # degrees of freedom from which the draws have an interval: it is then known to a quarter, 1/sqrt(2 * 8)
+FREEDOM = (
+    8  # degrees of freedom that the replicates must have for an interval: it is then known to a quarter, 1/sqrt(2 * 8)
+)
 OVER_TEXTS = "Student's t over texts; never narrower than over the draws"
 OVER_DRAWS = "Student's t over independent replicates of each group's stratified draws, for these very texts"
 
@@ -107,8 +109,10 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
         kind: "exact": nothing is drawn.
 
     Returns:
-        Welch's degrees of freedom with it; both are infinite where nothing is drawn. With fewer than FREEDOM `half` is
-        infinite: the replicates are too few to tell.
+        Welch's degrees of freedom, at most those that the replicates have: one less than R for each group with noise.
+        Infinite where nothing is drawn. Where the replicates have fewer than FREEDOM, `freedom` is theirs and `half` infinite.
+        Their number decides, not Welch's estimate: a low estimate of the variance of the noisiest group makes that large, so
+        that intervals chosen by it are too narrow.
     """
     if kind == "exact":
         return 0.0, math.inf
@@ -122,8 +126,12 @@ def over_draws(table: Tensor, group: Tensor, kind: str = "bound") -> tuple[float
         return 0.0, math.inf
     if not variance < math.inf:
         return math.inf, 0.0
+    most = int((each > 0).sum()) * (sets - 1)
+    if most < FREEDOM:
+        return math.inf, most
     freedom = int((sets + 1) / float(((each / variance) ** 2).sum()) - 2)  # Welch's: the squares are of estimates
-    return (student(freedom) * math.sqrt(variance) if freedom >= FREEDOM else math.inf), max(freedom, 1)
+    freedom = min(max(freedom, 1), most)
+    return student(freedom) * math.sqrt(variance), freedom
 
 
 def over_texts(residuals: Tensor, drawn: float) -> float:

@@ -9,7 +9,8 @@ sum y / sum n. It is uncertain in two ways, and each has its interval, both Stud
                  err together and against each other, and their spread within a group says nothing: s/sqrt(n) would be far too
                  wide. Each group has R independent replicates of its whole stratified set instead; the variance of its mean is
                  that of the R sums, over R. Groups are independent: their variances add, and Welch's rule (1947)
-                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2. Below 8 of them it is not known.
+                 gives the degrees of freedom, (R + 1) (sum v)^2 / sum v^2 - 2, at most (R - 1) a group. Where all groups
+                 have fewer than 8 together it is not known.
 
 The draws are a part of the population's interval, which is never the narrower one; their share of its square is that of the two
 half-widths' squares, and the rest is the texts'. So the three agree. Where the draws' interval is unknown, so is the split.
