@@ -41,7 +41,7 @@ CALLS = {
     "z.sample(method)": f"`model` is a MDLM; {NOT_A_MODEL}",
     "z.sample(z.METHODS['mdlm'])": f"`model` is the class MDLM; {NOT_A_MODEL}",
     "z.sample(method.state_dict())": f"`model` is an OrderedDict; {NOT_A_MODEL}",
-    "z.sample('mdlm')": "no run or model at 'mdlm'; it is the name of a method: train one, zellige.train('mdlm', ...), and",
+    "z.sample('mdlm')": "no run or model at 'mdlm'; it is the name of a method; train a model of it, and give its run",
     "z.sample(Path('/nothing/here'))": "no run or model at '/nothing/here'; give a run, a folder that Zellige saved, or the id",
     "z.load(None)": "`path` is None; it must be a text or a path",
     "z.load('runs/a', lenght=8)": "unknown choice 'lenght'; did you mean 'length'?",
@@ -82,7 +82,7 @@ CALLS = {
     "z.infill(images, 'a_')": "this model makes images, and no text is one; give `fixed`: tokens, -1 where one is to be drawn",
     "z.infill(images, fixed=torch.zeros(3, 3, dtype=torch.long))": "fixed has 3 places, the model takes 16; give a token or -1",
     # judging ---------------------------------------------------------------------------------------------------------
-    "z.evaluate(m)": "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path",
+    "z.evaluate(m)": "this model comes without its text; say what to evaluate with `data`",
     "z.evaluate(m, ['the'], draws=0)": "`draws` is 0; it must be 1 or more",
     "z.evaluate(m, ['the'], estimator='exact')": "unknown estimator 'exact'; all of them: bound, any_order",
     "z.evaluate(m, -x - 1)": "token id -1 in the data but the vocabulary has 27 entries",

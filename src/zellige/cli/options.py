@@ -21,7 +21,10 @@ from .meanings import meaning, same_value, synonym
 T = TypeVar("T")
 LIST = "--list-options"  # for completion: prints what a command takes, a line each; `--name=` takes a value, of these words
 COLORS = ("auto", "always", "never")  # of --color
-_EVERYWHERE = {"checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote"}
+_EVERYWHERE = {  # what every command takes, and options of `zellige train` that other commands advise
+    "checksums=False": "--no-checksums", "allow_code": "--allow-code", "allow_remote": "--allow-remote", "resume": "--resume",
+    "data.labels": "--data.labels", "begin": "--begin",
+}  # fmt: skip
 _present = dict(_EVERYWHERE)  # a field as Python spells it -> the option, of the command that runs
 
 
@@ -35,8 +38,10 @@ def spelt(text: str) -> str:
 
 def _spellings(known: dict[str, Flag]) -> dict[str, str]:
     names = {flag.name.removeprefix("--").replace("-", "_"): flag for flag in known.values()}
+    renamed = {flag.field: flag.name for flag in known.values() if "." not in flag.name}  # `classes` is --class
+    data = {"data": "--data.path"} if "data.path" in names else {}
     off = {f"{name}=False": flag.off for name, flag in names.items() if flag.switch}
-    return _EVERYWHERE | {name: flag.name for name, flag in names.items()} | off
+    return _EVERYWHERE | data | renamed | {name: flag.name for name, flag in names.items()} | off
 
 
 def given(argv: Sequence[str], cls: type | None = None) -> set[str]:
@@ -142,7 +147,7 @@ def check(known: dict[str, Flag], argv: Sequence[str], where: str) -> list[str]:
         ):
             values.append(words.pop(0))
         if not values or (flag.many is not None and len(values) < flag.many):
-            want = "a value" if flag.many == 1 else f"{flag.many} values"
+            want = "a value" if flag.many in (1, None) else f"{flag.many} values"
             raise InputError(f"{name} needs {want}; see zellige {where} --help")
         for one in values:
             flag.check(one)

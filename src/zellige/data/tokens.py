@@ -154,7 +154,7 @@ def _documents(tokens: Any, data: Data, tell: str) -> tuple[Any, np.ndarray | No
     texts = [np.asarray(each) for each in tokens] if listed else np.asarray(tokens)
     if not len(texts) or any(np.ndim(each) != 1 for each in texts):
         raise InputError(
-            f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give (N, L), or a list of sequences"
+            f"`data.pack` {data.pack} needs documents, not the one stream of {tell}; give sequences, (N, L) or one by one"
         )
     texts = [each for each in texts if len(each)]
     return np.concatenate(texts), np.cumsum([0, *map(len, texts)])

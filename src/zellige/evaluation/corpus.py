@@ -34,9 +34,7 @@ def corpus_of(
         data = _handed_over(data, model, split)
         return prepare(data, int(model.method.shape[0]), tokenizer=tokenizer, progress=progress)
     if data is None and own.name == "text" and not (own.path or own.mix):
-        raise InputError(
-            "the model was trained on texts that were handed over, and holds none; give `data`: a list, a path"
-        )
+        raise InputError("this model comes without its text; say what to evaluate with `data`")
     if data is None and own.remote:
         refuse_remote(own.remote, "the model's config")
     data = own if data is None else as_data(data)

@@ -72,7 +72,7 @@ def _may_hold_a_model(path: Path) -> bool:
 def _near(path: Path) -> str:
     """What may have been meant by a folder that is not there."""
     if str(path) in METHODS:
-        return f"it is the name of a method: train one, zellige.train('{path}', ...), and give its run"
+        return "it is the name of a method; train a model of it, and give its run"
     if not path.parent.is_dir():
         return "give a run, a folder that Zellige saved, or the id of a model on the Hugging Face hub"
     names = [p.name for p in path.parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
