@@ -1,4 +1,4 @@
-"""What other libraries call things: where a name that Zellige has not is asked for, one sentence says what it has.
+"""Names of other libraries: where you ask for one that Zellige does not have, one sentence names what it has.
 
 zellige.AutoModel       # AttributeError: module 'zellige' has no attribute 'AutoModel'; zellige.load(path) reads any model
 """
@@ -53,7 +53,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {  # asked of what -> name there -> what 
 
 
 def no_attribute(of: str, name: str) -> str:
-    """What is said where `name` is asked of "zellige" or "Model", and is in neither."""
+    """Message of the AttributeError where `name` is asked of "zellige" or "Model", and is in neither."""
     whose = "module 'zellige'" if of == "zellige" else f"'{of}' object"
     hint = ELSEWHERE[of].get(name)
     return f"{whose} has no attribute '{name}'" + (f"; {hint}" if hint else "")

@@ -125,8 +125,8 @@ def test_each_kind_is_drawn_looked_at_and_saved(opened, model, width, scheme):
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         return
     part(page, "text").locator("span >> nth=2").hover()
-    assert part(page, "law").locator(".chosen").count() == 1  # the token under the pointer, among its rivals
-    assert "%" in part(page, "law").text_content()
+    assert part(page, "distribution").locator(".chosen").count() == 1  # the token under the pointer, among its rivals
+    assert "%" in part(page, "distribution").text_content()
     part(page, "first").click()
     assert part(page, "where").text_content().startswith("step 0/8")
     part(page, "scrub").fill("5")

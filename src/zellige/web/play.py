@@ -191,7 +191,7 @@ def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:
 
     def start(jobs: Sequence[Job]) -> Iterator[dict[str, Any]]:
         for step in Seen(model, laws).steps(frames):
-            yield step | {"size": size, "law": law} if "start" in step else step
+            yield step | {"size": size, "distribution": law} if "start" in step else step
 
     return Job(object(), start, lambda job, step: step)
 
@@ -221,7 +221,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
 
     def see(job: Job, sides: tuple[float, float | None]) -> dict[str, Any]:
         above, below = (side if side is not None and math.isfinite(side) else None for side in sides)
-        return {"nats": above, "below": below, "exact": exact, "law": law}
+        return {"nats": above, "below": below, "exact": exact, "distribution": law}
 
     return Job(object(), start, see)
 

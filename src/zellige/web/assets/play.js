@@ -42,16 +42,16 @@
       text.removeAttribute("aria-hidden");
       text.tabIndex = 0;
       text.setAttribute("role", "group");
-      text.setAttribute("aria-label", "What was drawn. Arrow keys go from token to token, Enter clicks, L locks, a digit sets a cell.");
+      text.setAttribute("aria-label", "The sample. Arrow keys go from token to token, Enter clicks, L locks, a digit sets a cell.");
       const at = e => this.index.get(e.target.closest("[data-part=text] > span"));
-      text.onpointerover = e => { const i = at(e); if (i !== undefined) this.law(i); };
+      text.onpointerover = e => { const i = at(e); if (i !== undefined) this.distribution(i); };
       text.onpointerdown = e => {
         const i = at(e);
         if (i === undefined) return;
         e.preventDefault();
         text.focus();
         this.here = i;
-        this.law(i);
+        this.distribution(i);
         this.painting = this.press(i, document.querySelector("[name=click]:checked").value);
         if (e.target.hasPointerCapture?.(e.pointerId)) e.target.releasePointerCapture(e.pointerId);
       };
@@ -222,14 +222,14 @@
       else return;
       e.preventDefault();
       e.stopPropagation();
-      this.law(this.here);
+      this.distribution(this.here);
       this.player.draw(this.player.frame);
       this.part("text").focus();
     }
 
-    // the law that the token at i came from, at the frame that is shown
-    law(i) {
-      const out = this.part("law");
+    // the distribution that the token at i was drawn from, at the frame that is shown
+    distribution(i) {
+      const out = this.part("distribution");
       let k = this.player.frame;
       while (k > 0 && !this.details[k].has(i)) k--;
       const change = this.details[k].get(i);
@@ -277,7 +277,7 @@
         for await (const step of lines("/api/draw", own, abort.signal)) {
           if (step.start) {
             this.away = new Set();
-            this.law_ = step.law;
+            this.drawnBy = step.distribution;
             this.tokens = [...step.from];
             this.begin(step);
             this.here = 0;
@@ -306,7 +306,7 @@
       const nats = done.nats === null ? "" : `-log p of the tokens as they were drawn = ${done.nats.toFixed(1)} nats (${done.drawn} tokens)`;
       const numbers = [done.verdict, nats, ...Object.values(this.more)].filter(Boolean);
       this.facts = [this.model.name, `${own.sampler}${options}, ${done.steps} steps, seed ${own.seed}, temperature ${own.temperature}, top-p ${own.top_p}`, ...numbers];
-      this.part("numbers").textContent = [...numbers, `sampled by ${this.law_}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
+      this.part("numbers").textContent = [...numbers, `sampled by ${this.drawnBy}${guided}`, `${done.calls} network calls, ${done.seconds.toFixed(2)} s`].join("\n");
     }
 
     // -log p of what was drawn: from above, or from both sides, each with Student's interval over the replicates
@@ -331,8 +331,8 @@
           const mean = above.reduce((a, b) => a + b, 0) / above.length, unit = this.model.unit.replace("nats/", "bits/");
           const around = line.exact ? "" : "; 95% over the draws", sign = line.exact ? "=" : "≤";
           this.tell(both ? "bracket" : "bound", both && !line.exact
-            ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.law}${around})`
-            : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.law}${around})`);
+            ? `${number(below)} ≤ -log p ≤ ${number(above)} nats${given} (of ${line.distribution}${around})`
+            : `-log p ${sign} ${number(above)} nats, ${(mean / Math.LN2 / drawn).toFixed(3)} ${unit}${given} (${line.distribution}${around})`);
         }
         say("done");
       } catch (error) { say(abort.signal.aborted ? "stopped" : error.message, !abort.signal.aborted); }
@@ -408,10 +408,10 @@
     $("write").textContent = {grid: "Solve", image: "Draw", roll: "Compose"}[first.kind] ?? "Write";
     $("does").textContent = {grid: "clicks a cell away", image: "clicks pixels away (drag)", roll: "clicks a note away (drag)", smiles: "clicks an atom away"}[first.kind] ?? "clicks a word away";
     $("hint").textContent = {
-      grid: "Point at a cell and type a digit to set it; Backspace clears it. What is set stays.",
+      grid: "Point at a cell and type a digit to set it; Backspace clears it. Cells that you set stay.",
       image: "Drag over pixels to have them drawn again; locked pixels stay.",
       roll: "Click notes away to have them composed again; lock a voice to keep it.",
-    }[first.kind] ?? "What is typed begins the text; each _ in it is one missing token. Locked words stay when it is written again; words clicked away are filled in.";
+    }[first.kind] ?? "The text begins with yours; each _ in it is one missing token. Locked words stay when it is written again; words clicked away are filled in.";
   }
 
   const arrange = () => {
