@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +25,8 @@ import zellige
 from small import RECORD
 from zellige import cli
 from zellige.cli import brief, common, help, meanings, options
+from zellige.cli.brief import short_help
+from zellige.cli.common import IdleSeed
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub, model
@@ -102,6 +105,21 @@ def test_the_short_help_counts_what_it_leaves_out(capsys):
     assert "--seed" not in said["list"]
     assert said["list"].splitlines()[-1] == said["report"].splitlines()[-1] == "in full: --help-all"
     assert re.search(r"^all \d\d options, in full: --help-all$", said["sample"], re.M)
+
+
+@dataclass(frozen=True)
+class Idling:
+    seed: IdleSeed = 0
+    other: IdleSeed = 0
+    dropout: float = 0.0
+    """changes nothing in evaluation"""
+
+
+def test_an_option_is_idle_by_its_mark_and_not_by_its_help():
+    shown = short_help(Idling, "try")
+    assert "--dropout 0  changes nothing in evaluation" in shown
+    assert "--seed" not in shown
+    assert "--other" not in shown
 
 
 def test_the_commands_are_those_of_the_help_and_need_no_torch():
@@ -1195,3 +1213,19 @@ def test_out_of_memory_says_what_to_lower(run, monkeypatch):
     assert code == 1
     assert err.startswith("error: out of memory; lower ")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("evaluate tales", "this model comes without its text; say what to evaluate with --data.path"),
+        (
+            "sample tales --class 3",
+            "the model was trained without classes; leave the class out, or train with --data.labels",
+        ),
+    ],
+)
+def test_errors_about_a_model_that_comes_with_zellige_name_options(words, message, capsys):
+    """A note says which model it is; the error names options and no arguments of Python."""
+    assert cli.main(words.split()) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"

@@ -45,7 +45,6 @@ SHOWN: dict[str, tuple[str, str]] = {
     "Doctor": ("[--json FILE]", ""),
     "Shell": ("bash|zsh|fish", ""),
 }  # fmt: skip
-IDLE = "changes nothing"  # so begins the help of an option that a command takes only because every command does
 OWN = 4  # of a method's own options that `train METHOD` shows
 
 
@@ -57,8 +56,8 @@ def short_help(cls: type, where: str, default: Any = None, about: str = "") -> s
     shown = [known[f"--{name}"] for name in words.split() if f"--{name}" in known] or [*known.values()]
     if cls.__name__ == "Options":  # a method's own first
         shown = [flag for flag in known.values() if flag.owner is _own(cls)][:OWN] + shown
-    shown = [flag for flag in shown if not helps.get(flag.name, "").startswith(IDLE)]
-    idle = sum(helps.get(name, "").startswith(IDLE) for name in known)
+    shown = [flag for flag in shown if not flag.idle]
+    idle = sum(flag.idle for flag in known.values())
     heads = [_head(flag) for flag in shown]
     wide = max(map(len, heads), default=0) + 2
     lines = [

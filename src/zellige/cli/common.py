@@ -23,10 +23,12 @@ from ..show.record import as_file, json_record
 from ..show.terminal import Terminal
 from ..trust import names_code, refuse_code, refuse_remote
 from . import options
+from .flags import IDLE
 
 T = TypeVar("T")
 Document = dict[str, Any]  # a result as JSON has it
 Run = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+IdleSeed = Annotated[int, tyro.conf.arg(help="changes nothing: nothing is drawn at random"), IDLE]
 
 
 @dataclass_transform(frozen_default=True)

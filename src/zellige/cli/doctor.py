@@ -12,7 +12,7 @@ from ..show.numbers import byte_size, counted, path
 from ..show.record import version_of, versions, why_broken
 from ..show.terminal import Terminal
 from . import options
-from .common import write_json
+from .common import IdleSeed, write_json
 
 EXTRAS = {  # an extra of pyproject.toml -> what it installs
     "data": ("datasets",), "wandb": ("wandb",), "music": ("mido",), "eval": ("transformers",),
@@ -26,8 +26,7 @@ class Doctor:
     verify_caches: bool = False
     """read all that Zellige's cache holds, and the texts it was made of, and compare them with their checksums: what damaged a
     file without changing its times is not seen otherwise"""
-    seed: int = 0
-    """changes nothing"""
+    seed: IdleSeed = 0
 
 
 def doctor(words: Sequence[str], terminal: Terminal, began: float) -> int:

@@ -9,6 +9,8 @@ from typing import Any, Literal, Union
 from ..arguments import MOST, MOST_SEED
 from ..errors import InputError, nearest
 
+IDLE = "idle"  # marks, in a field's annotation, an option that a command takes only because every command does
+
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
@@ -19,6 +21,12 @@ class Flag:
     default: Any
     owner: Any
     field: str
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is marked as one that changes nothing."""
+        hint = typing.get_type_hints(self.owner, include_extras=True)[self.field]
+        return IDLE in getattr(hint, "__metadata__", ())
 
     @property
     def switch(self) -> bool:

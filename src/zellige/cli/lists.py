@@ -11,7 +11,7 @@ from ..errors import InputError, nearest
 from ..show.numbers import columns
 from ..show.terminal import Terminal
 from . import help, options
-from .common import write_json
+from .common import IdleSeed, write_json
 
 What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"]
 
@@ -20,8 +20,7 @@ What = Literal["models", "methods", "samplers", "data", "checkpoints", "recipes"
 class List:
     what: Annotated[What | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WHAT]")] = None
     """models, methods, samplers, data, checkpoints or recipes"""
-    seed: int = 0
-    """changes nothing"""
+    seed: IdleSeed = 0
 
 
 def list_(words: Sequence[str], terminal: Terminal, began: float) -> int:

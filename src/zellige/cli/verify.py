@@ -11,7 +11,7 @@ from ..show.numbers import escape
 from ..show.progress import Bar
 from ..show.terminal import Terminal
 from . import options
-from .common import own_class, write_json
+from .common import IdleSeed, own_class, write_json
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Verify:
     """a check, or the beginning of its name: bound.closed-form, sampler"""
     sampler: str | None = None
     """the checks of one sampler only"""
-    seed: int = 0
-    """changes nothing: nothing is drawn at random"""
+    seed: IdleSeed = 0
 
 
 def verify(words: Sequence[str], terminal: Terminal, began: float) -> int:
