@@ -223,12 +223,12 @@ _FORMS = {
 
 
 def form_of(begin: bytes) -> str:
-    """The form that a file has which begins so, e.g. "an image"; "" where it is none of those known."""
+    """Return the form of a file by its first bytes, e.g. "an image"; "" where it is none of those known."""
     return next((form for pattern, form in _FORMS.items() if re.match(pattern, begin, re.S)), "")
 
 
 def is_text(begin: bytes) -> bool:
-    """Whether the first `MOST` bytes of a file, or all that it has, are UTF-8 without a NUL, and no PDF.
+    """Return True where the first `MOST` bytes of a file, or all of a shorter one, are UTF-8 without a NUL, and no PDF.
 
     >>> is_text("Käse".encode()), is_text("Käse".encode("latin-1")), is_text("text".encode("utf-16"))
     (True, False, False)
