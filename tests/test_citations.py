@@ -71,7 +71,8 @@ OBJECTS |= {"train", "data", "net", "config", "completions", "lists"}
 def test_what_docstrings_name_is_there():
     """`file.name`, of a file of the library: it has that name; `file.py` is there; or it is a check of `verify`."""
     source, wrong = ROOT / "src" / "zellige", []
-    files = {".".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.py")}
+    paths = {".".join(path.relative_to(source).with_suffix("").parts): path for path in source.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     for path in files.values():
         for named in re.findall(r"`([a-z_][a-z_.]*\.[A-Za-z_]\w*)(?:\([^`]*\))?`", path.read_text(encoding="utf-8")):
             place, _, name = named.rpartition(".")

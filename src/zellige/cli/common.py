@@ -219,7 +219,7 @@ def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
 
 
 def of_model(about: dict[str, Any]) -> str:
-    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`models.identity`)."""
+    """`d3pm, discrete time, T = 64, 92.1M parameters, step 98,000 (EMA)`: a result's model (`model.identity`)."""
     step = f"step {count(about['step'])}" if about.get("step") is not None else ""
     parts = [about["method"], about.get("time"), parameters(about["parameters"]), step]
     return f"{', '.join(filter(None, parts))} ({about.get('weights', 'EMA')})"

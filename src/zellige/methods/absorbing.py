@@ -245,7 +245,7 @@ class Masked(Absorbing):
 
     # ---------------------------------------------------------------------------------- exactly k masks
     def mask_some(self, batch: Batch, generator: Randomness = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`terms.mask_some` of this method."""
+        """`diffusion.mask_some` of this method."""
         return diffusion.mask_some(self, batch, generator)
 
     def _count_weights(self, n: Tensor, k: Tensor, jumps: bool) -> dict[str, Tensor]:

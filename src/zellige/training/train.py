@@ -68,7 +68,7 @@ def train(
         options: the method's own Config.
         run: the folder; by default runs/METHOD-DATA, of a recipe runs/RECIPE, with a number after it where that is there.
         recipe: a name of `zellige list recipes`: what is not given is as the paper has it.
-        size: tiny, small, base or medium (`training.sizes`): the network and the training where they are not given.
+        size: tiny, small, base or medium (`setup.SIZES`): the network and the training where they are not given.
         resume: go on with the run in that folder; started by torchrun or Slurm, begin it where there is none. What is not
             given is the run's own; of what is given, only steps, rate, clip, precision, what computes them (devices, nodes,
             strategy, accumulate) and what is written when may differ from it.
