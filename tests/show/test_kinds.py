@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from zellige.cli.panels import Panels
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
 from zellige.errors import InputError
@@ -59,6 +60,20 @@ def test_a_png_holds_every_pixel(tokenizer, tmp_path):
             assert image[y + a, x + b].tolist() == list(wanted)
     assert (image[-height:, -width:] == 255).all()  # there is no sixth
     assert (image[height : height + GAP] == 255).all()
+
+
+def test_a_sheet_has_a_line_for_each_class_with_its_name(tmp_path):
+    """Two images of one class and one of another, out of order: the second line has room for one more, both have names."""
+    some, kind, labels = rows(GREY, 3), kinds.of(GREY), ["boot", "shirt", "boot"]
+    Panels(kind, some.tolist(), None, labels).write(tmp_path / "x.png", [])
+    image, plain = read((tmp_path / "x.png").read_bytes()), read(kind.png(some[[0, 2, 1]], captions=("", "")))
+    margin = image.shape[1] - plain.shape[1]
+    assert (image[:, margin:] == plain).all()
+    half = image.shape[0] // 2
+    assert all((part[:, :margin] < 128).any() for part in (image[:half], image[half:]))
+    assert (image[:half, :margin] != image[-half:, :margin]).any()
+    Panels(kind, some.tolist(), None, ["boot"] * 3).write(tmp_path / "y.png", [])  # of one class: as without classes
+    assert (tmp_path / "y.png").read_bytes() == kind.png(some)
 
 
 def test_masked_pixels_look_like_nothing_else():

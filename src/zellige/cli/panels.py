@@ -67,6 +67,9 @@ class Panels:
         if out.suffix == ".jsonl":
             write_file(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
             return [out]
+        if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
+            write_file(out, self.kind.sheet(self.rows, self.captions))
+            return [out]
         if out.suffix == ".png":
             return self.kind.save(out, self.rows, self.fixed, self.captions if self.row is not None else ())
         if self.kind.running:

@@ -14,6 +14,7 @@ from .modality import Modality, halves
 MASKED = (86, 108, 150)  # a colour that no grey has
 SIDE = 112  # pixels of an image in a file, at least: small images are enlarged by a whole number
 GAP = 1  # pixels of an image between two of them
+NAME = 20  # height of a class's name in a file, in pixels
 
 
 class Image(Modality):
@@ -63,6 +64,28 @@ class Image(Modality):
         pixels = self.pixels(rows)
         scale = max(1, math.ceil(side / max(pixels.shape[1:3])))
         return png(tiled(pixels, len(captions) or math.ceil(math.sqrt(len(pixels)))).repeat(scale, 0).repeat(scale, 1))
+
+    def sheet(self, rows: Any, labels: Sequence[str]) -> bytes:
+        """All images in one picture: a line for each class, with its name on the left."""
+        from PIL import Image as Pillow
+        from PIL import ImageDraw, ImageFont
+
+        pixels = self.pixels(rows)
+        names = [*dict.fromkeys(labels)]
+        columns, (height, width) = max(map(labels.count, names)), pixels.shape[1:3]
+        scale = max(1, math.ceil(SIDE / max(height, width)))
+        blank = np.full_like(pixels[:1], 255)
+        lines = [pixels[[label == name for label in labels]] for name in names]
+        cells = [np.concatenate([line, *[blank] * (columns - len(line))]) for line in lines]
+        images = tiled(np.concatenate(cells), columns).repeat(scale, 0).repeat(scale, 1)
+        font = ImageFont.load_default(NAME)
+        margin = math.ceil(max(font.getlength(name) for name in names)) + NAME
+        canvas = Pillow.new("RGB", (margin + images.shape[1], images.shape[0]), "white")
+        canvas.paste(Pillow.fromarray(images), (margin, 0))
+        for i, name in enumerate(names):
+            middle = scale * (i * (height + GAP) + height / 2)
+            ImageDraw.Draw(canvas).text((margin - NAME / 2, middle), name, "black", font, anchor="rm")
+        return png(np.asarray(canvas))
 
     def figure(self, rows: Any, fixed: Any = None, captions: Sequence[str] = ()) -> Any:
         from matplotlib.figure import Figure
