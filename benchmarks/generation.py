@@ -30,12 +30,16 @@ from zellige.samplers import Ancestral
 from zellige.samplers.ask import ask, fill, free
 
 
+@dataclass(frozen=True, kw_only=True)
 class Race(Ancestral):
     """The published draw: every mask at every step, argmax of p / E over all tokens and the mask, in `dtype`."""
 
-    def __init__(self, dtype: torch.dtype, top_p: float, seed: int):
-        super().__init__(top_p=top_p)
-        self.dtype, self.generator = dtype, torch.Generator().manual_seed(seed)
+    dtype: torch.dtype
+    seed: int
+
+    @functools.cached_property
+    def generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
 
     def step(self, method: Any, state: Any, t: Tensor, s: Tensor, generator: Any = None) -> Any:
         at = free(method, state)
@@ -52,7 +56,7 @@ class Race(Ancestral):
 
 def draw(model: Any, count: int, steps: int, dtype: torch.dtype | None, top_p: float, seed: int) -> Set:
     """Samples of the ancestral sampler: exact, or by the published race in `dtype`."""
-    how = Ancestral(top_p=top_p) if dtype is None else Race(dtype, top_p, seed)
+    how = Ancestral(top_p=top_p) if dtype is None else Race(top_p=top_p, dtype=dtype, seed=seed)
     drawn = collect(watch(model, count=count, steps=steps, sampler=how, seed=seed, batch=16))
     name = "exact" if dtype is None else f"race in {str(dtype).removeprefix('torch.')}"
     return Set(Way(name, steps, 1.0, top_p), drawn.texts, drawn.tokens, drawn.calls, seed)

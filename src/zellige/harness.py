@@ -27,10 +27,10 @@ from .core.batch import by_length
 from .core.random import Streams, mix
 from .errors import InputError, check_counts, not_installed
 from .evaluation import conditional
+from .models.defaults import end_token
 from .models.frames import Frame
 from .models.model import as_model, identity, told_none
-from .models.sampler_choice import choose_sampler, end_token
-from .samplers import run
+from .samplers import choose_sampler, run
 from .samplers.pairing import blank, of_length
 from .samplers.sampler import start_law
 from .show.kinds import added, of

@@ -243,7 +243,7 @@ def test_the_mean_over_orders_is_the_law_of_any_order(name):
 @pytest.mark.parametrize(
     ("sampler", "steps"),
     [
-        *((FixedOrder(order, k), None) for order in ("forward", "backward", "2,0,1") for k in (1, 2)),
+        *((FixedOrder(order, per_step=k), None) for order in ("forward", "backward", "2,0,1") for k in (1, 2)),
         *((Confidence(m), steps) for m in ("probability", "margin", "entropy") for steps in (3, 2, 1)),
         (Confidence("probability", threshold=0.4), None),
     ],

@@ -98,7 +98,7 @@ def targets(models: dict[str, Any]) -> dict[str, tuple[Any, Callable[[], tuple[l
     for name, cls in samplers.SAMPLERS.items():
         calls[name] = (
             cls,
-            lambda cls=cls: ([], {n: default(cls, n) for n in [*samplers.options(cls), "temperature", "top_p"]}),
+            lambda cls=cls: ([], {n: default(cls, n) for n in samplers.options_of(cls)}),
         )
     return calls
 

@@ -10,8 +10,7 @@ from zellige import exact
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.methods import MDLM, METHODS, UDLM
-from zellige.models.sampler_choice import choose_sampler
-from zellige.samplers import SAMPLERS, run
+from zellige.samplers import SAMPLERS, choose_sampler, run
 from zellige.samplers.pairing import of_length
 
 CLASSES = 3

@@ -335,7 +335,7 @@ def test_texts_end_at_the_tokenizers_end(bpe, name, monkeypatch):
 
 
 def test_characters_end_no_text():
-    from zellige.models.sampler_choice import end_token
+    from zellige.models.defaults import end_token
 
     assert end_token(tk.Characters(tk.TEXT8)) is None
     assert end_token(tk.Characters("CNO=()\n", "smiles", (12,))) == 0

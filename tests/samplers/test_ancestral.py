@@ -91,9 +91,9 @@ def test_argmax_in_every_step_leaves_nothing_to_chance():
     assert torch.equal(*draws)
     assert draws[0][0, 0] == 1
     for wrong in ({"argmax": "first"}, {"argmax": ""}):
-        with pytest.raises(InputError, match=r"unknown argmax '.*'; none, last, every or mu"):
+        with pytest.raises(InputError, match=r"`argmax` is .*; it must be none, last, every or mu"):
             Ancestral(**wrong)
-    with pytest.raises(InputError, match="unknown argmax 'every'; none or last"):
+    with pytest.raises(InputError, match="`argmax` is 'every'; it must be none or last"):
         TauLeaping(argmax="every")
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import time
-import typing
 
 import pytest
 import torch
@@ -11,10 +10,11 @@ from pairs import CANNOT, METHODS, PAIRS, SAMPLERS, Constant, close, d3pm, gener
 
 from worlds import Counting, L, V, five_sigma, table
 from zellige import exact, samplers
+from zellige.cli import help
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods import MDLM
-from zellige.models.sampler_options import SamplerOptions
+from zellige.requests import declared, option
 from zellige.samplers import (
     Ancestral,
     AnyOrder,
@@ -43,16 +43,38 @@ def test_every_sampler_says_what_it_is():
         samplers.find("analyti")
 
 
-def test_the_command_line_has_the_options_of_all_samplers():
-    every = {name for cls in samplers.SAMPLERS.values() for name in samplers.options(cls)}
-    assert {field.name for field in dataclasses.fields(SamplerOptions)} == every | {"top_k", "drop_crossing"}  # of all
+def test_a_sampler_and_its_options_are_declared_in_one_place(monkeypatch):
+    """Python, the command line and the page read the same fields."""
+
+    @declared
+    class Slow(Ancestral):
+        """Ancestral sampling that takes its time."""
+
+        name: ClassVar[str] = "slow"
+        pause: float = option("how long it waits", default=0.5, kw_only=True, minimum=0, below=2)
+
+    monkeypatch.setitem(samplers.SAMPLERS, "slow", Slow)
+    made = samplers.choose_sampler("slow", mdlm(), options={"pause": 1.5, "grid": "cosine"})
+    assert made == Slow("cosine", pause=1.5)
+    with pytest.raises(InputError, match="`pause` is 2; it must be 0 or more and below 2"):
+        Slow(pause=2)
+    with pytest.raises(InputError, match="`pause` is 'long'; it must be a number"):
+        samplers.choose_sampler("slow", mdlm(), options={"pause": "long"})
+    with pytest.raises(InputError, match="sampler 'euler' takes no `pause`; its options: `grid`"):
+        samplers.choose_sampler("euler", mdlm(), options={"pause": 1.0})
+    with pytest.raises(InputError, match="`temperature` goes with a sampler's name"):
+        samplers.choose_sampler(made, mdlm(), temperature=0.5)
+    assert help.options()[-1] == {"name": "pause", "kind": "number", "help": "slow: how long it waits"}
 
 
 def whole_options() -> list[tuple[str, str]]:
     """(sampler, option) of every option that is a whole number, as the command line and the page take it."""
-    hints = typing.get_type_hints(SamplerOptions)
-    whole = [name for name, hint in hints.items() if int in typing.get_args(hint)]
-    return [(name, each) for name, cls in samplers.SAMPLERS.items() for each in whole if each in samplers.takes(cls)]
+    return [
+        (name, option.name)
+        for name, cls in samplers.SAMPLERS.items()
+        for option in samplers.options_of(cls).values()
+        if option.kind is int
+    ]
 
 
 @pytest.mark.parametrize(("name", "option"), whole_options())

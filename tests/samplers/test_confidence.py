@@ -112,7 +112,7 @@ def test_the_network_is_told_when_as_many_masks_are_expected():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"confidence": "certainty"}, "unknown confidence 'certainty'; probability, margin or entropy"),
+        ({"confidence": "certainty"}, "`confidence` is 'certainty'; it must be probability, margin or entropy"),
         ({"threshold": 2.0}, "`threshold` is 2; it must be between 0 and 1"),
     ],
 )

@@ -13,7 +13,7 @@ from zellige.exact import metropolis
 from zellige.exact.identities.score import matrix
 from zellige.methods import CSM, MDLM
 from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS, Cycle, Grid, Hamming
-from zellige.samplers import Metropolis, run
+from zellige.samplers import Metropolis, choose_sampler, run
 from zellige.samplers.metropolis import Walk, autocorrelation_time, report
 
 close = torch.testing.assert_close
@@ -127,7 +127,7 @@ def test_only_where_the_ratios_of_the_data_are_known():
     line = "sampler 'metropolis' needs the ratios p\\(y\\)/p\\(x\\) of the data themselves; with mdlm use ancestral"
     with pytest.raises(InputError, match=line):
         Metropolis().init(method, (1, L))
-    with pytest.raises(InputError, match="takes no `top_p`"):
-        Metropolis(top_p=0.9)
+    with pytest.raises(InputError, match="sampler 'metropolis' takes no `top_p`; it has no options of its own"):
+        choose_sampler("metropolis", method, top_p=0.9)
     with pytest.raises(InputError, match="`steps` is 0; it must be 1 or more"):
         Metropolis().times(method, 0)

@@ -56,8 +56,15 @@ def test_several_a_step():
     pairs = [([i, j], [k]) for i, j, k in itertools.permutations(range(THREE))]
     expected = sum(law_of(method, groups) for groups in pairs) / len(pairs)
     close(exact.sample_law(AnyOrder(2), method, 1), expected, rtol=0, atol=1e-12)
-    close(exact.sample_law(FixedOrder("backward", 2), method, 1), law_of(method, [[2, 1], [0]]), rtol=0, atol=1e-12)
-    close(exact.sample_law(FixedOrder("forward", 7), method, 1), law_of(method, [[0, 1, 2]]), rtol=0, atol=1e-12)
+    close(
+        exact.sample_law(FixedOrder("backward", per_step=2), method, 1),
+        law_of(method, [[2, 1], [0]]),
+        rtol=0,
+        atol=1e-12,
+    )
+    close(
+        exact.sample_law(FixedOrder("forward", per_step=7), method, 1), law_of(method, [[0, 1, 2]]), rtol=0, atol=1e-12
+    )
     with pytest.raises(InputError, match="`per_step` is 0; it must be 1 or more"):
         AnyOrder(0)
 

@@ -71,7 +71,7 @@ def test_its_grids():
         InputError, match="remasking 'loop' has times of its own; use grid uniform or published, not cosine"
     ):
         Remasking("loop", grid="cosine")
-    with pytest.raises(InputError, match="unknown argmax 'every'; none or last"):
+    with pytest.raises(InputError, match="`argmax` is 'every'; it must be none or last"):
         Remasking(argmax="every")
 
 
@@ -168,7 +168,7 @@ def test_conf_remembers_what_the_network_said():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"remasking": "capp"}, "unknown remasking 'capp'; cap, rescale, conf or loop"),
+        ({"remasking": "capp"}, "`remasking` is 'capp'; it must be cap, rescale, conf or loop"),
         ({"eta": -1.0}, "`eta` is -1; it must be between 0 and 1"),
         ({"t_on": 0.1, "t_off": 0.5}, "the loop runs from `t_on` 0.1 down to `t_off` 0.5; e.g. 0.55 and 0.05"),
         ({"alpha_on": 1.0}, "`alpha_on` is 1; it must be above 0 and below 1"),

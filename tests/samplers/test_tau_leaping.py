@@ -262,7 +262,7 @@ def test_what_needs_order():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"jumps": "two"}, "unknown jumps 'two'; auto, one or sum"),
+        ({"jumps": "two"}, "`jumps` is 'two'; it must be auto, one or sum"),
         ({"corrector": -1}, "`corrector` is -1; it must be 0 or more"),
         ({"corrector_step": 0.0}, "`corrector_step` is 0; it must be above 0"),
         ({"corrector_step": math.inf}, "`corrector_step` is inf; it must be a finite number"),

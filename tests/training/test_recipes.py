@@ -22,7 +22,7 @@ from zellige.data.rows import Rows
 from zellige.errors import InputError
 from zellige.methods import METHODS, build, diffusion
 from zellige.models.config import Config
-from zellige.models.sampler_choice import choose_sampler
+from zellige.samplers import choose_sampler
 from zellige.training.loop import Learner
 from zellige.training.order import StepSeeds
 from zellige.training.plan import PEAK, UTILISATION, training_cost

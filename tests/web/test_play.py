@@ -20,9 +20,9 @@ from zellige import cli, samplers
 from zellige.cli import brief
 from zellige.cli import play as play_command
 from zellige.cli.drawing import Drawing
+from zellige.cli.sampler_options import SamplerOptions
 from zellige.core.batch import Batch
 from zellige.models import shipped
-from zellige.models.sampler_options import SamplerOptions
 from zellige.samplers import Confidence, FixedOrder
 from zellige.samplers.replay import Replayed, weigh
 from zellige.show import kinds
@@ -113,7 +113,12 @@ def test_every_option_of_the_command_line_is_a_field_of_the_page(client):
     every = {option["name"] for cls in samplers.SAMPLERS.values() for option in sampler_fields(cls)}
     assert every == {field.name for field in dataclasses.fields(SamplerOptions)}
     assert listed.keys() <= every
-    assert listed["eta"] == {"name": "eta", "kind": "number", "note": "how much", "default": 0.02}
+    assert listed["eta"] == {
+        "name": "eta",
+        "kind": "number",
+        "note": "how much; conf has its own measure",
+        "default": 0.02,
+    }
     assert listed["order"]["note"].startswith("forward, backward")
     assert not any("--" in option["note"] for option in listed.values())
 
@@ -287,7 +292,7 @@ CELLS = {"model": 0, "tokens": [0] * LENGTH, "held": [0] * LENGTH}
         ("draw", {"top_p": 0}, 400, "`top_p`"),
         ("draw", {"seed": 2**64}, 400, "`seed`"),
         ("draw", {"sampler": "ancestrall"}, 400, "did you mean 'ancestral'?"),
-        ("draw", {"sampler": "tau_leaping", "options": {"jumps": "two"}}, 400, "unknown jumps 'two'; auto, one or sum"),
+        ("draw", {"sampler": "tau_leaping", "options": {"jumps": "two"}}, 400, "`jumps` is 'two'; it must be auto, one or sum"),
         ("draw", {"sampler": "remasking", "options": {"eta": "much"}}, 400, "`eta` is 'much'; it must be a number"),
         ("draw", {"sampler": "remasking", "options": {"eta": 2}}, 400, "it must be between 0 and 1"),
         ("draw", {"sampler": "remasking", "options": {"etta": 2}}, 400, "'etta'"),

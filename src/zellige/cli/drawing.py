@@ -10,7 +10,6 @@ import tyro
 
 from ..errors import InputError
 from ..launched import this_process
-from ..models.sampler_options import SamplerOptions
 from ..show.numbers import counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
@@ -19,6 +18,7 @@ from ..waiting import threads_for
 from .common import OfRun, load, writable, write_json
 from .frames import FilmFile, FrameFiles, frames_folder
 from .panels import Panels, PartialRow
+from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
     from ..models.frames import Drawn, Frame
@@ -174,8 +174,7 @@ def _way(chosen: Any, model: Any, terminal: Terminal) -> dict[str, Any]:
 def _law(way: dict[str, Any], model: Any) -> "Law":
     """Whose law the texts were drawn from, and which number bounds it."""
     from ..models.defaults import PLAIN
-    from ..models.sampler_choice import choose_sampler
-    from ..samplers import law_of
+    from ..samplers import choose_sampler, law_of
 
     options = {name: value for name, value in way.items() if name not in PLAIN}
     sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)

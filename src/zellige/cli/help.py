@@ -74,7 +74,13 @@ def tables() -> dict[str, list[dict[str, str]]]:
     from ..training.recipes import RECIPES
 
     recipes = [recipe(name) for name in RECIPES]
-    return {"methods": methods(), "samplers": samplers(), "checkpoints": checkpoints(), "recipes": recipes}
+    return {
+        "methods": methods(),
+        "samplers": samplers(),
+        "checkpoints": checkpoints(),
+        "recipes": recipes,
+        "options": options(),
+    }
 
 
 def methods() -> list[dict[str, str]]:
@@ -126,6 +132,21 @@ def samplers() -> list[dict[str, str]]:
             }
         )  # fmt: skip
     return rows + [{"name": name, "same as": f"{of} ({why})"} for name, (of, why) in ALIASES.items()]
+
+
+def options() -> list[dict[str, str]]:
+    """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
+    from ..samplers import SAMPLERS, every_option
+    from .sampler_options import KINDS
+
+    rows, kinds = [], {kind: word for word, kind in KINDS.items()}
+    for name, (option, takers) in every_option().items():
+        if name in ("temperature", "top_p"):  # of every command that draws
+            continue
+        others = [each for each in SAMPLERS if each not in takers]
+        who = f"all but {', '.join(others)}" if len(others) < len(takers) else ", ".join(takers)
+        rows.append({"name": name, "kind": kinds[option.kind], "help": f"{who}: {option.help}"})
+    return rows
 
 
 def data() -> list[dict[str, str]]:

@@ -4,7 +4,6 @@ The mathematics: `two_sides`; how a text is weighed by a sampler's own code: `sa
 `Bracket` and its rows are the result, and `bound_gaps` and `bracket_gaps` bound -log p of a part of a row given the rest of it.
 """
 
-import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -432,7 +431,8 @@ def exact_laws(
     """The laws whose -log p is exact, by name, the greedy order last; and those that this method has not, with the reason."""
     check_counts(per_step=min(per_step, default=1))
     made: dict[str, tuple[str, Callable[[int], Sampler]]] = {
-        f"order {order}": (f"fixed_order {order}", functools.partial(FixedOrder, order)) for order in orders
+        f"order {order}": (f"fixed_order {order}", lambda k, order=order: FixedOrder(order, per_step=k))
+        for order in orders
     }
     made |= {name: (f"confidence by {of}", lambda _, of=of: Confidence(of)) for of, name in MEASURES.items()}
     if why := "its -log p is exact" if method.exact else no_order(method):

@@ -37,8 +37,8 @@ from ..core.random import categorical, mix
 from ..errors import InputError, check_counts
 from ..models.frames import collect
 from ..models.model import fingerprint
-from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
+from ..samplers import choose_sampler
 from ..samplers.pairing import admissible, of_length
 from ..schema import read_lines, read_text
 from . import metrics

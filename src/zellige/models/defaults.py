@@ -7,7 +7,6 @@ The entries are arguments of `zellige.sample`. What draws for people takes them 
 unless their options say otherwise.
 """
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,32 +16,25 @@ from .. import __version__
 from ..arguments import checked
 from ..errors import InputError, check_counts
 from ..methods.method import Method
+from ..samplers import choose_sampler, every_option
 from ..samplers.grid import step_size
 from ..schema import parse, read_text, shown, structure
 from .config import AGAIN, refuse_unknown
-from .sampler_choice import choose_sampler
-from .sampler_options import SamplerOptions
 from .tensors import check_sums
 
 GENERATION = "generation_config.json"  # of a model's folder
 STEPS = 1_000_000  # at most, of a sampler
 
 
-@checked
-@dataclasses.dataclass(frozen=True)
-class SamplingDefaults(SamplerOptions):
-    """What generation_config.json may say; None: nothing."""
-
-    sampler: str | None = None
-    steps: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-
-
 PLAIN = ("sampler", "steps", "temperature", "top_p")  # arguments of every sampling; the others are options of a sampler
-NAMES = tuple(f.name for f in dataclasses.fields(SamplingDefaults))
 
 
+def names() -> tuple[str, ...]:
+    """What generation_config.json may hold: the plain arguments and every option of a sampler."""
+    return tuple(dict.fromkeys((*PLAIN, *every_option())))
+
+
+@checked
 def check_steps(steps: int | None) -> None:
     """InputError where a sampler cannot take so many steps."""
     if steps is None:
@@ -54,9 +46,8 @@ def check_steps(steps: int | None) -> None:
 
 def check_defaults(values: Mapping[str, Any], method: Method) -> dict[str, Any]:
     """Sampling defaults as a dict of those that are given; InputError where `method` cannot be sampled so."""
-    refuse_unknown(values, NAMES, "the sampling defaults have")
+    refuse_unknown(values, names(), "the sampling defaults have")
     entries = {name: value for name, value in values.items() if value is not None}
-    SamplingDefaults(**entries)
     check_steps(entries.get("steps"))
     options = {name: value for name, value in entries.items() if name not in PLAIN}
     sampler = choose_sampler(
@@ -94,9 +85,8 @@ def read_defaults(folder: Path, method: Method, ours: bool = True) -> dict[str, 
     check_sums(folder, GENERATION)
     entries = dict(structure(parse(text, source, AGAIN), dict, source))
     entries.pop("zellige", None)
-    refuse_unknown(entries, NAMES, f"{source} has")
+    refuse_unknown(entries, names(), f"{source} has")
     try:
-        structure(dict.fromkeys(NAMES) | entries, SamplingDefaults, source, instead=AGAIN)
         return check_defaults(entries, method)
     except InputError as error:
         message = str(error).replace("`", "")
@@ -120,3 +110,13 @@ def with_defaults(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(grid, str) and step_size(grid) is not None:
         carried.pop("steps", None)
     return carried | asked
+
+
+def end_token(tokenizer: Any, documents: bool = False) -> int | None:
+    """The token that ends a text, where the tokenizer has one.
+
+    Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.
+    """
+    token = getattr(tokenizer, "separator", None)
+    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
+    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None

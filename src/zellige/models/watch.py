@@ -9,7 +9,7 @@ import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,17 +21,15 @@ from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
 from ..data import Data
 from ..errors import InputError, check_counts
-from ..samplers import State, pairing, run
+from ..samplers import State, choose_sampler, names_sampler_options, pairing, run
 from ..samplers.ask import hides
-from ..samplers.choices import SamplerChoices
 from ..samplers.growing import again, merged
 from ..samplers.pairing import of_length
 from ..samplers.sampler import HIDDEN, start_law
 from ..show import kinds
-from .defaults import PLAIN, check_steps, with_defaults
+from .defaults import PLAIN, check_steps, end_token, with_defaults
 from .frames import BATCH, Frame, collect
 from .model import as_model, class_names, text_classes
-from .sampler_choice import choose_sampler, end_token
 
 
 def length_of(model: Any, length: int | None, grows: bool = False) -> int:
@@ -93,6 +91,7 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
     return tokens
 
 
+@names_sampler_options
 @checked
 def watch(
     model: Any,
@@ -110,7 +109,7 @@ def watch(
     alone: bool = False,
     classes: Any = None,
     defaults: bool = True,
-    **options: Unpack[SamplerChoices],
+    **options: Any,
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
 
@@ -242,11 +241,11 @@ def _states(
     condition_rows: Tensor | None = None,
 ) -> Iterator[tuple[int, State]]:
     """The states of a batch, each with the number of its step. Texts that repeat themselves are drawn again from the beginning,
-    at most `how.redraw` times, with another stream of random numbers each time; the last step is that of all of them.
+    at most `how.redraws()` times, with another stream of random numbers each time; the last step is that of all of them.
     """
     rows, whole = torch.arange(shape[0]), None
     last = len(how.times(of_length(method, shape[1]), steps)) - 1
-    for tried in range(how.redraw + 1):
+    for tried in range(how.redraws() + 1):
         pairs = [(seed, first + row) if isinstance(seed, int) else seed[first + row] for row in rows.tolist()]
         seeds = [mix(*pair, *([tried] if tried else [])) for pair in pairs]
         streams = Streams(seeds, start_law(method).device)
@@ -255,7 +254,7 @@ def _states(
         drawing = run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams, condition=condition)
         for step, part in enumerate(drawing):
             state = part if whole is None else merged(whole, rows, part)
-            if step == last and tried < how.redraw and len(again(state)):
+            if step == last and tried < how.redraws() and len(again(state)):
                 break
             yield step, state
         else:
@@ -263,6 +262,7 @@ def _states(
         whole, rows = state, again(state)
 
 
+@names_sampler_options
 @checked
 def sample(
     model: Any,
@@ -280,7 +280,7 @@ def sample(
     alone: bool = False,
     classes: Any = None,
     defaults: bool = True,
-    **options: Unpack[SamplerChoices],
+    **options: Any,
 ) -> list[str] | np.ndarray:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
 

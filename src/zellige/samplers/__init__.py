@@ -1,16 +1,16 @@
 """Samplers: any of them on any method that admits it. SAMPLERS is the only table of their names."""
 
-import inspect
-
+from ..requests import Option, options_of
 from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .ask import ask
 from .blockwise import Blockwise
+from .choice import choose_sampler, every_option, names_sampler_options
 from .confidence import Confidence
 from .euler import Euler
 from .first_hitting import FirstHitting
 from .fixed_order import FixedOrder
-from .guide import Guided
+from .guide import Guided, Truncation
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
 from .pairing import Law, blank, law_of, of_length
@@ -35,14 +35,9 @@ SAMPLERS |= {
 }
 
 
-def takes(sampler: type[Sampler]) -> list[str]:
-    """The arguments of its `__init__` that are options."""
-    return [name for name in inspect.signature(sampler).parameters if name != "choose"]
-
-
-def options(sampler: type[Sampler]) -> list[str]:
-    """The options that belong to this sampler: all but those that every one has."""
-    return [name for name in takes(sampler) if name not in takes(Sampler)]  # pyright: ignore[reportArgumentType]
+def options(sampler: type[Sampler]) -> dict[str, Option]:
+    """The options that belong to this sampler: all but those of a truncation, which every one has."""
+    return {name: option for name, option in options_of(sampler).items() if name not in options_of(Truncation)}
 
 
 __all__ = [
@@ -63,15 +58,19 @@ __all__ = [
     "Sampler",
     "State",
     "TauLeaping",
+    "Truncation",
     "Uniformisation",
     "ask",
     "blank",
     "check",
+    "choose_sampler",
+    "every_option",
     "find",
     "law_of",
     "laws",
+    "names_sampler_options",
     "of_length",
     "options",
+    "options_of",
     "run",
-    "takes",
 ]

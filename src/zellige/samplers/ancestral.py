@@ -27,7 +27,7 @@ even in t that is large in the first steps. In discrete time the grid is a part 
 (`samplers.grid`): one draw more than there are steps, and not the law of the T-step model.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -36,42 +36,30 @@ from ..core.positions import positions
 from ..core.prediction import LeaveOneOut, Mean, Prediction, kernel, posterior, revealed_mass
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
-from .grid import known, spaced
+from .grid import OnGrid
 from .pairing import Law, choosable, one_alpha, reverses, scores_masks, steps_law
-from .sampler import Sampler
-
-ARGMAX = ("none", "last", "every", "mu")
 
 
-class Ancestral(Sampler):
-    """The reverse kernel on a grid of times.
+@declared
+class Ancestral(OnGrid):
+    """The reverse kernel on a grid of times."""
 
-    Args:
-        grid: "uniform", "cosine", "log-snr", "published" or the size of a step, "0.05"; "auto" is cosine for MD4 with its linear
-            schedule, else uniform.
-        argmax: where the likeliest state is taken, not a draw: "none", "last" (in the step to clean tokens), "every", or "mu" (in
-            the step to clean tokens the likeliest token of the network's own prediction, without what x_t says of it).
-        choose: choose-then-ask where it is exact; False asks at every position that can move.
-    """
+    argmax: Literal["none", "last", "every", "mu"] = option(
+        "the likeliest state instead of a draw: last (in the step to clean tokens), every, or of ancestral mu (in the step to "
+        "clean tokens the likeliest token of the network's own prediction)",
+        default="none",
+    )
+    choose: bool = option(
+        "choose, then ask, where that is exact; False: ask at every position", default=True, hidden=True
+    )
 
     name: ClassVar[str] = "ancestral"
     error: ClassVar[str] = "none"
     order: ClassVar[str] = "1"
     needs: ClassVar[str] = "reverse kernel: not csm"
     calls: ClassVar[str] = "up to steps"
-
-    def __init__(
-        self,
-        grid: str = "auto",
-        argmax: str = "none",
-        choose: bool = True,
-        **guidance: Any,
-    ):
-        super().__init__(**guidance)
-        if argmax not in ARGMAX:
-            raise InputError(f"unknown argmax '{argmax}'; none, last, every or mu")
-        self.grid, self.argmax, self.choose = known(grid), argmax, choose
 
     @classmethod
     def refuse(cls, method):
@@ -84,10 +72,6 @@ class Ancestral(Sampler):
         law = steps_law(method, len(times) - 1, method.steps)
         even = torch.equal(times, method.grid(len(times) - 1))  # as `evaluate` takes them
         return law if even else Law(f"{law.of}, on another grid than the uniform one")
-
-    def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""
-        return spaced(method, steps, self.grid)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)

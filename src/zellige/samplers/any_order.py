@@ -14,7 +14,7 @@ Several tokens in one step are drawn independently given the rest, which has an 
 with one alpha for all tokens, and every prediction.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,30 +22,25 @@ from torch import Tensor
 from ..core import random
 from ..core.prediction import posterior
 from ..core.random import Randomness
-from ..errors import between
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ask import expected_time, free, redraw
+from .guide import TOKENS
 from .pairing import Law, absorbs, continuous_law
-from .sampler import TOKENS, Sampler
+from .sampler import Sampler
 
 
+@declared
 class AnyOrder(Sampler):
-    """One token a step at a position drawn uniformly, or several.
+    """One token a step at a position drawn uniformly, or several; exact with one."""
 
-    Args:
-        per_step: tokens a step; exact with 1.
-    """
+    per_step: int = option("tokens a step", default=1, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "any_order"
     error: ClassVar[str] = "none for the law of all orders"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"
-
-    def __init__(self, per_step: int = 1, **guidance: Any):
-        super().__init__(**guidance)
-        between("per_step", per_step, 1, TOKENS)
-        self.per_step = per_step
 
     @classmethod
     def refuse(cls, method):

@@ -19,8 +19,9 @@ always drawn whole, and cut where the text ends: a shorter text with the same se
 **Its time** is three numbers: how many blocks are left, and from which time to which the inner sampler steps.
 """
 
+import functools
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,24 +29,32 @@ from torch.nn.functional import pad
 
 from ..core import random
 from ..core.random import Randomness
-from ..errors import InputError, between
+from ..errors import InputError
 from ..methods.diffusion import Diffusion
-from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
+from ..requests import declared, option
+from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
+from .guide import TOKENS
 from .pairing import Law, absorbs, continuous_law, of_length
-from .sampler import TOKENS, Sampler, State, find
+from .sampler import Sampler, State, find
 
 
-class Blockwise(Sampler):
+@declared
+class Blockwise(Growing):
     """One block after the other, each by another sampler. `state.memory` is a `Growth`.
 
-    Args:
-        block_sampler: the sampler inside, or its name; `steps` are its steps, in each block.
-        stride: tokens of a block where the network has none of its own; half its length if not given.
-        window: how many tokens it sees at most, the block among them; the length that it was built for if not given.
-        end: the token that ends a text; None, or below 0: none does.
-        entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
-        redraw: how often a text that ends so is drawn again from its beginning (see `models.watch`); then it ends there.
+    The steps are those inside each block.
     """
+
+    block_sampler: str | Sampler = option(
+        "write block after block, text of any length, with this sampler inside; its options are given as always",
+        default="ancestral",
+    )
+    stride: int | None = option(
+        "tokens of a block, where the network has none of its own; half its length if not given",
+        default=None,
+        minimum=1,
+        maximum=TOKENS,
+    )
 
     name: ClassVar[str] = "blockwise"
     error: ClassVar[str] = "that of the block sampler"
@@ -54,29 +63,15 @@ class Blockwise(Sampler):
     calls: ClassVar[str] = "inner, per block"
     grows: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        block_sampler: str | Sampler = "ancestral",
-        stride: int | None = None,
-        window: int | None = None,
-        end: int | None = None,
-        entropy: float | None = None,
-        redraw: int = 0,
-        **guidance: Any,
-    ):
-        super().__init__(**guidance)
-        if isinstance(block_sampler, str):
-            block_sampler = find(block_sampler)()
-        if block_sampler.grows:
-            raise InputError(f"sampler '{block_sampler.name}' writes no block; inside use ancestral or first_hitting")
-        if stride is not None:
-            between("stride", stride, 1, TOKENS)
-        self.inner: Sampler = block_sampler
-        self.stride, self.window = stride, window
-        if window is not None:
-            between("window", window, 1, TOKENS)
-        self.ending = Ending(None if end is None or end < 0 else end, entropy)
-        self.redraw = check_redraw(redraw, entropy)
+    def __post_init__(self):
+        super().__post_init__()
+        if self.inner.grows:
+            raise InputError(f"sampler '{self.inner.name}' writes no block; inside use ancestral or first_hitting")
+
+    @functools.cached_property
+    def inner(self) -> Sampler:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The sampler inside a block."""
+        return find(self.block_sampler)() if isinstance(self.block_sampler, str) else self.block_sampler
 
     @classmethod
     def refuse(cls, method):

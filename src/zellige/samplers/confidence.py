@@ -14,7 +14,7 @@ For absorbing noise and every prediction. A network that sees the time is told t
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,36 +23,33 @@ from ..core import maths, random
 from ..core.prediction import posterior
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ask import ask, expected_time, fill, free
 from .guide import unguided
 from .pairing import STEPS, Law, absorbs
 from .sampler import Sampler
 
-MEASURES = ("probability", "margin", "entropy")
 
-
+@declared
 class Confidence(Sampler):
-    """The surest masks first, of equally sure ones the leftmost: equally many in each step, or all that are sure enough.
+    """The surest masks first, of equally sure ones the leftmost: equally many in each step, or all that are sure enough."""
 
-    Args:
-        confidence: "probability", "margin" or "entropy".
-        threshold: in [0, 1]; then each step reveals all masks at least so sure, and at least one. None: the masks left
-            are divided equally among the steps left.
-    """
+    confidence: Literal["probability", "margin", "entropy"] = option(
+        "probability, margin or entropy", default="probability"
+    )
+    threshold: float | None = option(
+        "each step reveals all masks that are at least so sure, and one at least; the masks left are divided equally among the "
+        "steps left if not given",
+        default=None,
+        minimum=0,
+        maximum=1,
+    )
 
     name: ClassVar[str] = "confidence"
     error: ClassVar[str] = "not a sample of the model's law"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "steps"
-
-    def __init__(self, confidence: str = "probability", threshold: float | None = None, **guidance: Any):
-        super().__init__(**guidance)
-        if confidence not in MEASURES:
-            raise InputError(f"unknown confidence '{confidence}'; probability, margin or entropy")
-        if threshold is not None and not 0 <= threshold <= 1:
-            raise InputError(f"`threshold` is {threshold:g}; it must be between 0 and 1")
-        self.confidence, self.threshold = confidence, threshold
 
     @classmethod
     def refuse(cls, method):

@@ -11,26 +11,26 @@ reverse kernel. For absorbing noise with one alpha, whether a mask is revealed d
 ask.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ..core.prediction import Prediction, Score, kernel, posterior, revealed_mass, reverse_rate, total_score
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
-from .grid import known, spaced
+from .grid import OnGrid
 from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless, scores_masks
-from .sampler import Sampler
 
 
-class Euler(Sampler):
-    """1 + (t - s) R at the point, on a grid of times.
+@declared
+class Euler(OnGrid):
+    """1 + (t - s) R at the point, on a grid of times."""
 
-    Args:
-        grid: "auto", "uniform", "cosine", "log-snr", "published" or the size of a step (see `ancestral`).
-        choose: as that of `ancestral`: draw which masks are revealed apart from what they become, where that has the same law.
-    """
+    choose: bool = option(
+        "choose, then ask, where that is exact; False: ask at every position", default=True, hidden=True
+    )
 
     name: ClassVar[str] = "euler"
     error: ClassVar[str] = "none"
@@ -38,20 +38,12 @@ class Euler(Sampler):
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(self, grid: str = "auto", choose: bool = True, **guidance: Any):
-        super().__init__(**guidance)
-        self.grid, self.choose = known(grid), choose
-
     @classmethod
     def refuse(cls, method):
         return rateless(method)
 
     def law(self, method, steps):
         return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
-
-    def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """As those of `ancestral`."""
-        return spaced(method, steps, self.grid)
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.choose and choosable(method) and absorbs(method, one=True) is None:

@@ -27,11 +27,13 @@ from ..core.curves import Polynomial
 from ..core.prediction import posterior
 from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
+from ..requests import declared
 from .ask import ask, fill, free, redraw
 from .pairing import absorbs, choosable, continuous_law, ticks
 from .sampler import Sampler, State
 
 
+@declared
 class FirstHitting(Sampler):
     """One token at a time, at its exact time; as many steps as tokens. `state.memory` is 1 - alpha of each row (B,)."""
 

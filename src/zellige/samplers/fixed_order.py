@@ -10,30 +10,40 @@ average over all orders, unless the network's conditional laws agree with one an
 with one alpha for all tokens, and every prediction.
 """
 
+import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
 from ..errors import InputError
+from ..requests import declared, option
 from .any_order import AnyOrder
+from .guide import TOKENS
 from .pairing import Law
 
 
+@declared
 class FixedOrder(AnyOrder):
-    """One token a step in a given order, or several.
+    """One token a step in a given order, or several."""
 
-    Args:
-        order: "forward", "backward", or the positions 0..L-1 in the order in which they are drawn ("2,0,1" or [2, 0, 1]).
-        per_step: as in `AnyOrder`.
-    """
+    per_step: int = option("tokens a step", default=1, kw_only=True, minimum=1, maximum=TOKENS)
+    order: str | Sequence[int] = option(
+        "forward, backward, or the positions from 0 on in the order in which they are drawn, such as 2,0,1",
+        default="forward",
+    )
 
     name: ClassVar[str] = "fixed_order"
     error: ClassVar[str] = "none for the law of one order"
 
-    def __init__(self, order: str | Sequence[int] = "forward", per_step: int = 1, **guidance: Any):
-        super().__init__(per_step, **guidance)
-        self.positions = order if order in ("forward", "backward") else _permutation(order)
+    def __post_init__(self):
+        super().__post_init__()
+        _ = self.positions  # an order that is none is refused at once
+
+    @functools.cached_property
+    def positions(self) -> str | Sequence[int]:
+        """The order: "forward", "backward", or the positions."""
+        return self.order if self.order in ("forward", "backward") else _permutation(self.order)
 
     def law(self, method, steps):
         if self.per_step > 1:

@@ -15,7 +15,9 @@ from torch import Tensor
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .pairing import divisors, one_alpha, ticks, usual_steps
+from .sampler import Sampler
 
 GRIDS = ("auto", "uniform", "cosine", "log-snr", "published")
 
@@ -116,3 +118,20 @@ def _even_in_log_snr(method: Diffusion, steps: int) -> Tensor:
     first, last = torch.where(high.isinf(), near_high, high), torch.where(low.isinf(), near_low, low)
     each = first + (last - first) * torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64, device=device)
     return schedule.inverse(each.sigmoid())
+
+
+GRID = (
+    "uniform, cosine, log-snr, published (its authors'), or the size of a step; auto: MD4's cosine with its linear schedule, "
+    "else uniform"
+)
+
+
+@declared
+class OnGrid(Sampler):
+    """A sampler whose steps lie on a grid of times."""
+
+    grid: str = option(GRID, default="auto", check=known)
+
+    def times(self, method: Diffusion, steps: int | None) -> Tensor:
+        """steps + 1 times from the start of the process to CLEAN: `steps` draws, the last of them of clean tokens."""
+        return spaced(method, steps, self.grid)

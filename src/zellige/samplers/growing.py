@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from ..core import maths
-from ..errors import InputError, between
+from ..errors import InputError
 from ..methods.method import Method
-from .sampler import TOKENS, State
+from ..requests import declared, option
+from .guide import TOKENS
+from .sampler import Sampler, State
 
 SPAN = 256  # the tokens whose entropy tells whether a text repeats itself
 REDRAW = 1_000  # times that a text is drawn again, at most
@@ -51,12 +53,6 @@ class Ending:
 
     token: int | None = None
     entropy: float | None = None
-
-    def __post_init__(self):
-        if self.token is not None:
-            between("end", self.token, 0, TOKENS)
-        if self.entropy is not None and not self.entropy > 0:
-            raise InputError(f"`entropy` is {self.entropy:g}; it must be above 0, in nats per token")
 
     def find(self, x: Tensor, fixed: Tensor, start: int, end: int) -> Tensor:
         """Where texts x (R, N) that are written up to `end` ended in [start, end): (R,) long; N where they did not.
@@ -100,18 +96,56 @@ def close(state: State, ending: Ending) -> State:
     return replace(state, x=x, memory=replace(memory, begin=memory.end, ends=ends, repeats=repeats))
 
 
-def check_redraw(redraw: int, entropy: float | None) -> int:
-    """How often a text that repeats itself is drawn again, if it is a number that can be."""
-    between("redraw", redraw, 0, REDRAW)
-    if redraw and entropy is None:
-        raise InputError(
-            "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"
-        )
-    return redraw
+@declared
+class Growing(Sampler):
+    """A sampler that writes a text from its beginning, and may end it before its length."""
+
+    window: int | None = option(
+        "how many tokens the network sees at most; its own length if not given",
+        default=None,
+        kw_only=True,
+        minimum=1,
+        maximum=TOKENS,
+    )
+    end: int | None = option(
+        "the token that ends a text, the tokenizer's if it has one; -1: none",
+        default=None,
+        kw_only=True,
+        maximum=TOKENS,
+    )
+    entropy: float | None = option(
+        "end where the last 256 tokens repeat themselves, in nats per token",
+        default=None,
+        kw_only=True,
+        above=0,
+        unit="in nats per token",
+    )
+    redraw: int = option(
+        "draw a text that entropy would end again instead, at most so often (9 in BD3-LM's code)",
+        default=0,
+        kw_only=True,
+        minimum=0,
+        maximum=REDRAW,
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.redraw and self.entropy is None:
+            raise InputError(
+                "`redraw` needs `entropy`, which says what repeats itself; e.g. `entropy` 4, in nats per token"
+            )
+
+    @property
+    def ending(self) -> Ending:
+        """When a text ends before its length."""
+        return Ending(None if self.end is None or self.end < 0 else self.end, self.entropy)
+
+    def redraws(self) -> int:
+        return self.redraw
 
 
 def again(state: State) -> Tensor:
-    """The texts (R,) that repeat themselves: what is drawn again where `Sampler.redraw` says so."""
+    """The texts (R,) that repeat themselves: what is drawn again where `Growing.redraw` says so."""
     repeats = state.memory.repeats if isinstance(state.memory, Growth) else None
     return state.x.new_zeros(0) if repeats is None else repeats.nonzero()[:, 0]
 

@@ -1,15 +1,13 @@
-"""Guidance: what changes a model's law while sampling. `Guided` wraps a method, and samplers draw from it as from any other.
+"""Guidance: changes a model's distribution while sampling. A guide wraps a method, and samplers draw from it as from any other.
 
-Temperature, top-k and top-p act on the clean posterior p(x_0 | x_t) whatever the network predicts, so they mean the same for
-every method; of an autoregressive model on the law of the next token. Greedy decoding is temperature 0.
+`Truncation` (temperature, top-k, top-p) acts on the clean posterior p(x_0 | x_t) whatever the network predicts, so it means the
+same for every method; of an autoregressive model on the distribution of the next token. Greedy decoding is temperature 0.
 
-Temperature, top-k and top-p are all that is here. Other guidance would take the same form, a method around a method whose
-`predict` changes the clean posterior: classifier-free guidance would ask the network with its condition and without it,
-classifier guidance a classifier of noisy texts beside it.
+Other guidance takes the same form, a method around a method whose `predict` and `next` change what the method inside says:
+`run(sampler, method, shape, around=guide)` puts it between the model and the truncation.
 """
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -19,7 +17,46 @@ from ..arguments import checked, of_kind
 from ..core.prediction import Mean, Prediction, posterior
 from ..errors import InputError
 from ..methods.method import NoBound
+from ..requests import check_ranges, declared, option
 from .pairing import of_length
+
+TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
+
+
+@declared
+class Truncation:
+    """How a distribution over tokens is cooled and cut: p -> top-p of top-k of p^(1/temperature), normalised."""
+
+    temperature: float = option(
+        "below 1 favours likely tokens, 0 takes the likeliest", default=1.0, kw_only=True, minimum=0
+    )
+    top_p: float = option(
+        "keep the likeliest tokens that hold this share of the probability",
+        default=1.0,
+        kw_only=True,
+        above=0,
+        maximum=1,
+    )
+    top_k: int | None = option(
+        "keep so many of the likeliest tokens, before top-p", default=None, kw_only=True, minimum=1, maximum=TOKENS
+    )
+    drop_crossing: bool = option(
+        "with top-p: drop the token that crosses it, too, as the code of BD3-LM and ReMDM does",
+        default=False,
+        kw_only=True,
+    )
+
+    def __post_init__(self):
+        check_ranges(self)
+
+    def truncates(self) -> bool:
+        """Whether it changes anything."""
+        return self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
+
+    def guided(self, method: Any) -> Any:
+        """The method with this truncation; itself where nothing changes."""
+        how = {field.name: getattr(self, field.name) for field in fields(Truncation)}
+        return Guided(method, **how) if self.truncates() else method
 
 
 class Guided:
@@ -49,9 +86,7 @@ class Guided:
     ):
         if isinstance(method, type) or not hasattr(method, "parameterization"):
             raise InputError(f"`method` is {of_kind(method)}; it must be a Method, such as `model.method`")
-        check_guidance(temperature, top_p)
-        if top_k is not None and top_k < 1:
-            raise InputError(f"`top_k` is {top_k}; it must be 1 or more")
+        Truncation(temperature=temperature, top_p=top_p, top_k=top_k, drop_crossing=drop_crossing)
         self.method, self.how = method, (temperature, top_p, top_k, drop_crossing)
 
     def __getattr__(self, name: str) -> Any:
@@ -76,16 +111,6 @@ class Guided:
         raise NoBound(f"guidance changes the law of {self.method.name}, which its bound is of; ask the method inside")
 
     bound = loss = terms
-
-
-def check_guidance(temperature: float, top_p: float) -> None:
-    """InputError for a temperature or a share that there is none of."""
-    if not temperature >= 0:
-        raise InputError(f"`temperature` is {temperature:g}; it must be 0 or more")
-    if temperature == math.inf:
-        raise InputError("`temperature` is inf; it must be a finite number")
-    if not 0 < top_p <= 1:
-        raise InputError(f"`top_p` is {top_p:g}; it must be above 0 and at most 1")
 
 
 # ---------------------------------------------------------------------------------- a law, changed

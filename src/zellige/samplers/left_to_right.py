@@ -15,22 +15,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import random
-from ..errors import between
 from ..methods.method import Method
-from .growing import Ending, Growth, begin, check_given, check_redraw, close, pieces, window_of
+from ..requests import declared
+from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
 from .pairing import Law
-from .sampler import TOKENS, Sampler, State, check
+from .sampler import State, check
 
 
-class LeftToRight(Sampler):
-    """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text.
-
-    Args:
-        window: how many tokens the network sees at most; the length that it was built for if not given.
-        end: the token that ends a text; None, or below 0: none does.
-        entropy: a text ends where its last 256 tokens have an entropy below so many nats per token.
-        redraw: how often a text that ends so is drawn again from its beginning (see `models.watch`); then it ends there.
-    """
+@declared
+class LeftToRight(Growing):
+    """One token a step. `state.memory` is a `Growth`; where no token is yet stands the one that begins a text."""
 
     name: ClassVar[str] = "left_to_right"
     error: ClassVar[str] = "none"
@@ -38,21 +32,6 @@ class LeftToRight(Sampler):
     needs: ClassVar[str] = "the next token: ar"
     calls: ClassVar[str] = "one per token"
     grows: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        window: int | None = None,
-        end: int | None = None,
-        entropy: float | None = None,
-        redraw: int = 0,
-        **guidance: Any,
-    ):
-        super().__init__(**guidance)
-        self.window = window
-        if window is not None:
-            between("window", window, 1, TOKENS)
-        self.ending = Ending(None if end is None or end < 0 else end, entropy)
-        self.redraw = check_redraw(redraw, entropy)
 
     @classmethod
     def refuse(cls, method):

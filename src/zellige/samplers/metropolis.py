@@ -17,7 +17,7 @@ is arbitrary; a slower one may exist).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -28,6 +28,7 @@ from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
+from ..requests import declared
 from .pairing import Law
 from .sampler import Sampler
 
@@ -78,24 +79,23 @@ class OverNeighbours(Protocol):
     ) -> DataScore: ...
 
 
+@declared
 class Metropolis(Sampler):
     """A chain of single proposals.
 
-    Args:
-        temperature: of the law, which becomes p^(1/temperature); at 0 only what is likelier is accepted.
-        top_p: 1; there is no clean posterior to cut.
+    At another temperature its distribution is p^(1/temperature); at 0 only what is likelier is accepted. There is no clean
+    posterior to cut, so that it takes no top-p and no top-k.
     """
+
+    top_p: float = field(default=1.0, init=False)
+    top_k: int | None = field(default=None, init=False)
+    drop_crossing: bool = field(default=False, init=False)
 
     name: ClassVar[str] = "metropolis"
     error: ClassVar[str] = "none (invariant law)"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "a score: csm"
     calls: ClassVar[str] = "one per proposal"
-
-    def __init__(self, temperature: float = 1.0, top_p: float = 1.0):
-        super().__init__(temperature=temperature, top_p=top_p)
-        if top_p != 1:
-            raise InputError("sampler 'metropolis' takes no `top_p`; there is no clean posterior to cut")
 
     @classmethod
     def refuse(cls, method):

@@ -23,7 +23,7 @@ For absorbing noise with one alpha, and every prediction. sigma does not depend 
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,29 +33,31 @@ from ..core.prediction import posterior
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .ask import ask, fill, free
-from .grid import known, spaced
+from .grid import GRID, known, spaced
 from .guide import unguided
 from .pairing import Law, absorbs, ticks, usual_steps
 from .sampler import Sampler, State
 
-KINDS = ("cap", "rescale", "conf", "loop")
 
-
+@declared
 class Remasking(Sampler):
-    """Ancestral steps in which tokens are masked again.
+    """Ancestral steps in which tokens are masked again; the paper uses top_p = 0.9.
 
     `state.memory` is (B, L), the probability that the network itself gave each token when it was drawn.
-
-    Args:
-        remasking: "cap", "rescale", "conf" or "loop".
-        eta: how much, in [0, 1]; conf has its own measure.
-        t_on, t_off, alpha_on: of the loop.
-        grid: "uniform" or another (see `ancestral`; of the loop, uniform or published).
-        argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
-    The paper uses top_p = 0.9.
     """
+
+    remasking: Literal["cap", "rescale", "conf", "loop"] = option("cap, rescale, conf or loop", default="cap")
+    eta: float = option("how much; conf has its own measure", default=0.02, minimum=0, maximum=1)
+    t_on: float = option("loop: where it begins", default=0.55)
+    t_off: float = option("loop: where it ends", default=0.05)
+    alpha_on: float = option("loop: the share of tokens within it", default=0.9, above=0, below=1)
+    grid: str = option(GRID, default="uniform", check=known)
+    argmax: Literal["none", "last"] = option(
+        "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"
+    )
 
     name: ClassVar[str] = "remasking"
     error: ClassVar[str] = "keeps the marginals, not the law"
@@ -63,32 +65,14 @@ class Remasking(Sampler):
     needs: ClassVar[str] = "absorbing, one schedule"
     calls: ClassVar[str] = "up to steps"
 
-    def __init__(
-        self,
-        remasking: str = "cap",
-        eta: float = 0.02,
-        t_on: float = 0.55,
-        t_off: float = 0.05,
-        alpha_on: float = 0.9,
-        grid: str = "uniform",
-        argmax: str = "none",
-        **guidance: Any,
-    ):
-        super().__init__(**guidance)
-        if remasking not in KINDS:
-            raise InputError(f"unknown remasking '{remasking}'; cap, rescale, conf or loop")
-        if not 0 <= eta <= 1:
-            raise InputError(f"`eta` is {eta:g}; it must be between 0 and 1")
-        if not 0 < t_off < t_on < 1:
-            raise InputError(f"the loop runs from `t_on` {t_on:g} down to `t_off` {t_off:g}; e.g. 0.55 and 0.05")
-        if not 0 < alpha_on < 1:
-            raise InputError(f"`alpha_on` is {alpha_on:g}; it must be above 0 and below 1")
-        if argmax not in ("none", "last"):
-            raise InputError(f"unknown argmax '{argmax}'; none or last")
-        if remasking == "loop" and grid not in ("uniform", "published"):
-            raise InputError(f"remasking 'loop' has times of its own; use grid uniform or published, not {grid}")
-        self.remasking, self.eta, self.grid, self.argmax = remasking, eta, known(grid), argmax
-        self.t_on, self.t_off, self.alpha_on = t_on, t_off, alpha_on
+    def __post_init__(self):
+        super().__post_init__()
+        if not 0 < self.t_off < self.t_on < 1:
+            raise InputError(
+                f"the loop runs from `t_on` {self.t_on:g} down to `t_off` {self.t_off:g}; e.g. 0.55 and 0.05"
+            )
+        if self.remasking == "loop" and self.grid not in ("uniform", "published"):
+            raise InputError(f"remasking 'loop' has times of its own; use grid uniform or published, not {self.grid}")
 
     @classmethod
     def refuse(cls, method):

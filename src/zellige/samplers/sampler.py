@@ -1,10 +1,9 @@
 """What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
-import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,12 +12,12 @@ from ..arguments import checked, of_kind
 from ..core import random
 from ..core.batch import WHOLE, tensor
 from ..core.random import Randomness, Streams
-from ..errors import InputError, Registry, at_least, between, unknown
+from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
-from .guide import Guided, check_guidance
+from ..requests import declared
+from .guide import Truncation
 from .pairing import Law, law_of, of_length
 
-TOKENS = 1_000_000  # at most, of an option that counts tokens or names one
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
 
 
@@ -50,56 +49,39 @@ class State:
         return State(self.x[rows], self.fixed[rows], self.calls[rows], context, memory, condition)
 
 
-class Sampler(Protocol):
-    """State in, state out; nothing hidden between calls. The arguments of `__init__` are the sampler's options.
+@declared
+class Sampler(Truncation):
+    """Draws a state at an earlier time from a state; nothing is hidden between calls.
 
-    Args:
-        temperature, top_p, top_k, drop_crossing: of the clean posterior, or of the law of the next token; `guided` wraps the
-            method in them (see `Guided`).
+    A sampler of your own is a subclass, `@declared` as this one; its fields are its options.
+
+    Attributes:
+        name: in SAMPLERS.
+        error: how far its distribution is from the model's with many network evaluations; order: of that error in 1/steps.
+        needs, calls: what it asks of a method, and how many network evaluations it takes.
+        grows: whether it writes from left to right, and a text may pass the network's own length.
+        inner: the sampler inside of it, if there is one.
     """
 
     name: ClassVar[str]
-    error: ClassVar[str]  # how far its law is from the model's with many calls
-    order: ClassVar[str]  # the order of that error in 1/steps
+    error: ClassVar[str]
+    order: ClassVar[str]
     needs: ClassVar[str]
     calls: ClassVar[str]
-    grows: ClassVar[bool] = False  # whether it writes from left to right, and a text may pass the network's own length
-    inner: "Sampler | None" = None  # what draws inside of it
-    redraw: int = 0  # how often a text that repeats itself is drawn again; by who draws texts (`watch`), not in `run`
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int | None = None
-    drop_crossing: bool = False
+    grows: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Check the arguments of its constructor, where `**guidance` stands for those of `Sampler`."""
-        super().__init_subclass__(**more)
-        if "__init__" in vars(cls):
-            cls.__init__.__signature__ = _spelled_out(cls.__init__)  # pyright: ignore[reportAttributeAccessIssue]
-        checked(cls)
+    @property
+    def inner(self) -> "Sampler | None":
+        return None
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int | None = None,
-        drop_crossing: bool = False,
-    ):
-        check_guidance(temperature, top_p)
-        if top_k is not None:
-            between("top_k", top_k, 1, TOKENS)
-        self.temperature, self.top_p, self.top_k, self.drop_crossing = temperature, top_p, top_k, drop_crossing
+    def redraws(self) -> int:
+        """How often a text that repeats itself is drawn again from its beginning, at most; by `watch`, not in `run`."""
+        return 0
 
     @classmethod
     def refuse(cls, method: Method) -> str | None:
         """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
         return None
-
-    def guided(self, method: Any) -> Any:
-        """The method as this sampler draws from it: with its temperature, top-p and top-k. `run` hands it to `step`."""
-        changes = self.temperature != 1.0 or self.top_p < 1.0 or self.top_k is not None
-        return Guided(method, self.temperature, self.top_p, self.top_k, self.drop_crossing) if changes else method
 
     def law(self, method: Any, steps: int | None) -> Law:
         """Whose law it draws from in `steps` steps, and which number bounds it; one of its own unless it says otherwise.
@@ -121,7 +103,7 @@ class Sampler(Protocol):
 
     def most_calls(self, times: Tensor) -> int:
         """How many network calls a text takes on these times at most; what a sampler proposes and rejects comes on top."""
-        return (len(times) - 1) * (1 + self.redraw)
+        return (len(times) - 1) * (1 + self.redraws())
 
     def init(
         self, method: Method, shape: tuple[int, int], *, fixed: Tensor | None = None, generator: Randomness = None
@@ -134,16 +116,6 @@ class Sampler(Protocol):
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
         """From time t to s <= t; scalars or (B, 1). `method` is the one to draw from: what `guided` makes of the model's own."""
         ...
-
-
-def _spelled_out(function: Any) -> inspect.Signature:
-    """The signature of a constructor, with the arguments of `Sampler` in the place of `**guidance`."""
-    signature = inspect.signature(function)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    if len(own) == len(signature.parameters):
-        return signature
-    every = [p for p in inspect.signature(Sampler.__init__).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return signature.replace(parameters=[*own, *(p for p in every if p.name not in signature.parameters)])
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")  # the package fills it

@@ -20,9 +20,8 @@ sampler ends otherwise: a leap to its smallest time, then the likeliest clean to
 in the step to CLEAN.
 """
 
-import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,29 +30,34 @@ from ..core import random
 from ..core.prediction import Prediction, kernel, posterior, reverse_rate
 from ..core.process import Mixture
 from ..core.random import Randomness
-from ..errors import InputError, between
+from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
-from .grid import known, spaced
+from .grid import OnGrid
 from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless
-from .sampler import Sampler, State
+from .sampler import State
 
-JUMPS = ("auto", "one", "sum")
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
 
 
-class TauLeaping(Sampler):
-    """Poisson numbers of jumps, on a grid of times, with corrector steps.
+@declared
+class TauLeaping(OnGrid):
+    """Poisson numbers of jumps, on a grid of times, with corrector steps."""
 
-    Args:
-        grid: "auto", "uniform", "cosine", "log-snr", "published" or the size of a step (see `ancestral`).
-        jumps: "auto", "one" or "sum".
-        corrector: how many corrector steps follow a step; 10 in the paper's code for images, in 500 steps.
-        corrector_step: their size, in steps of the grid; 1.5 there.
-        corrector_from: the time from which on they are made; 0.1 there.
-        argmax: "last": the step to clean tokens takes the likeliest ones, as the published sampler does; "none": it draws them.
-    """
+    jumps: Literal["auto", "one", "sum"] = option("sum (ordered tokens), one or auto", default="auto")
+    corrector: int = option(
+        "corrector steps after each step; 10 in the paper's code for images, in 500 steps",
+        default=0,
+        minimum=0,
+        maximum=CORRECTOR,
+    )
+    corrector_step: float = option("their size, in steps of the grid; 1.5 there", default=1.0, above=0)
+    corrector_from: float = option("the time from which on they are made; 0.1 there", default=1.0, above=0, maximum=1)
+    argmax: Literal["none", "last"] = option(
+        "the step to clean tokens takes the likeliest ones (last), or draws them (none)", default="none"
+    )
 
     name: ClassVar[str] = "tau_leaping"
     error: ClassVar[str] = "none"
@@ -61,42 +65,12 @@ class TauLeaping(Sampler):
     needs: ClassVar[str] = "a rate: not d3pm"
     calls: ClassVar[str] = "steps or more"
 
-    def __init__(
-        self,
-        grid: str = "auto",
-        jumps: str = "auto",
-        corrector: int = 0,
-        corrector_step: float = 1.0,
-        corrector_from: float = 1.0,
-        argmax: str = "none",
-        **guidance: Any,
-    ):
-        super().__init__(**guidance)
-        if jumps not in JUMPS:
-            raise InputError(f"unknown jumps '{jumps}'; auto, one or sum")
-        between("corrector", corrector, 0, CORRECTOR)
-        if not 0 < corrector_step < math.inf:
-            raise InputError(
-                f"`corrector_step` is {corrector_step:g}; it must be {'a finite number' if corrector_step > 0 else 'above 0'}"
-            )
-        if not 0 < corrector_from <= 1:
-            raise InputError(f"`corrector_from` is {corrector_from:g}; it must be above 0 and at most 1")
-        if argmax not in ("none", "last"):
-            raise InputError(f"unknown argmax '{argmax}'; none or last")
-        self.argmax = argmax
-        self.grid, self.jumps = known(grid), jumps
-        self.corrector, self.corrector_step, self.corrector_from = corrector, corrector_step, corrector_from
-
     @classmethod
     def refuse(cls, method):
         return rateless(method)
 
     def law(self, method, steps):
         return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
-
-    def times(self, method: Diffusion, steps: int | None) -> Tensor:
-        """As those of `ancestral`."""
-        return spaced(method, steps, self.grid)
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         if self.jumps == "sum" and not method.ordered:

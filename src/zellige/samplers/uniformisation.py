@@ -41,6 +41,7 @@ from ..core.random import Randomness
 from ..core.schedule import CLEAN
 from ..errors import InputError
 from ..methods.diffusion import Diffusion
+from ..requests import declared
 from .ancestral import Ancestral
 from .ask import ask, fill, free
 from .pairing import STEPS, continuous_law, one_alpha, rateless
@@ -50,6 +51,7 @@ NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, wh
 PARTS = 16
 
 
+@declared
 class Uniformisation(Sampler):
     """Candidate jumps of a faster process, each accepted with its share of the rate. One position moves at a time."""
 

@@ -20,8 +20,8 @@ from ..errors import InputError
 from ..models.defaults import PLAIN, with_defaults
 from ..models.frames import Frame
 from ..models.model import find_classes
-from ..models.sampler_choice import choose_sampler
 from ..models.watch import watch
+from ..samplers import choose_sampler
 from ..show.kinds import added
 from .guard import Limits
 from .worker import Job

@@ -4,9 +4,9 @@ A sampler is handed its method by `Sampler.guided`. `Witness` stands round that 
 page are the very ones that were drawn from, temperature and top-p included, at no further call of the network.
 """
 
-import copy
 import math
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from ..core.maths import xlogy
 from ..core.prediction import DataScore, posterior
 from ..models.frames import Frame
 from ..report.trace import page_text
+from ..samplers.growing import Growth
 from ..show.kinds import of
 
 RIVALS = 5  # tokens of a law that the page shows, the likeliest first
@@ -52,19 +53,12 @@ class Witness:
 
 def witnessed(sampler: Any, laws: list[Any]) -> Any:
     """The sampler, whose method notes its laws in `laws`."""
-    made, guided = copy.copy(sampler), sampler.guided
-    made.guided = lambda method: Witness(guided(method), laws)
-    if made.inner is not None:  # blockwise: the one inside asks, in places of the block
-        made.inner, step = copy.copy(made.inner), made.step
 
-        def stepped(method: Any, state: Any, *times: Any, **more: Any) -> Any:
-            after, memory = step(method, state, *times, **more), state.memory
-            first = memory.end - memory.inner.x.shape[1] if laws else 0
-            laws[:] = [([first + i for i in places or range(len(law))], law) for places, law in laws]
-            return after
+    class Witnessed(type(sampler)):
+        def guided(self, method: Any) -> Any:
+            return Witness(super().guided(method), laws)
 
-        made.step = stepped
-    return made
+    return Witnessed(**{field.name: getattr(sampler, field.name) for field in fields(sampler) if field.init})
 
 
 class Seen:
@@ -85,6 +79,7 @@ class Seen:
 
     def steps(self, frames: Iterator[Frame]) -> Iterator[dict[str, Any]]:
         """{step, steps, t, calls, changes}; of the first `start` and `given`, of the last `tokens`, `text` and more."""
+        memory: Any = None  # of the sampler, one step before
         for frame in frames:
             x, before, masked = frame.x[0], frame.before[0], frame.masked[0].tolist()
             tokens = [-1 if gone else token for token, gone in zip(x.tolist(), masked)]
@@ -96,17 +91,26 @@ class Seen:
                 step["from"] = tokens
                 step["start"] = [self.piece(token) for token in tokens]
                 step["given"] = [int(held and not gone) for held, gone in zip(frame.fixed[0].tolist(), masked)]
-            laws = self._laws((x != before).nonzero()[:, 0].tolist())
-            step["changes"] = [self._change(i, tokens[i], laws.get(i)) for i in (x != before).nonzero()[:, 0].tolist()]
+            changed = (x != before).nonzero()[:, 0].tolist()
+            laws = self._laws(changed, memory)
+            step["changes"] = [self._change(i, tokens[i], laws.get(i)) for i in changed]
             self.laws.clear()
+            memory = frame.state.memory
             if frame.step == frame.steps:
                 step |= self._last(frame, tokens)
             yield step
 
-    def _laws(self, changed: list[int]) -> dict[int, torch.Tensor]:
-        """The law that each place was drawn from, the last one of the step; of a next token that of the place that is written."""
+    def _laws(self, changed: list[int], memory: Any) -> dict[int, torch.Tensor]:
+        """The distribution that each position was drawn from, the last one of the step.
+
+        Of a next token that of the position that is written; in a block the positions count from where the block begins.
+        """
         out: dict[int, torch.Tensor] = {}
+        inner = memory.inner if isinstance(memory, Growth) else None
+        first = 0 if inner is None else memory.end - inner.x.shape[1]
         for places, law in self.laws:
+            if inner is not None:
+                places = [first + i for i in places or range(len(law))]
             where = changed[:1] if places == [] else range(len(law)) if places is None else places
             out |= dict(zip(where, law))
         return out

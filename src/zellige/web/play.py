@@ -1,14 +1,9 @@
 """The page of `zellige play`: models, their draws step by step, bounds, and a run as a file. The page itself is in `assets/`."""
 
-import ast
 import contextlib
 import dataclasses
-import functools
-import inspect
-import itertools
 import json
 import math
-import typing
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -21,17 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from .. import samplers
 from ..arguments import MOST_SEED
 from ..data import DATASETS
-from ..errors import InputError
+from ..errors import InputError, unknown
 from ..evaluation.bracket import GAP_STEPS, bound_gaps, bracket_gaps, gaps_work
 from ..models import shipped
-from ..models.defaults import PLAIN, with_defaults
+from ..models.defaults import PLAIN, end_token, with_defaults
 from ..models.infill import approximate, gaps
 from ..models.model import class_names, find_classes, identity, unit
-from ..models.sampler_choice import choose_sampler, end_token
-from ..models.sampler_options import SamplerOptions
 from ..models.watch import watch
 from ..report.page import asset, fill_template
 from ..report.trace import page_text, piece_layout
+from ..samplers import choose_sampler
 from ..samplers.pairing import of_length, usual_steps
 from ..samplers.replay import path_of
 from ..show.kinds import of
@@ -45,32 +39,13 @@ from .worker import Job, Worker, in_turns
 KINDS = {int: "whole", float: "number", bool: "switch", str: "text"}
 
 
-@functools.cache
-def declared() -> dict[str, dict[str, str]]:
-    """Each option by name: the kind of its values, and what it is for."""
-    tree: Any = ast.parse(inspect.getsource(SamplerOptions)).body[0]
-    notes = {
-        field.target.id: note.value.value  # pyright: ignore[reportAttributeAccessIssue]
-        for field, note in itertools.pairwise(tree.body)
-        if isinstance(field, ast.AnnAssign)
-    }
-    hints = typing.get_type_hints(SamplerOptions)
-    return {
-        name: {"kind": next(KINDS[kind] for kind in typing.get_args(hints[name]) if kind in KINDS), "note": _note(note)}
-        for name, note in notes.items()
-    }
-
-
-def sampler_fields(sampler: Any) -> list[dict[str, Any]]:
-    """Its options, {name, kind, note, default}, in the order of the declaration."""
-    taken = inspect.signature(sampler).parameters
-    return [{"name": name, "default": taken[name].default} | more for name, more in declared().items() if name in taken]
-
-
-def _note(text: str) -> str:
-    """Without the samplers that the option belongs to: it stands among the fields of one of them."""
-    head, _, rest = text.partition(": ")
-    return rest if set(head.removeprefix("all but ").split(", ")) <= samplers.SAMPLERS.keys() else text
+def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
+    """The options of a sampler, {name, kind, note, default}; its temperature and top-p have fields of their own."""
+    return [
+        {"name": option.name, "kind": KINDS[option.kind], "note": option.help, "default": option.default}
+        for option in samplers.options_of(sampler).values()
+        if option.name not in PLAIN
+    ]
 
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -149,12 +124,11 @@ def about(number: int, name: str, model: Any) -> dict[str, Any]:
 
 
 def own_options(asked: dict[str, Any]) -> dict[str, Any]:
-    """A sampler's options, each of its kind. InputError where one is not, or where no sampler has it."""
-    try:
-        options = dataclasses.asdict(SamplerOptions(**asked))
-    except TypeError as problem:
-        raise InputError(str(problem)) from None
-    return {name: value for name, value in options.items() if value is not None}
+    """The options that are given; InputError where no sampler has one of them."""
+    for name in asked:
+        if name not in samplers.every_option():
+            raise unknown("option", name, samplers.every_option())
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def draw_job(asked: Draw, model: Any, limits: Limits) -> Job:

@@ -10,12 +10,12 @@ import tyro
 
 from ...data import Data
 from ...errors import InputError
-from ...models.sampler_options import SamplerOptions
 from ...show.numbers import byte_size
 from ...show.progress import Bar
 from ...show.terminal import Terminal
 from .. import options
 from ..common import Document, OfRun, command_options, load, note_change, typed_data
+from ..sampler_options import SamplerOptions
 from . import files
 from .beside import FEATURES, Beside, cheats, measured
 from .classes import classes_of

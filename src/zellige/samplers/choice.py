@@ -1,13 +1,17 @@
-"""Which sampler draws, by the names and options that `watch` and the command line take."""
+"""A sampler by its name and its options, as Python, the command line and the page give them."""
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
-from .. import samplers
-from ..arguments import of_kind
+from ..arguments import names_options, of_kind
 from ..errors import InputError, meant
 from ..methods.method import Method
-from ..samplers.guide import check_guidance
+from ..requests import Option, options_of
+from .guide import Truncation
+from .sampler import SAMPLERS, Sampler, check, find
+
+F = TypeVar("F", bound=Callable[..., Any])
+PLAIN = ("temperature", "top_p")  # options that every sampling names as arguments of its own
 
 
 def choose_sampler(
@@ -18,7 +22,7 @@ def choose_sampler(
     options: dict[str, Any] | None = None,
     end: int | None = None,
     beside: Collection[str] = (),
-) -> Any:
+) -> Sampler:
     """The sampler, made; it may be made already, or None for the method's own.
 
     Args:
@@ -32,7 +36,7 @@ def choose_sampler(
     """
     options = dict(options or {})
     temperature, top_p = (1.0 if value is None else value for value in (temperature, top_p))
-    check_guidance(temperature, top_p)
+    Truncation(temperature=temperature, top_p=top_p)
     if sampler is not None and not isinstance(sampler, str):
         if options:
             raise InputError(f"`{next(iter(options))}` goes with a sampler's name; this one is made already")
@@ -40,52 +44,64 @@ def choose_sampler(
             raise InputError(
                 f"`sampler` is {of_kind(sampler)}; it must be the name of one, or one that is made: Ancestral()"
             )
-        samplers.check(sampler, method)
+        for name, value in zip(PLAIN, (temperature, top_p)):
+            if value not in (1, getattr(sampler, name, 1)):
+                raise InputError(f"`{name}` goes with a sampler's name; this one is made already, give it to that one")
+        check(sampler, method)
         return sampler
     inside = options.get("block_sampler")
     if inside is not None and sampler not in (None, "blockwise"):
         raise InputError(f"`block_sampler` goes with `sampler` blockwise, not {sampler}; leave one of them out")
     name = "blockwise" if inside is not None else sampler or getattr(method, "sampler", "ancestral")
-    own = samplers.takes(samplers.find(name))
+    own = options_of(find(name))
     if "end" in own:
         options.setdefault("end", end)
     if name == "blockwise":
         others = {key: options.pop(key) for key in list(options) if key not in own}
         if inside is None or isinstance(inside, str):
-            options["block_sampler"] = _make(inside or "ancestral", 1.0, 1.0, others, beside)
+            options["block_sampler"] = _make(inside or "ancestral", others, beside)
         elif others:
             raise InputError(f"`{next(iter(others))}` goes with a sampler's name; this one is made already")
-    made = _make(name, temperature, top_p, options, beside)
-    samplers.check(made, method)
+    for key, value in zip(PLAIN, (temperature, top_p)):
+        if value != 1:
+            options[key] = value
+    made = _make(name, options, beside)
+    check(made, method)
     return made
 
 
-def _make(name: str, temperature: float, top_p: float, options: dict[str, Any], beside: Collection[str]) -> Any:
-    cls = samplers.find(name)
-    own = samplers.options(cls)
+def _make(name: str, options: dict[str, Any], beside: Collection[str]) -> Sampler:
+    cls = find(name)
+    own = options_of(cls)
     for option in options:
-        if option not in samplers.takes(cls):
-            if not any(option in samplers.takes(other) for other in samplers.SAMPLERS.values()):
+        if option not in own:
+            if option not in every_option():
                 raise _misnamed(option, beside)
-            takes = f"its options: {', '.join(f'`{each}`' for each in own)}" if own else "it has no options of its own"
+            shown = [each for each in own if each not in options_of(Truncation)]
+            takes = (
+                f"its options: {', '.join(f'`{each}`' for each in shown)}" if shown else "it has no options of its own"
+            )
             raise InputError(f"sampler '{name}' takes no `{option}`; {takes}")
-    return cls(temperature=temperature, top_p=top_p, **options)  # pyright: ignore[reportCallIssue]
+    return cls(**options)
+
+
+def every_option() -> dict[str, tuple[Option, list[str]]]:
+    """Each option that some sampler takes, as the first of them declares it, and the names of all that do."""
+    options: dict[str, tuple[Option, list[str]]] = {}
+    for name, cls in SAMPLERS.items():
+        for option in options_of(cls).values():
+            options.setdefault(option.name, (option, []))[1].append(name)
+    return options
+
+
+def names_sampler_options(function: F) -> F:
+    """Put the options of all samplers into the signature of a function that takes them as `**options`."""
+    return names_options({name: option.kind for name, (option, _) in every_option().items()})(function)
 
 
 def _misnamed(name: str, beside: Collection[str]) -> TypeError:
     """The error for an argument that neither the caller nor a sampler has."""
-    every = [*beside]
-    every += [option for cls in samplers.SAMPLERS.values() for option in samplers.takes(cls)]
+    every = [*beside, *every_option()]
     near = meant(name, every)
     hint = f"did you mean '{near}'?" if near else f"there are {', '.join(dict.fromkeys(every))}"
     return TypeError(f"no argument is called '{name}'; {hint}")
-
-
-def end_token(tokenizer: Any, documents: bool = False) -> int | None:
-    """The token that ends a text, where the tokenizer has one.
-
-    Of characters none does; but a line end ends a molecule, and the text of a model that was trained on `documents`.
-    """
-    token = getattr(tokenizer, "separator", None)
-    ends = getattr(tokenizer, "unit", "token") == "token" or getattr(tokenizer, "kind", "text") == "smiles"
-    return token if ends or (documents and token is not None and tokenizer.decode([token]) != " ") else None
