@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import time
+from typing import ClassVar
 
 import pytest
 import torch

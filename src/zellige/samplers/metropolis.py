@@ -28,7 +28,7 @@ from ..core.prediction import DataScore
 from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
-from ..requests import declared
+from ..requests import declared, option
 from .pairing import Law
 from .sampler import Sampler
 
@@ -83,10 +83,14 @@ class OverNeighbours(Protocol):
 class Metropolis(Sampler):
     """A chain of single proposals.
 
-    At another temperature its distribution is p^(1/temperature); at 0 only what is likelier is accepted. There is no clean
-    posterior to cut, so that it takes no top-p and no top-k.
+    There is no clean posterior to cut, so that it takes no top-p and no top-k.
     """
 
+    temperature: float = option(
+        "of its distribution, which becomes p^(1/temperature); at 0 only what is likelier is accepted",
+        default=1.0,
+        minimum=0,
+    )
     top_p: float = field(default=1.0, init=False)
     top_k: int | None = field(default=None, init=False)
     drop_crossing: bool = field(default=False, init=False)
