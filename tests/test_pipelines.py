@@ -10,13 +10,15 @@ import pytest
 import torch
 
 import zellige
-from zellige import InputError, Net, pipelines, samplers
+from zellige import InputError, Net, pipelines
 from zellige.data import tokenizer as tk
 from zellige.data.levels import Levels
 from zellige.evaluation import conditional
 from zellige.methods import build
+from zellige.models import infill, watch
 from zellige.models.config import Config
 from zellige.models.published.layout import Choices, PublishedChoices
+from zellige.samplers.choices import SamplerChoices
 
 L = 16
 
@@ -163,12 +165,16 @@ def names(function, *without):
 
 
 def test_signatures_name_every_option():
-    every = {*samplers.every_option()}
+    every = {*get_type_hints(SamplerChoices)}
     for verb in (zellige.sample, zellige.watch, zellige.infill):
         assert every <= names(verb)
     assert {*get_type_hints(PublishedChoices)} == {*Choices.__dataclass_fields__} <= names(zellige.load)
-    assert names(zellige.pipeline, "task", "model") == {name for cls in pipelines.TASKS.values() for name in cls.takes}
-    assert every <= {*pipelines.Sampling.takes} < {*pipelines.Infilling.takes}
+    assert {*get_type_hints(pipelines.SampleChoices)} == names(watch.sample, "model", "prompt", "fixed", "alone")
+    assert {*get_type_hints(pipelines.InfillChoices)} == names(infill.infill, "model", "text", "fixed")
+    assert {*get_type_hints(pipelines.ScoreChoices)} == names(conditional.bound_tokens, "method", "pairs", "progress")
+    assert names(zellige.pipeline, "task", "model") == {*get_type_hints(pipelines.AnyChoices)}
+    for cls in (pipelines.Sampling, pipelines.Infilling, pipelines.Scoring):
+        assert names(cls.__call__, "prompt", "text") == {*get_type_hints(cls.takes)}
 
 
 def test_no_public_call_hides_its_options():

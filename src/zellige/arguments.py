@@ -22,7 +22,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -117,30 +117,14 @@ OWN = _Own()
 
 
 def _spelled_out(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with the keys of a TypedDict in the place of `**options: Unpack[it]`."""
-    *_, last = [*signature.parameters.values()] or [None]
-    if last is None or typing.get_origin(last.annotation) is not typing.Unpack:
+    """The signature with the keys of a TypedDict in the place of `**options: Unpack[it]`: what editors and help show."""
+    parameters = [*signature.parameters.values()]
+    if not parameters or typing.get_origin(parameters[-1].annotation) is not typing.Unpack:
         return signature
-    return _with_options(signature, typing.get_type_hints(typing.get_args(last.annotation)[0]))
-
-
-def _with_options(signature: inspect.Signature, hints: Mapping[str, Any]) -> inspect.Signature:
-    """The signature with these arguments in the place of `**options`: what editors and help show."""
-    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    hints = typing.get_type_hints(typing.get_args(parameters.pop().annotation)[0])
     names = [name for name in hints if name not in signature.parameters]
     more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=OWN, annotation=hints[n]) for n in names]
     return signature.replace(parameters=[*parameters, *more])
-
-
-def names_options(hints: Mapping[str, Any]) -> Callable[[F], F]:
-    """Put arguments, each with its annotation, into the signature of a function that takes them as `**options`."""
-
-    def named(function: F) -> F:
-        signature = _with_options(inspect.signature(function), hints)
-        function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
-        return function
-
-    return named
 
 
 def argument_names(signature: inspect.Signature) -> list[str]:

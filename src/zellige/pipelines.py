@@ -7,27 +7,38 @@
 Behind them stand `zellige.infill`, `zellige.sample` and the bound of one text (`evaluation.conditional`), which batch what comes.
 """
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_type_hints, overload
 
-from .arguments import checked, names_options, of_kind
+from .arguments import checked, of_kind
 from .core.batch import whole_numbers
 from .elsewhere import ELSEWHERE
 from .errors import InputError, meant, unknown
 from .evaluation import conditional
 from .evaluation.conditional import TextScore, text_scores
-from .models.infill import infill
+from .models.infill import InfillChoices, SampleChoices, infill
 from .models.model import Model, as_model, find_classes
 from .models.watch import flat_rows, sample, watch
 from .show.kinds import of
 
 
-def _names(function: Callable[..., Any], *without: str) -> tuple[str, ...]:
-    """The arguments of a function by name, but for these."""
-    return tuple(name for name in inspect.signature(function).parameters if name not in without)
+class ScoreChoices(TypedDict, total=False):
+    """What `pipeline("score", ...)` takes.
+
+    draws: of the bound of each text. seed: with the text's own tokens it decides its draws.
+    batch: rows (texts x draws) in one call of the network. classes: the class that each text is judged given.
+    """
+
+    draws: int
+    seed: int
+    batch: int
+    classes: Any
+
+
+class AnyChoices(InfillChoices, ScoreChoices, total=False):
+    """Those of any task."""
 
 
 class Pipeline:
@@ -38,7 +49,7 @@ class Pipeline:
     """
 
     task: ClassVar[str]
-    takes: ClassVar[tuple[str, ...]]  # the names of its choices
+    takes: ClassVar[type]  # the TypedDict of its choices
 
     def __init__(self, model: Any, **choices: Any):
         self.model: Model = as_model(model)
@@ -47,12 +58,12 @@ class Pipeline:
 
     def chosen(self, choices: dict[str, Any], title: str) -> dict[str, Any]:
         """The choices of the pipeline with those of a call; an error for a name that is none of this task."""
-        names = self.takes
+        names = [*get_type_hints(self.takes)]
         for name in choices:
             if name in names:
                 continue
-            if any(name in cls.takes for cls in TASKS.values()):
-                takers = " and ".join(f"'{task}'" for task, cls in TASKS.items() if name in cls.takes)
+            if name in get_type_hints(AnyChoices):
+                takers = " and ".join(f"'{task}'" for task, cls in TASKS.items() if name in get_type_hints(cls.takes))
                 raise InputError(f"`{name}` goes with {takers}, not with '{self.task}'; leave it out")
             near = meant(name, names)
             hint = f"did you mean '{near}'?" if near else f"it has {', '.join(names)}"
@@ -71,15 +82,15 @@ class Pipeline:
 class Sampling(Pipeline):
     """`pipeline("sample", model)`: what the model writes, of itself or after prompts."""
 
-    task, takes = "sample", _names(sample, "model", "prompt", "fixed", "alone")
+    task, takes = "sample", SampleChoices
 
     @partial(checked, kinds=False)
-    def __call__(self, prompt: str | Sequence[str] | None = None, **choices: Any) -> Any:
+    def __call__(self, prompt: str | Sequence[str] | None = None, **choices: Unpack[SampleChoices]) -> Any:
         """One text, or a list of `count` if that is not 1; of a list of prompts one of these for each.
 
         Of images, music and grids an array of tokens instead of texts.
         """
-        how = self.chosen(choices, "a pipeline")
+        how = self.chosen({**choices}, "a pipeline")
         if prompt is None or isinstance(prompt, str):
             return _single(sample(self.model, prompt=prompt, **how))
         prompts, count = _texts("prompt", prompt, empty=True), how.pop("count", 1)
@@ -93,16 +104,16 @@ class Sampling(Pipeline):
 class Infilling(Pipeline):
     """`pipeline("infill", model)`: texts with their gaps filled."""
 
-    task, takes = "infill", _names(infill, "model", "text", "fixed")
+    task, takes = "infill", InfillChoices
 
     @partial(checked, kinds=False)
-    def __call__(self, text: Any, **choices: Any) -> Any:
+    def __call__(self, text: Any, **choices: Unpack[InfillChoices]) -> Any:
         """The text with its gaps filled, or a list of `count` if that is not 1; of a list of texts one of these for each.
 
         A gap is written as `zellige.infill` reads it. Of images, music and grids also tokens, (L,) or (N, L), -1 where one is to
         be drawn, and an array of tokens comes back.
         """
-        how = self.chosen(choices, "a pipeline")
+        how = self.chosen({**choices}, "a pipeline")
         if not of(self.model.tokenizer).running and not _are_texts(text):
             rows = flat_rows(whole_numbers("text", text), self.model.tokenizer.shape)
             filled = infill(self.model, fixed=rows, **how)
@@ -112,30 +123,26 @@ class Infilling(Pipeline):
 
 
 class Scoring(Pipeline):
-    """`pipeline("score", model)`: how likely texts are.
+    """`pipeline("score", model)`: how likely texts are."""
 
-    Its choices: `draws` of the bound of each text; `seed`, which with the text's own tokens decides its draws; `batch`, rows
-    (texts times draws) in one call of the network; `classes`, the class that each text is judged given.
-    """
-
-    task, takes = "score", _names(conditional.bound_tokens, "method", "pairs", "progress")
+    task, takes = "score", ScoreChoices
 
     def check(self, how: dict[str, Any]) -> None:
         self.judge([], how)
 
     @overload
-    def __call__(self, text: str, **choices: Any) -> TextScore: ...
+    def __call__(self, text: str, **choices: Unpack[ScoreChoices]) -> TextScore: ...
     @overload
-    def __call__(self, text: list[str], **choices: Any) -> list[TextScore]: ...
+    def __call__(self, text: list[str], **choices: Unpack[ScoreChoices]) -> list[TextScore]: ...
     @overload
-    def __call__(self, text: Any, **choices: Any) -> Any: ...
+    def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any: ...
     @partial(checked, kinds=False)
-    def __call__(self, text: Any, **choices: Any) -> Any:
+    def __call__(self, text: Any, **choices: Unpack[ScoreChoices]) -> Any:
         """A `TextScore`; of a list one of each.
 
         text: one or several; of images, music and grids tokens, (*shape) or (N, *shape).
         """
-        how = self.chosen(choices, "a pipeline")
+        how = self.chosen({**choices}, "a pipeline")
         tokenizer = self.model.tokenizer
         if not of(tokenizer).running:
             rows, alone = self.rows(text)
@@ -199,14 +206,13 @@ TASKS: dict[str, type[Pipeline]] = {cls.task: cls for cls in (Sampling, Infillin
 
 
 @overload
-def pipeline(task: Literal["sample"], model: Any, **choices: Any) -> Sampling: ...
+def pipeline(task: Literal["sample"], model: Any, **choices: Unpack[SampleChoices]) -> Sampling: ...
 @overload
-def pipeline(task: Literal["infill"], model: Any, **choices: Any) -> Infilling: ...
+def pipeline(task: Literal["infill"], model: Any, **choices: Unpack[InfillChoices]) -> Infilling: ...
 @overload
-def pipeline(task: Literal["score"], model: Any, **choices: Any) -> Scoring: ...
-@names_options(dict.fromkeys((name for cls in TASKS.values() for name in cls.takes), Any))
+def pipeline(task: Literal["score"], model: Any, **choices: Unpack[ScoreChoices]) -> Scoring: ...
 @checked
-def pipeline(task: str, model: Any = None, **choices: Any) -> Pipeline:
+def pipeline(task: str, model: Any = None, **choices: Unpack[AnyChoices]) -> Pipeline:
     """A model as a function: `fill = pipeline("infill", "runs/demo")`, then `fill("the ____ of")`.
 
     Args:

@@ -34,6 +34,7 @@ class Option:
         check: raises InputError for a value that may not be.
         hidden: for Python alone; neither the command line nor the page has it.
         name, kind, default: of the field, as `options_of` gives them; kind is int, float, bool or str.
+        plain: whether its values are of that kind alone, or None.
     """
 
     help: str
@@ -47,6 +48,7 @@ class Option:
     name: str = ""
     kind: type = str
     default: Any = None
+    plain: bool = True
 
     def refuse(self, value: Any) -> None:
         """InputError where the field may not have this value."""
@@ -103,15 +105,18 @@ def _options(cls: type) -> tuple[Option, ...]:
     fields = [field for field in dataclasses.fields(cls) if field.init and _KEY in field.metadata]
     return tuple(
         dataclasses.replace(
-            field.metadata[_KEY], name=field.name, kind=_plain(hints[field.name]), default=field.default
+            field.metadata[_KEY],
+            name=field.name,
+            kind=_kinds(hints[field.name])[0],
+            default=field.default,
+            plain=len(_kinds(hints[field.name])) == 1,
         )
         for field in fields
     )
 
 
-def _plain(hint: Any) -> type:
-    """The type that stands on a command line: int, float, bool or str, of a union the first of these."""
+def _kinds(hint: Any) -> list[type]:
+    """The types that a value may have, None left out: int, float and bool, and str for any other."""
     if typing.get_origin(hint) in (Union, types.UnionType):
-        kinds = [_plain(part) for part in typing.get_args(hint) if part is not type(None)]
-        return kinds[0]
-    return hint if hint in (int, float, bool) else str
+        return [kind for part in typing.get_args(hint) if part is not type(None) for kind in _kinds(part)]
+    return [hint if hint in (int, float, bool) else str]

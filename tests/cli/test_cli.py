@@ -573,7 +573,7 @@ def test_lists(what, run):
     assert [row["id" if what == "checkpoints" else "name"] for row in json.loads(out)["result"]] == names
 
 
-LISTS_AGAIN = 'lists.json is old: python -c "from zellige.cli import help; help.write()"'
+LISTS_AGAIN = 'lists.json or samplers/choices.py is old: python -c "from zellige.cli import help; help.write()"'
 
 
 def test_lists_are_what_the_classes_say():
@@ -587,6 +587,7 @@ def test_lists_are_what_the_classes_say():
 @pytest.mark.long
 def test_the_list_of_recipes_is_what_their_networks_cost():
     assert json.loads(help.TABLES.read_text(encoding="utf-8")) == help.tables(), LISTS_AGAIN
+    assert Path(choices.__file__).read_text(encoding="utf-8") == help.choices(), LISTS_AGAIN
 
 
 @pytest.mark.parametrize("what", ["", *help.LISTS])

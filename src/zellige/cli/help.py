@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 
@@ -59,6 +60,16 @@ LISTS = {
     "checkpoints": "published models that load by their id",
     "recipes": "configurations of papers, for train: the number to reach, what it costs",
 }
+CHOICES = '''\
+"""The options of all samplers by name, for type checkers; written by `cli.help.write` from what the samplers declare."""
+
+from typing import Any, TypedDict
+
+
+class SamplerChoices(TypedDict, total=False):
+    """The options of one sampler or another; what is left out is as that sampler has it (`zellige list samplers`)."""
+
+'''
 TABLES = Path(__file__).with_name("lists.json")  # read without torch; `write` writes it
 
 
@@ -136,17 +147,37 @@ def samplers() -> list[dict[str, str]]:
 
 def options() -> list[dict[str, str]]:
     """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
-    from ..samplers import SAMPLERS, every_option
     from .sampler_options import KINDS
 
-    rows, kinds = [], {kind: word for word, kind in KINDS.items()}
-    for name, (option, takers) in every_option().items():
-        if name in ("temperature", "top_p"):  # of every command that draws
-            continue
-        others = [each for each in SAMPLERS if each not in takers]
-        who = f"all but {', '.join(others)}" if len(others) < len(takers) else ", ".join(takers)
-        rows.append({"name": name, "kind": kinds[option.kind], "help": f"{who}: {option.help}"})
-    return rows
+    kinds = {kind: word for word, kind in KINDS.items()}
+    return [
+        {"name": option.name, "kind": kinds[option.kind], "help": f"{_takers(names)}: {option.help}"}
+        for option, names in _sampler_options()
+    ]
+
+
+def choices() -> str:
+    """The text of `samplers/choices.py`: the options of all samplers, for type checkers."""
+    lines = []
+    for option, names in _sampler_options():
+        kind = option.kind.__name__ if option.plain else "Any"
+        lines.append(f"    {option.name}: {kind}{' | None' * (option.default is None)}  # {_takers(names)}\n")
+    return CHOICES + "".join(lines)
+
+
+def _sampler_options() -> list[tuple[Any, list[str]]]:
+    """Each option of a sampler with the samplers that have it, but for those that every command that draws names itself."""
+    from ..samplers import every_option
+
+    return [value for name, value in every_option().items() if name not in ("temperature", "top_p")]
+
+
+def _takers(names: list[str]) -> str:
+    """`euler, remasking`, or `all but metropolis`"""
+    from ..samplers import SAMPLERS
+
+    others = [name for name in SAMPLERS if name not in names]
+    return f"all but {', '.join(others)}" if len(others) < len(names) else ", ".join(names)
 
 
 def data() -> list[dict[str, str]]:
@@ -195,5 +226,6 @@ def recipe(name: str) -> dict[str, str]:
 
 
 def write() -> None:
-    """Write `lists.json` anew, after a change of a method, a sampler, the catalogue or a recipe."""
+    """Write `lists.json` and `samplers/choices.py` anew, after a change of a method, a sampler, the catalogue or a recipe."""
+    (Path(__file__).parents[1] / "samplers" / "choices.py").write_text(choices(), encoding="utf-8")
     TABLES.write_text(json.dumps(tables(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
 from ..arguments import checked
 from ..core.batch import by_length, whole_numbers
 from ..errors import InputError
-from ..samplers import names_sampler_options
+from ..samplers.choices import SamplerChoices
 from ..show.kinds import Modality, added, of
 from .frames import BATCH, Drawn, collect
 from .model import as_model, find_classes
@@ -89,13 +89,35 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
     return Gaps(parts, fixed)
 
 
+class SampleChoices(SamplerChoices, total=False):
+    """The arguments of `zellige.sample`, which `pipeline("sample", ...)` takes."""
+
+    count: int
+    steps: int | None
+    sampler: Any
+    seed: int
+    temperature: float | None
+    top_p: float | None
+    length: int | None
+    batch: int
+    classes: Any
+    defaults: bool
+
+
+class InfillChoices(SampleChoices, total=False):
+    """The arguments of `zellige.infill`, which `pipeline("infill", ...)` takes."""
+
+    mask_token: str
+
+
 @overload
-def infill(model: Any, text: str, **choices: Any) -> list[str] | np.ndarray: ...
+def infill(model: Any, text: str, **choices: Unpack[InfillChoices]) -> list[str] | np.ndarray: ...
 @overload
-def infill(model: Any, text: Sequence[str], **choices: Any) -> list[list[str]] | np.ndarray: ...
+def infill(model: Any, text: Sequence[str], **choices: Unpack[InfillChoices]) -> list[list[str]] | np.ndarray: ...
 @overload
-def infill(model: Any, text: None = None, *, fixed: Any, **choices: Any) -> list[str] | np.ndarray: ...
-@names_sampler_options
+def infill(
+    model: Any, text: None = None, *, fixed: Any, **choices: Unpack[InfillChoices]
+) -> list[str] | np.ndarray: ...
 @checked
 def infill(
     model: Any,
@@ -113,7 +135,7 @@ def infill(
     batch: int = BATCH,
     classes: Any = None,
     defaults: bool = True,
-    **options: Any,
+    **options: Unpack[SamplerChoices],
 ) -> Any:
     """Fill the gaps of `text`, `count` times; everything else stays exactly as it is.
 

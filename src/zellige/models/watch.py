@@ -9,7 +9,7 @@ import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from ..core.batch import tensor, whole_numbers
 from ..core.random import Streams, mix
 from ..data import Data
 from ..errors import InputError, check_counts
-from ..samplers import State, choose_sampler, names_sampler_options, pairing, run
+from ..samplers import State, choose_sampler, pairing, run
 from ..samplers.ask import hides
+from ..samplers.choices import SamplerChoices
 from ..samplers.growing import again, merged
 from ..samplers.pairing import of_length
 from ..samplers.sampler import HIDDEN, start_law
@@ -91,7 +92,6 @@ def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
     return tokens
 
 
-@names_sampler_options
 @checked
 def watch(
     model: Any,
@@ -109,7 +109,7 @@ def watch(
     alone: bool = False,
     classes: Any = None,
     defaults: bool = True,
-    **options: Any,
+    **options: Unpack[SamplerChoices],
 ) -> Iterator[Frame]:
     """Draw texts and give every step: frames of one batch after another, from the first state to the last.
 
@@ -262,7 +262,6 @@ def _states(
         whole, rows = state, again(state)
 
 
-@names_sampler_options
 @checked
 def sample(
     model: Any,
@@ -280,7 +279,7 @@ def sample(
     alone: bool = False,
     classes: Any = None,
     defaults: bool = True,
-    **options: Any,
+    **options: Unpack[SamplerChoices],
 ) -> list[str] | np.ndarray:
     """Draw texts: `sample(model, count=4, steps=64, seed=0)`.
 

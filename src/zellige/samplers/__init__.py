@@ -5,7 +5,7 @@ from .ancestral import Ancestral
 from .any_order import AnyOrder
 from .ask import ask
 from .blockwise import Blockwise
-from .choice import choose_sampler, every_option, names_sampler_options
+from .choice import choose_sampler, every_option
 from .confidence import Confidence
 from .euler import Euler
 from .first_hitting import FirstHitting
@@ -68,7 +68,6 @@ __all__ = [
     "find",
     "law_of",
     "laws",
-    "names_sampler_options",
     "of_length",
     "options",
     "options_of",

@@ -1,16 +1,15 @@
 """A sampler by its name and its options, as Python, the command line and the page give them."""
 
-from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import Collection
+from typing import Any
 
-from ..arguments import names_options, of_kind
+from ..arguments import of_kind
 from ..errors import InputError, meant
 from ..methods.method import Method
 from ..requests import Option, options_of
 from .guide import Truncation
 from .sampler import SAMPLERS, Sampler, check, find
 
-F = TypeVar("F", bound=Callable[..., Any])
 PLAIN = ("temperature", "top_p")  # options that every sampling names as arguments of its own
 
 
@@ -92,11 +91,6 @@ def every_option() -> dict[str, tuple[Option, list[str]]]:
         for option in options_of(cls).values():
             options.setdefault(option.name, (option, []))[1].append(name)
     return options
-
-
-def names_sampler_options(function: F) -> F:
-    """Put the options of all samplers into the signature of a function that takes them as `**options`."""
-    return names_options({name: option.kind for name, (option, _) in every_option().items()})(function)
 
 
 def _misnamed(name: str, beside: Collection[str]) -> TypeError:
