@@ -31,6 +31,7 @@ from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub, model
 from zellige.models.tensors import write_checksums
+from zellige.samplers import choices
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "
 SMALL = "--net.layers 1 --net.hidden 16 --net.heads 2 --net.length 32 --train.batch 4 --train.samples 1 --train.validate-rows 8"

@@ -1,4 +1,4 @@
-"""The options of all samplers by name, for editors and type checkers; written by `cli.help.write` from the samplers."""
+"""The options of all samplers by name, for type checkers; written by `cli.help.write` from what the samplers declare."""
 
 from typing import Any, TypedDict
 
@@ -6,10 +6,8 @@ from typing import Any, TypedDict
 class SamplerChoices(TypedDict, total=False):
     """The options of one sampler or another; what is left out is as that sampler has it (`zellige list samplers`)."""
 
-    top_k: (
-        int | None
-    )  # ancestral, euler, first_hitting, any_order, fixed_order, confidence, remasking, tau_leaping, uniformisation, blockwise, left_to_right
-    drop_crossing: bool  # ancestral, euler, first_hitting, any_order, fixed_order, confidence, remasking, tau_leaping, uniformisation, blockwise, left_to_right
+    top_k: int | None  # all but metropolis
+    drop_crossing: bool  # all but metropolis
     grid: str  # ancestral, euler, remasking, tau_leaping
     argmax: str  # ancestral, remasking, tau_leaping
     per_step: int  # any_order, fixed_order
