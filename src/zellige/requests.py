@@ -21,6 +21,12 @@ from .errors import InputError
 
 C = TypeVar("C", bound=type)
 _KEY = "option"  # of a field's metadata
+KINDS: dict[str, Any] = {
+    "whole": int,
+    "number": float,
+    "switch": bool,
+    "text": str,
+}  # of values, as pages and tables name them
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,11 @@ class Option:
     kind: type = str
     default: Any = None
     plain: bool = True
+
+    @property
+    def word(self) -> str:
+        """The name of its kind in KINDS."""
+        return next(word for word, kind in KINDS.items() if kind is self.kind)
 
     def refuse(self, value: Any) -> None:
         """InputError where the field may not have this value."""

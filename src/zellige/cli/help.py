@@ -147,11 +147,8 @@ def samplers() -> list[dict[str, str]]:
 
 def options() -> list[dict[str, str]]:
     """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
-    from .sampler_options import KINDS
-
-    kinds = {kind: word for word, kind in KINDS.items()}
     return [
-        {"name": option.name, "kind": kinds[option.kind], "help": f"{_takers(names)}: {option.help}"}
+        {"name": option.name, "kind": option.word, "help": f"{_takers(names)}: {option.help}"}
         for option, names in _sampler_options()
     ]
 

@@ -4,13 +4,12 @@ It is read from `lists.json`, which `help.write` makes of the samplers, so that 
 """
 
 from dataclasses import dataclass, field, make_dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ..requests import KINDS
 from . import help
-
-KINDS: dict[str, Any] = {"whole": int, "number": float, "switch": bool, "text": str}
 
 if TYPE_CHECKING:
 

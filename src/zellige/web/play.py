@@ -36,13 +36,11 @@ from .guard import Guard, Limits
 from .refusals import WRONG, Refusals
 from .worker import Job, Worker, in_turns
 
-KINDS = {int: "whole", float: "number", bool: "switch", str: "text"}
-
 
 def sampler_fields(sampler: type[samplers.Sampler]) -> list[dict[str, Any]]:
     """The options of a sampler, {name, kind, note, default}; its temperature and top-p have fields of their own."""
     return [
-        {"name": option.name, "kind": KINDS[option.kind], "note": option.help, "default": option.default}
+        {"name": option.name, "kind": option.word, "note": option.help, "default": option.default}
         for option in samplers.options_of(sampler).values()
         if option.name not in PLAIN
     ]
