@@ -22,6 +22,7 @@ from ..errors import InputError, at_least, check_counts
 from ..methods.method import Method
 from ..models.model import as_model, fingerprint
 from ..samplers import Confidence, FixedOrder, Sampler
+from ..samplers.confidence import Measure
 from ..samplers.pairing import of_length
 from ..samplers.replay import Oracle, Path, Replayed, Trajectory, no_order, path_of, weigh
 from ..show.record import json_record
@@ -291,7 +292,7 @@ class BracketTable:
 PROTOCOL = "zellige-bracket-1"
 NUMBERS = (1, 8, 64, 512)
 BOUND_DRAWS = 64
-MEASURES = {"probability": "confidence", "margin": "margin", "entropy": "entropy"}
+MEASURES: dict[Measure, str] = {"probability": "confidence", "margin": "margin", "entropy": "entropy"}
 
 
 @checked

@@ -29,14 +29,14 @@ from .guide import unguided
 from .pairing import STEPS, Law, absorbs
 from .sampler import Sampler
 
+Measure = Literal["probability", "margin", "entropy"]
+
 
 @declared
 class Confidence(Sampler):
     """The surest masks first, of equally sure ones the leftmost: equally many in each step, or all that are sure enough."""
 
-    confidence: Literal["probability", "margin", "entropy"] = option(
-        "probability, margin or entropy", default="probability"
-    )
+    confidence: Measure = option("probability, margin or entropy", default="probability")
     threshold: float | None = option(
         "each step reveals all masks that are at least so sure, and one at least; the masks left are divided equally among the "
         "steps left if not given",
