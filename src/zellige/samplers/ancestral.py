@@ -41,12 +41,14 @@ from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import OnGrid
 from .pairing import Law, choosable, one_alpha, reverses, scores_masks, steps_law
 
+Argmax = Literal["none", "last", "every", "mu"]
+
 
 @declared
 class Ancestral(OnGrid):
     """The reverse kernel on a grid of times."""
 
-    argmax: Literal["none", "last", "every", "mu"] = option(
+    argmax: Argmax = option(
         "the likeliest state instead of a draw: last (in the step to clean tokens), every, or of ancestral mu (in the step to "
         "clean tokens the likeliest token of the network's own prediction)",
         default="none",

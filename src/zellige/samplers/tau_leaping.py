@@ -41,12 +41,14 @@ from .sampler import State
 
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
 
+Jumps = Literal["auto", "one", "sum"]
+
 
 @declared
 class TauLeaping(OnGrid):
     """Poisson numbers of jumps, on a grid of times, with corrector steps."""
 
-    jumps: Literal["auto", "one", "sum"] = option("sum (ordered tokens), one or auto", default="auto")
+    jumps: Jumps = option("sum (ordered tokens), one or auto", default="auto")
     corrector: int = option(
         "corrector steps after each step; 10 in the paper's code for images, in 500 steps",
         default=0,

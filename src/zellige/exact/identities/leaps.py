@@ -9,14 +9,14 @@ from torch import Tensor
 from ...core.prediction import reverse_rate
 from ...methods.diffusion import Diffusion
 from ...samplers import Euler, State, TauLeaping, Uniformisation, run
-from ...samplers.tau_leaping import corrector_rate
+from ...samplers.tau_leaping import Jumps, corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
 from .check import INSIDE, L, Largest, Row, above, apart, data_law, mild, of_order, own, reachable, truth_of
 from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 
-def _kinds(method: Diffusion) -> Iterator[str]:
+def _kinds(method: Diffusion) -> Iterator[Jumps]:
     """What its jumps may come to."""
     if TauLeaping.refuse(method) is None:
         yield "one"

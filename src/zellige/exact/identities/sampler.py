@@ -32,6 +32,7 @@ from ...samplers import (
     Uniformisation,
     run,
 )
+from ...samplers.ancestral import Argmax
 from ...samplers.pairing import of_length
 from ...samplers.sampler import start_law
 from .. import bounds, enumeration, metropolis, script
@@ -198,7 +199,8 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
         time = (t.expand(len(X), 1), s.expand(len(X), 1))
         drawn = script.transition(Ancestral(choose=False), method, state, *time)
         mode = torch.nn.functional.one_hot(drawn.argmax(-1), len(X)).double()
-        for argmax in ("every", *(["last"] if s == CLEAN else [])):
+        ways: tuple[Argmax, ...] = ("every", "last") if s == CLEAN else ("every",)
+        for argmax in ways:
             worst.see(
                 script.transition(Ancestral(argmax=argmax), method, state, *time), mode, f"{argmax}, t = {float(t)}"
             )
