@@ -1231,3 +1231,11 @@ def test_errors_about_a_model_that_comes_with_zellige_name_options(words, messag
     """A note says which model it is; the error names options and no arguments of Python."""
     assert cli.main(words.split()) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"
+
+
+@pytest.mark.parametrize(("prompt", "notes"), [("Once ", 1), ("Once", 0)])
+def test_a_note_says_that_a_blank_is_left_to_the_next_token(prompt, notes, capsys):
+    assert cli.main(["sample", "tales-mdlm", "--prompt", prompt, "--steps", "2", "--seed", "1"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Once")
+    assert said.err.count("note: the blank at the end of the prompt is left to the next token") == notes

@@ -25,6 +25,7 @@ from zellige.models.frames import Drawn, Frame, collect
 from zellige.models.infill import approximate
 from zellige.models.infill import filled as put_in
 from zellige.models.infill import gaps as gaps_of
+from zellige.models.watch import before_word
 from zellige.nn import Net
 from zellige.samplers import Ancestral, Blockwise, Confidence, State, growing
 from zellige.show.kinds import token_texts
@@ -486,6 +487,26 @@ def test_gaps_of_other_tokenizers_are_tokens(bpe):
     for filled in zellige.infill(m, text, mask_token="[M]", count=4, seed=1):
         assert filled.startswith("the value ")
         assert filled.endswith(" is returned")
+
+
+def test_a_blank_before_what_is_drawn_is_left_to_the_next_subword(bpe):
+    """Subwords begin with their blank: with it in the prompt the tokens are such as no text has."""
+    assert bpe.encode("the value of")[:2] == bpe.encode("the value")
+    assert bpe.encode("the value ")[:3] != bpe.encode("the value of")[:3]
+    assert [before_word(bpe, text) for text in ("the value ", "the value  ", "the value", " ", "the\n", "")] == [
+        "the value", "the value ", "the value", " ", "the\n", "",
+    ]  # fmt: skip
+    for tokenizer in (tk.Bytes(), tk.Characters(tk.TEXT8), tk.Integers(9)):
+        assert before_word(tokenizer, "1 2 ") == "1 2 "
+    m = model(bpe)
+    assert zellige.sample(m, prompt="the value ", seed=2) == zellige.sample(m, prompt="the value", seed=2)
+    joined, apart = gaps_of(bpe, "the value_ is ", L), gaps_of(bpe, "the value _ is ", L)
+    assert joined.fixed == apart.fixed
+    (of,) = set(bpe.encode("the value of")) - set(bpe.encode("the value"))
+    row = [of if token < 0 else token for token in apart.fixed]
+    assert apart.fill(row, bpe) == joined.fill(row, bpe) == "the value of is "
+    row = [bpe.encode("the")[0] if token < 0 else token for token in apart.fixed]
+    assert apart.fill(row, bpe) == "the value the is "  # what was typed stays
 
 
 def test_bytes_fill_gaps_too():

@@ -43,6 +43,19 @@ def texts(response) -> list[str]:
     return [choice["text"] for choice in response.json()["choices"]]
 
 
+def test_a_blank_at_the_end_of_a_prompt_of_subwords_stands_once():
+    """The client puts prompt and answer together; the blank is left to the first token and taken off the answer."""
+    ask = {"max_tokens": 6, "seed": 1, "steps": 3}
+    with TestClient(application(zellige.load("tales-mdlm"), "tales", Limits()), base_url=HERE) as client:
+        with_blank, without, whole = (
+            texts(client.post("/v1/completions", json=ask | {"prompt": prompt} | more))[0]
+            for prompt, more in (("The king ", {}), ("The king", {}), ("The king ", {"echo": True}))
+        )
+    assert with_blank == without.removeprefix(" ")
+    assert whole == f"The king {with_blank}"
+    assert not with_blank.startswith(" ")
+
+
 def test_a_completion_is_what_sample_draws(client, model):
     """Text, seed and steps as in Python: the endpoint adds nothing of its own."""
     drawn = zellige.sample(model, count=2, prompt="the ", length=12, seed=3, steps=6)

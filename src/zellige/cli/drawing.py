@@ -73,7 +73,7 @@ def draw(
     model = load(terminal, chosen.run, command, chosen)
     from ..models.frames import gather_texts, share
     from ..models.infill import Gaps, approximate, filled
-    from ..models.watch import watch
+    from ..models.watch import before_word, watch
     from ..show import kinds
     from ..show.film import FILMS
 
@@ -102,6 +102,10 @@ def draw(
     frames = () if ours is None else watch(model, **more, **how | ours)
     if (note := approximate(model)) and (prompt or start is not None):
         terminal.note(note)
+    if prompt and start is None and before_word(model.tokenizer, prompt) != prompt:
+        terminal.note(
+            f"the blank at the end of the prompt is left to the next token: tokens of {model.tokenizer.name} begin with it"
+        )
     if kind.colours and not (terminal.out_hues if out is None else terminal.hues or not chosen.watch):
         terminal.note(f"{kind.many} are shown where there are colours; --out x.png writes them")
     if frame_files is not None:

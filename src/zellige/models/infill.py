@@ -14,7 +14,7 @@ from ..samplers.choices import SamplerChoices
 from ..show.kinds import Modality, added, of
 from .frames import BATCH, Drawn, collect
 from .model import as_model, find_classes
-from .watch import flat_rows, length_of, watch
+from .watch import before_word, flat_rows, length_of, watch
 
 
 def approximate(model: Any) -> str | None:
@@ -50,7 +50,10 @@ class Gaps:
             where = free[at : at + part]
             at += part
             before = list(tokens[: where[0]][-1:])
-            out.append((added(tokenizer, before, [tokens[i] for i in where]), True))
+            text = added(tokenizer, before, [tokens[i] for i in where])
+            typed = out[-1][0] if out else ""
+            joined = before_word(tokenizer, typed) != typed  # its blank stands already
+            out.append((text.removeprefix(" ") if joined else text, True))
         return out
 
     def fill(self, tokens: Sequence[int], tokenizer: Any) -> str:
@@ -74,8 +77,9 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
         # read as a whole, so that an error names the position in what was typed
         stand_in = tokenizer.decode([0])
         tokenizer.encode(text.replace(mask_token, stand_in * len(mask_token)), "the text")
-    for i, part in enumerate(text.split(mask_token)):
-        if i:
+    split = text.split(mask_token)
+    for i, part in enumerate(split, 1):
+        if i > 1:
             if parts and isinstance(parts[-1], int):
                 parts[-1] += 1
             else:
@@ -83,7 +87,7 @@ def gaps(tokenizer: Any, text: str, length: int, mask_token: str = "_") -> Gaps:
             fixed.append(-1)
         if part:
             parts.append(part)
-            fixed += tokenizer.encode(part, "the text")
+            fixed += tokenizer.encode(before_word(tokenizer, part) if i < len(split) else part, "the text")
     if len(fixed) > length:
         raise InputError(f"the text has {len(fixed):,} tokens, the model takes {length:,}; shorten it")
     return Gaps(parts, fixed)

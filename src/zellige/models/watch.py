@@ -82,8 +82,21 @@ def prompt_tokens(tokenizer: Any, prompts: Sequence[str], length: int, grows: bo
     return [row + [-1] * (longest - len(row)) for row in rows]
 
 
+def before_word(tokenizer: Any, text: str) -> str:
+    """Return `text` without a blank at its end that the tokenizer would join to the next word.
+
+    Subwords begin with their blank: no text has the tokens of "Once " followed by those of "upon", and a model has never seen
+    them. Without the blank the next token may bring it. Unchanged where the tokens of a longer text begin with those of `text`.
+    """
+    if getattr(tokenizer, "unit", "token") != "token" or not text.endswith(" ") or not text.strip():
+        return text
+    tokens = tokenizer.encode(text)
+    longer = tokenizer.encode(text + text.split()[-1])
+    return text if longer[: len(tokens)] == tokens else text[:-1]
+
+
 def _prompt(tokenizer: Any, prompt: str, length: int, grows: bool) -> list[int]:
-    tokens = tokenizer.encode(prompt)
+    tokens = tokenizer.encode(before_word(tokenizer, prompt))
     if len(tokens) > length:
         has = f"the prompt has {len(tokens):,} tokens, "
         if grows:
@@ -118,7 +131,8 @@ def watch(
         steps: steps of the sampler, by default T of a model of T steps, else 64; some have their own number.
         sampler: a name in SAMPLERS or an alias of one, or a sampler; by default the method's own, ancestral for most.
             `block_sampler`, one of its options, makes it blockwise, with that one inside.
-        prompt: what each text begins with; or N of them, as the rows of `fixed`.
+        prompt: what each text begins with; or N of them, as the rows of `fixed`. A blank at its end is left to the next token
+            where tokens begin with their blank.
         seed: of all texts; or for each a pair (seed, number): what the text of that number would be if it were drawn under it.
         temperature, top_p: act on the clean posterior.
         length: tokens of a text; the model's own length by default, and at most unless a sampler writes from left to right.

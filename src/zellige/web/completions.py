@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..models.defaults import PLAIN, with_defaults
 from ..models.frames import Frame
 from ..models.model import find_classes
-from ..models.watch import watch
+from ..models.watch import before_word, watch
 from ..samplers import choose_sampler
 from ..show.kinds import added
 from .guard import Limits
@@ -76,11 +76,13 @@ class Choice:
     Attributes:
         prompt: the tokens before what is drawn; suffix: those behind.
         end: one after the last token that is drawn; `text` is what stands between, as far as it is certain.
+        joined: the prompt ends with a blank that was left to the first token that is drawn (`before_word`).
     """
 
     prompt: list[int]
     suffix: list[int]
     end: int
+    joined: bool = False
     text: str = ""
     sent: int = 0
     frame: str = ""
@@ -133,7 +135,8 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
     options = {name: value for name, value in way.items() if name not in PLAIN}
     sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)
     suffix = tokenizer.encode(request.suffix, "the suffix") if request.suffix else []
-    encoded = [tokenizer.encode(text) if text else [] for text in prompts]
+    begun = [before_word(tokenizer, text) for text in prompts]
+    encoded = [tokenizer.encode(text) if text else [] for text in begun]
     longest = max(map(len, encoded))
     room = length - longest - len(suffix)
     drawn = min(SHORT, max(room, 1)) if request.max_tokens is None else request.max_tokens
@@ -144,7 +147,12 @@ def plan(request: Completion, model: Any, limits: Limits) -> Plan:
     limits.check_draw(sampler, model.method, way.get("steps"), longest + drawn + len(suffix), len(prompts) * request.n)
     if len({len(tokens) for tokens in encoded}) > 1 and (suffix or sampler.grows):
         raise InputError("prompts of different lengths, with a suffix or a model that writes left to right; ask apart")
-    choices = [Choice(tokens, suffix, len(tokens) + drawn) for tokens in encoded for _ in range(request.n)]
+    joined = [text != prompt for text, prompt in zip(begun, prompts)]
+    choices = [
+        Choice(tokens, suffix, len(tokens) + drawn, each)
+        for tokens, each in zip(encoded, joined)
+        for _ in range(request.n)
+    ]
     rows = [[*c.prompt, *[-1] * drawn, *c.suffix] for c in choices] if suffix else None
     seed = secrets.randbits(31) if request.seed is None else request.seed
     mask = getattr(model.method.process, "mask", None)
@@ -182,6 +190,7 @@ def _see(job: Job, frame: Frame) -> dict[str, Any]:
         blank = masked[row, begin:end].tolist()
         certain = end if last else begin + (blank.index(True) if own.settles and True in blank else 0)
         text = added(tokenizer, tokens[:begin], tokens[begin:certain])
+        text = text.removeprefix(" ") if choice.joined else text
         choice.frame = tokenizer.decode(tokens[: min(len(tokens), ends[row])])
         choice.calls, choice.tokens = calls[row], end - begin
         choice.reason = "stop" if ends[row] < choice.end and not choice.suffix else "length"
