@@ -10,6 +10,7 @@ import pytest
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zellige import methods, samplers
@@ -60,7 +61,11 @@ class NoWaiting(TorchDispatchMode):
     A tensor that is made of numbers of the host is copied there: in a graph it is a constant, which is lifted.
     """
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if isinstance(func, HigherOrderOperator):  # a loop, whose body runs out of this mode's sight
+            return func(*(watching(arg) if callable(arg) else arg for arg in args), **(kwargs or {}))
         name = func.overloadpacket.__name__
         waits = name in ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_consecutive")
         indices = args[1] if name in ("index", "index_put", "index_put_") else ()
@@ -68,6 +73,14 @@ class NoWaiting(TorchDispatchMode):
         if waits or name in ("lift_fresh", "lift_fresh_copy"):
             raise RuntimeError(f"{name} waits for the device")
         return func(*args, **(kwargs or {}))
+
+
+def watching(body):
+    def run(*args):
+        with NoWaiting():
+            return body(*args)
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -80,12 +93,7 @@ def afresh():
 
 def watched(graph, inputs):
     """A compiler that runs a graph of operations as it is, none of which may wait."""
-
-    def run(*args):
-        with NoWaiting():
-            return graph(*args)
-
-    return make_boxed_func(run)
+    return make_boxed_func(watching(graph))
 
 
 def whole(function):

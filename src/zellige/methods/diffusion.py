@@ -518,5 +518,6 @@ class Diffusion(Method):
         """
         low, high = self.span
         times = torch.linspace(high, low, steps + 1, dtype=torch.float64, device=device)
-        times[0], times[-1] = self.start, CLEAN
+        times[0].fill_(self.start)  # which copies no number to a device
+        times[-1].fill_(CLEAN)
         return times

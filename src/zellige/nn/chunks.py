@@ -5,11 +5,15 @@ What a loss needs of the logits is often one number for each position. Where the
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._higher_order_ops import scan
 from torch.autograd.function import once_differentiable
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 CHUNK = 128  # positions at one time, or more if they have few states
@@ -18,11 +22,13 @@ LARGE = 1 << 20  # N * K from which the positions are taken in chunks, of an eig
 
 
 def each_position(
-    head: Any, h: Tensor, states: int, f: Callable[[Tensor, slice], Tensor], more: Iterable[nn.Parameter] = ()
+    head: Any, h: Tensor, states: int, f: Callable[[Tensor, Any], Tensor], more: Iterable[nn.Parameter] = ()
 ) -> Tensor:
     """f(head(h)), (N,): hidden states h (N, D), f(logits (n, K), which) -> (n,) for the positions `which` of the N.
 
     The logits that f gets are float32 at least.
+
+    Compiled, `which` is a tensor of positions, and the chunks are a scan.
 
     f must treat positions independently; what else it differentiates (a learnt schedule) is named in `more`. A head that is
     no module, or a small N * K, is computed in one piece.
@@ -31,9 +37,11 @@ def each_position(
         return f(_logits(head, h), slice(0, len(h)))
     size = max(CHUNK if h.device.type == "cpu" else CHUNK_GPU, LARGE // (8 * states))
     parts = [slice(i, min(i + size, len(h))) for i in range(0, len(h), size)]
-    if (
-        torch.compiler.is_compiling()
-    ):  # the compiler differentiates; a chunk's logits are made again in the backward pass
+    more = [p for p in more if p.requires_grad]
+    if torch.compiler.is_compiling():
+        if not more:
+            return _scanned(head, h, f, size)
+        # `f` closes over what is learnt: the compiler differentiates, chunk after chunk, and makes logits again backwards
         run = lambda part: checkpoint(lambda here: f(_logits(head, here), part), h[part], use_reentrant=False)  # noqa: E731
         return torch.cat([run(part) for part in parts])
     parameters = [p for p in dict.fromkeys((*head.parameters(), *more)) if p.requires_grad]
@@ -90,6 +98,67 @@ def _sweep(head, f, parts, h, parameters, weight, with_h):
                 sum_.add_(g)
         values.append(value.detach())
     return torch.cat(values), [dh, *total]
+
+
+# ---------------------------------------------------------------------------------- in a compiled graph
+def _scanned(head: nn.Module, h: Tensor, f: Callable[..., Tensor], size: int) -> Tensor:
+    """The values (N,), by a loop that is one node of the graph, and one of its backward pass."""
+    kind = h.device.type
+    low = {"enabled": torch.is_autocast_enabled(kind), "dtype": torch.get_autocast_dtype(kind)}
+    names, parameters = zip(*head.named_parameters())
+
+    def value(parameters: tuple[Tensor, ...], here: Tensor, which: Tensor) -> Tensor:
+        with torch.autocast(kind, **low):
+            return f(_logits(partial(functional_call, head, dict(zip(names, parameters))), here), which)
+
+    whole = F.pad(h, (0, 0, 0, -len(h) % size)).unflatten(0, (-1, size))  # (chunks, size, D)
+    which = torch.arange(whole.shape[0] * size, device=h.device).clamp_max(len(h) - 1).view(-1, size)
+    return _Scan.apply(value, which, whole, *parameters).flatten()[: len(h)]  # pyright: ignore
+
+
+@torch.library.custom_op("zellige::added", mutates_args=())
+def _added(total: Tensor, more: Tensor) -> Tensor:
+    """The sum of a loop, in memory of its own.
+
+    PyTorch 2.13's Inductor writes a plain sum over the zeros that the loop began with, takes those for free behind it, and
+    puts there what has the same size, such as the gradient of an embedding: the head's gradient is lost, and nothing says so.
+    """
+    return total + more
+
+
+@_added.register_fake
+def _(total, more):
+    return torch.empty_like(total)
+
+
+class _Scan(torch.autograd.Function):
+    """value(parameters, h, which), (chunks, size), chunk after chunk; the backward pass makes each chunk's logits again.
+
+    PyTorch's own gradient of a scan would keep them, for all chunks.
+    """
+
+    @staticmethod
+    def forward(ctx, value, which, h, *parameters):
+        ctx.save_for_backward(which, h, *parameters)
+        ctx.value = value
+
+        def chunk(carry, x):
+            return carry.clone(), value(parameters, *x)
+
+        return scan(chunk, h.new_zeros(()), (h, which))[1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        which, h, *parameters = ctx.saved_tensors
+
+        def chunk(total, x):
+            here, i, g = x
+            made, dh = torch.func.vjp(lambda p, y: ctx.value(p, y, i), tuple(parameters), here)[1](g)
+            return tuple(_added(a, b.to(a)) for a, b in zip(total, made)), dh
+
+        total, dh = scan(chunk, tuple(torch.zeros_like(p) for p in parameters), (h, which, grad))
+        return None, None, dh, *total
 
 
 def _logits(head: Any, h: Tensor) -> Tensor:
