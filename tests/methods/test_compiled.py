@@ -3,6 +3,7 @@
 `pytest -m compile`; a few of them run in every test.
 """
 
+import contextlib
 import itertools
 from dataclasses import replace
 
@@ -45,10 +46,10 @@ each_method = pytest.mark.parametrize(
 )
 
 
-def build(case: str, net: Net = NET) -> methods.Method:
+def build(case: str, net: Net = NET, vocabulary: int = V) -> methods.Method:
     torch.manual_seed(0)
     cls = methods.find(case.split()[0])
-    method = methods.build(cls, V, net, cls.Config(**CASES[case]))
+    method = methods.build(cls, vocabulary, net, cls.Config(**CASES[case]))
     with torch.no_grad():
         for p in method.parameters():
             p.add_(0.05 * torch.randn_like(p))
@@ -96,9 +97,15 @@ def watched(graph, inputs):
     return make_boxed_func(watching(graph))
 
 
-def whole(function):
-    """In one graph, forward and backward, whose operations are watched."""
-    backend = aot_autograd(fw_compiler=watched, bw_compiler=watched)
+def whole(function, made=None):
+    """In one graph, forward and backward, whose operations are watched; the graphs are added to `made`."""
+
+    def keep(graph, inputs):
+        if made is not None:
+            made.append(graph)
+        return watched(graph, inputs)
+
+    backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
     return torch.compile(function, fullgraph=True, backend=backend, dynamic=False)
 
 
@@ -124,6 +131,60 @@ def test_a_step_of_training(case):
         assert len(gradients) == len(others)
         for g, h in zip(gradients, others):
             torch.testing.assert_close(h, g, rtol=1e-4, atol=1e-5 * (1 + float(g.abs().max())))
+
+
+STATES = 50_258  # with which the head is taken in chunks: two of them
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("case", ["mdlm", "sedd", "sedd uniform", "udlm"])
+def test_a_step_of_many_states(case):
+    """In bfloat16 as in training; the fused cross-entropy of mdlm, the loop over positions of the others."""
+    method = build(case, replace(NET, layers=1), STATES - 1 if case in ("mdlm", "sedd") else STATES)
+    x = torch.randint(STATES - 1, (16, L), generator=torch.Generator().manual_seed(1))
+
+    def loss(tokens, step):
+        with torch.autocast(tokens.device.type, torch.bfloat16):
+            return method.loss(Batch(tokens), Counter(2**61 + 3, step)).sum()
+
+    def step(function):
+        method.zero_grad()
+        value = function(x, torch.tensor(3))
+        value.backward()
+        return value.detach(), [p.grad for p in method.parameters() if p.grad is not None]
+
+    made = []
+    (value, gradients), (other, others) = step(loss), step(whole(loss, made))
+    torch.testing.assert_close(other, value, rtol=1e-3, atol=1e-3)
+    for g, h in zip(gradients, others, strict=True):
+        torch.testing.assert_close(h, g, rtol=0, atol=0.02 * float(g.abs().max()))
+    names = {str(node.target) for graph in made for node in graph.graph.nodes}
+    assert ("zellige.cross_entropy.default" in names) == (case == "mdlm")
+    assert ("scan" in names) == (case != "mdlm")
+    sizes = [n.meta["val"].numel() for graph in made for n in graph.graph.nodes if hasattr(n.meta.get("val"), "numel")]
+    assert max(sizes) <= max(STATES * NET.hidden, x.numel() * STATES // 2)  # the head's weights; never all logits
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("case", ["mdlm", "sedd", "udlm"])
+def test_a_step_of_many_states_away_from_the_cpu(case, monkeypatch):
+    """On tensors without numbers: chunks are those of a GPU, and no tensor is left on the CPU.
+
+    PyTorch's meta device, since one without CUDA cannot index fake CUDA tensors; it has no autocast to ask for.
+    """
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: False)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda kind: torch.bfloat16)
+    monkeypatch.setattr(torch, "autocast", lambda kind, **settings: contextlib.nullcontext())
+    method = build(case, replace(NET, layers=1), STATES).to("meta")
+    x, number = torch.zeros(128, L, dtype=torch.long, device="meta"), torch.zeros((), dtype=torch.long, device="meta")
+    made = []
+    whole(lambda tokens, step: method.loss(Batch(tokens), Counter(2**61 + 3, step)).sum(), made)(x, number).backward()
+    assert {p.grad.device.type for p in method.parameters() if p.grad is not None} == {"meta"}
+    nodes = [node for graph in made for node in graph.graph.nodes]
+    assert {node.meta["val"].device.type for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)} == {
+        "meta"
+    }
+    assert any(str(node.target) == {"mdlm": "zellige.cross_entropy.default"}.get(case, "scan") for node in nodes)
 
 
 @pytest.mark.compile
