@@ -4,6 +4,7 @@ import ast
 import functools
 import inspect
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -244,3 +245,17 @@ def test_formulas_of_the_docs_come_from_no_other_host():
         text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
         for block, inline in re.findall(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", text, flags=re.S):
             assert "\\" not in re.sub(r"<[^>]*>", "", convert(block or inline)), f"{page.name}: {block or inline}"
+
+
+def test_what_slows_a_reader_down_is_counted():
+    source = '''
+def read(value: Any, rows: int) -> Any:
+    """What is read."""
+    drawn, theirs, embed = value["a"], value[0], value.b
+    value["c"] = drawn
+'''
+    reading = runpy.run_path(str(ROOT / "benchmarks" / "reading.py"))
+    found = reading["counts"](source)
+    assert (found["Any"], found["keys"]) == (1, 1)
+    assert (found["vague"], found["variables"]) == (2, 3)
+    assert (found["questions"], found["docstrings"]) == (1, 1)
