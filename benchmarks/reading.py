@@ -14,107 +14,14 @@ import re
 from collections import Counter
 from pathlib import Path
 
-PRONOUNS = frozenset(
-    [
-        "it",
-        "its",
-        "they",
-        "their",
-        "them",
-        "theirs",
-        "he",
-        "she",
-        "we",
-        "us",
-        "our",
-        "ours",
-        "you",
-        "your",
-        "yours",
-        "one",
-        "ones",
-        "each",
-        "every",
-        "this",
-        "that",
-        "these",
-        "those",
-        "what",
-        "who",
-        "whom",
-        "whose",
-        "which",
-        "some",
-        "any",
-        "all",
-        "both",
-        "others",
-        "other",
-        "another",
-        "none",
-        "here",
-        "there",
-        "own",
-        "mine",
-    ]
-)
-PARTICIPLES = frozenset(
-    [
-        "given",
-        "taken",
-        "made",
-        "done",
-        "seen",
-        "drawn",
-        "held",
-        "kept",
-        "chosen",
-        "found",
-        "written",
-        "read",
-        "said",
-        "told",
-        "known",
-        "shown",
-        "left",
-        "met",
-        "cut",
-        "put",
-        "set",
-        "sent",
-        "brought",
-        "gone",
-        "begun",
-        "spent",
-        "built",
-        "bound",
-        "lost",
-        "thought",
-        "bought",
-        "worn",
-        "split",
-        "shut",
-    ]
-)
-NOUNS = frozenset(
-    [
-        "seed",
-        "speed",
-        "feed",
-        "need",
-        "bed",
-        "red",
-        "reed",
-        "embed",
-        "shared_embed",
-        "set",
-        "read",
-        "cut",
-        "bound",
-        "split",
-        "left",
-    ]
-)
+PRONOUNS = """
+it its they their them theirs he she we us our ours you your yours one ones each every this that these those what who
+whom whose which some any all both others other another none here there own mine"""
+PARTICIPLES = """
+given taken made done seen drawn held kept chosen found written read said told known shown left met cut put set sent
+brought gone begun spent built bound lost thought bought worn split shut"""
+NOUNS = "seed speed feed need bed red reed embed shared_embed set read cut bound split left"
+VAGUE = {*PRONOUNS.split(), *PARTICIPLES.split()} - {*NOUNS.split()}
 PARTICIPLE = re.compile(r"[a-z]{3,}ed$")
 WORDS = ("What", "How", "Whether")
 
@@ -122,7 +29,7 @@ WORDS = ("What", "How", "Whether")
 def vague(name: str) -> bool:
     """Whether a variable's name is a pronoun or a participle."""
     name = name.strip("_")
-    return name not in NOUNS and (name in PRONOUNS | PARTICIPLES or bool(PARTICIPLE.match(name)))
+    return name in VAGUE or (name not in NOUNS.split() and bool(PARTICIPLE.match(name)))
 
 
 def counts(source: str) -> Counter[str]:
