@@ -139,6 +139,15 @@ def topics(g: np.random.Generator, repeats: int, sizes: tuple[int, int], concent
     return variation(g, repeats, sizes, x, y, 1)[0]
 
 
+def few_topics(g: np.random.Generator, repeats: int, sizes: tuple[int, int], topics: int) -> int:
+    """TV-1 of texts of 64 tokens, equal distributions, each text of one topic with kinds of its own, 16, or 8 of many topics."""
+    words = 16 if topics <= 3 else 8
+    x, y = (
+        g.integers(0, topics, POOL)[:, None] * words + g.integers(0, words, (POOL, ROW)) for _ in range(2)
+    )  # fmt: skip
+    return variation(g, repeats, sizes, x, y, 1)[0]
+
+
 def rows_of(text: str) -> np.ndarray:
     """(N, ROW) bytes."""
     codes = np.frombuffer(text.encode(), np.uint8).astype(np.int64)
@@ -171,6 +180,9 @@ def main() -> None:
                 hits = topics(np.random.default_rng([*pair, 4]), repeats, pair, concentration)
                 text = shown(hits, repeats)
                 print(f"{pair[0]}, {pair[1]}: TV-1, topics of concentration {concentration:g}: {text}", flush=True)
+            for count in (2, 5, 10):
+                text = shown(few_topics(np.random.default_rng([*pair, 5]), repeats, pair, count), repeats)
+                print(f"{pair[0]}, {pair[1]}: TV-1, each text of one of {count} topics: {text}", flush=True)
         return
     if chosen.text is None:
         print("| n, m | d | " + " | ".join(CHANGES) + " |\n" + "|---" * (2 + len(CHANGES)) + "|")

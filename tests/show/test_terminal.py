@@ -347,6 +347,19 @@ def test_a_bar_that_is_quick_says_nothing_in_a_pipe():
     assert s.err.getvalue() == ""
 
 
+def test_a_bar_counts_once_it_knows_how_much_there_is():
+    """What comes before is no part of the time that is left: 10 s of reading, then 1 piece of 4 in 2 s."""
+    clock, s = Clock(), screen(True, color="never")
+    with Bar(s, "draw the report", 1, clock=clock) as bar:
+        assert bar._draw() == "  draw the report ..."
+        clock.now += 10
+        bar.update(0, total=4)
+        assert bar._draw().endswith(" 0/4")
+        clock.now += 2
+        bar.update(1, total=4)
+        assert bar._draw().endswith(" 1/4  6.0 s left")
+
+
 # -------------------------------------------------------------------------------------------------------------- watch
 
 MARKS = ["given", "given", "masked", "new", "shown", "changed", "again"]

@@ -32,7 +32,7 @@ def report(words: Sequence[str], terminal: Terminal, began: float) -> int:
     if chosen.out:
         writable(chosen.out, "--out")
     model = load(terminal, chosen.run, "report", Loading(chosen.method)) if chosen.method else None
-    with Bar(terminal, "draw", 1) as bar:
+    with Bar(terminal, "draw the report", 1) as bar:
         from ..report import write
 
         counted = lambda done, total: bar.update(done, total=total)  # noqa: E731

@@ -53,6 +53,7 @@ class Work:
         self.filled = 0 if of(model.tokenizer).running else self._rows(FILLED, self.steps)
         self.texts = max(2, self._rows(TEXTS, POINTS))
         self.progress, self.done = progress, 0
+        self.passed(0)
 
     def _rows(self, most: int, calls: int) -> int:
         """How many rows may pass so many times."""

@@ -72,7 +72,9 @@ class Bar:
             self._context = None
 
     def update(self, done: int, detail: str = "", total: int | None = None) -> None:
-        """`done` pieces so far; `detail` is a short text beside the count (a speed)."""
+        """`done` pieces so far; `detail` is a short text beside the count (a speed). With 0 the work begins only now."""
+        if not done:
+            self.started = self.clock()
         self.done, self.detail = done, detail
         if total:
             self.total = self.pace.total = total
@@ -91,6 +93,8 @@ class Bar:
         return duration(passed / self.done * (self.total - self.done)) if self.done and passed > 1 else ""
 
     def _draw(self) -> str:
+        if not self.done and self.total == 1:  # how much there is to do is not known yet
+            return f"  {self.label} ..."
         left = self._left()
         between = "/" if self.as_text is count else " of "
         must = [f"{self.as_text(self.done)}{between}{self.as_text(self.total)}{' ' + self.unit if self.unit else ''}"]
