@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from growing import ar, masked, transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import generators, mdlm
@@ -18,7 +19,7 @@ from zellige.core.prediction import kernel, posterior
 from zellige.core.schedule import CLEAN
 from zellige.errors import InputError
 from zellige.methods.method import NoBound
-from zellige.samplers import Ancestral, Blockwise, Confidence, Guided, Remasking, run
+from zellige.samplers import Ancestral, Blockwise, Confidence, Guided, LeftToRight, Remasking, run
 
 D = torch.float64
 close = torch.testing.assert_close
@@ -131,6 +132,19 @@ def test_a_guided_method_and_a_sampler_with_guidance_draw_alike():
         assert all(torch.equal(a, b) for a, b in zip(*states))
     inside = exact.run_law(Blockwise(Ancestral(**how)), mdlm(), 2, 2)
     close(inside, exact.run_law(Blockwise(Ancestral(), **how), mdlm(), 2, 2))
+
+
+@torch.no_grad()
+def test_guidance_stands_inside_the_truncation():
+    """Half the temperature around the method, then the sampler's own half: a quarter in all, for every kind of network."""
+    half = lambda method: Guided(method, 0.5)  # noqa: E731
+    for make, method in ((Ancestral, mdlm()), (Blockwise, masked(transformer(4), 16, 5)), (LeftToRight, ar())):
+        shape = (5, method.shape[0])
+        inside, whole = (
+            [state.x for state in run(sampler, method, shape, 4, generator=generators(*range(5)), around=around)]
+            for sampler, around in ((make(temperature=0.5), half), (make(temperature=0.25), None))
+        )
+        assert all(torch.equal(a, b) for a, b in zip(inside, whole, strict=True))
 
 
 @torch.no_grad()

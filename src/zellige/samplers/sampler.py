@@ -1,7 +1,7 @@
 """What a sampler is, the only loop (`run`), and the one place where the network is asked (`ask`)."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -201,6 +201,7 @@ def run(
     fixed: Tensor | None = None,
     generator: Randomness = None,
     condition: Tensor | None = None,
+    around: Callable[[Any], Any] | None = None,
 ) -> Iterator[State]:
     """Sample, one state a step; the first is the initial state, the last the sample.
 
@@ -212,6 +213,7 @@ def run(
             processes.
         generator: one; or `Streams`, or a list, with one for each row: then a row's draw does not depend on its batch.
         condition: (B,) the class of each row, for a network with classes; -1 for none.
+        around: guidance: takes the method and gives what is drawn from in its place; a truncation acts on what this one says.
     """
     _answers(method)
     if isinstance(steps, Tensor) and (steps.ndim > 2 or not len(steps.shape) or not steps.is_floating_point()):
@@ -231,7 +233,7 @@ def run(
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state
-    method = sampler.guided(method)
+    method = sampler.guided(method if around is None else around(method))
     for t, s in itertools.pairwise(times):
         state = sampler.step(method, state, t, s, generator)
         yield state
