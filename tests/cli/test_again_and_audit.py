@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from zellige import Config, Data, Net, cli
 from zellige.cli import options, typed
 from zellige.cli.evaluate import MODES, Evaluate
-from zellige.cli.evaluate_audit import compared, of_unit, read_claims
+from zellige.cli.evaluate_again import compared, of_unit, read_claims
 from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
 from zellige.errors import InputError

@@ -14,7 +14,7 @@ from torch import Tensor
 from small import Rows
 from worlds import numbers
 from zellige import Net, exact
-from zellige.cli.evaluate_bracket import describe
+from zellige.cli.evaluate_bounds import describe_bracket
 from zellige.core.batch import Batch
 from zellige.errors import InputError
 from zellige.evaluation import two_sides
@@ -423,10 +423,10 @@ def test_a_row_of_weights_that_hardly_count_says_so():
     assert {row.side for row in result.rows if not row.determined} == {"lower", "difference"}
     about = {"method": "md4", "parameters": 9, "data": "texts", "split": "test", "length": 4, "weights": "raw"}
     result = dataclasses.replace(result, about=about)
-    (line,) = [line for line in describe(result) if line.split()[:4] == ["TUBE,", "n", "=", "1"]]
+    (line,) = [line for line in describe_bracket(result) if line.split()[:4] == ["TUBE,", "n", "=", "1"]]
     assert "undetermined" in line
     assert "±" not in line
-    assert any("not determined: of 64 draws" in line for line in describe(result))
+    assert any("not determined: of 64 draws" in line for line in describe_bracket(result))
     document = json.loads(dumps(result.to_dict()))
     (entry,) = [row for row in document["result"]["rows"] if row["name"] == "TUBE, n = 1"]
     assert entry["value"] == few.result.value  # pyright: ignore

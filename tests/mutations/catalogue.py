@@ -1505,7 +1505,7 @@ STRANGERS = [
     ),
     M(
         "claims whose protocols have code run",
-        "cli/evaluate_audit.py",
+        "cli/evaluate_again.py",
         "        refuse_unasked(words, f\"'{CLAIMS}'\")\n",
         "",
         why=FILES,

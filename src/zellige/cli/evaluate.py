@@ -25,14 +25,9 @@ from .common import (
     typed_data,
     unfinished_folder,
 )
-from .evaluate_again import again
-from .evaluate_audit import audit, status
-from .evaluate_bracket import Bracket, bracket
-from .evaluate_features import train_features
-from .evaluate_pairs import Pairs, pairs
-from .evaluate_probe import Probe, probe
-from .evaluate_steps import Steps, steps
-from .evaluate_suite import Suite, suite
+from .evaluate_again import again, audit, status
+from .evaluate_bounds import Bracket, Pairs, Steps, Suite, bracket, pairs, steps, suite
+from .evaluate_classifiers import Probe, probe, train_features
 from .generate.command import Generate, generate
 
 if TYPE_CHECKING:

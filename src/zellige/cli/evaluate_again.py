@@ -1,13 +1,42 @@
-"""`zellige evaluate --from result.json`: does what a result says was done, and says whether its number holds."""
+"""`zellige evaluate` with `--from` or `--audit`: numbers computed again, ours and those claimed elsewhere.
 
+`--from result.json` does what a result says was done, and says whether its number holds. `--audit DIR` computes each claim of
+a folder, and says which hold, and why the others do not.
+
+DIR/claims.csv has a line a claim, with the columns
+
+    model       a run, a saved folder or a hub id
+    data        a data set by name, or a file of text; empty: what the model was trained on
+    protocol    the other options, as `zellige evaluate` takes them: --suite zero-shot --only ptb --protocol mdlm
+    value       the number, as it was printed
+    unit        of it: bits/char, nats/token, perplexity, accuracy, FID ...
+    tolerance   what it may be off by, or low and high, its interval; if none is given, half a unit of its last digit
+    kind        what it was said to be: bound, exact or estimate; empty: only the number is compared
+
+Paths are those seen from DIR.
+"""
+
+import contextlib
+import csv
+import math
+import os
+import shlex
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..show.numbers import counted, path
+from ..errors import InputError, quoted
+from ..show.numbers import columns, counted, path, pm
+from ..show.progress import Bar
+from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options, typed
 from .common import Document, refuse_unasked
+
+if TYPE_CHECKING:
+    from ..evaluation.repeat import Figure
+
 
 Judge = Callable[..., Document | None]
 
@@ -68,3 +97,210 @@ def again(
             became += f"; it was of {one.law}, is of {other.law or 'no law'}"
         terminal.result(f"  does not hold  {one.name} was {one.value:.6g} ± {one.half:.2g}, {became}")
     return document | {"held": senses}
+
+
+CLAIMS, NEEDED = "claims.csv", ("model", "value", "unit")
+COLUMNS = ("model", "data", "protocol", "value", "unit", "tolerance", "low", "high", "kind")
+KINDS = ("", "bound", "exact", "estimate")
+HOLDS, FAILS, NO_BOUND, UNKNOWN = "holds", "does not hold", "is not a bound of what is claimed", "cannot be checked"
+_SHORT = {"bpc": "bits/char", "bpd": "bits/dim", "ppl": "perplexity"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A line of claims.csv; `half` is what the number may be off by."""
+
+    model: str
+    data: str
+    protocol: str
+    value: float
+    half: float
+    unit: str
+    kind: str
+    text: str
+
+    @property
+    def words(self) -> list[str]:
+        """What `zellige evaluate` is told, in the folder of the claims."""
+        local = Path(self.data).suffix != "" or Path(self.data).exists()
+        data = ["--data.name=text", f"--data.path={self.data}"] if local else [f"--data.name={self.data}"]
+        return [self.model, *(data if self.data else []), *shlex.split(self.protocol)]
+
+
+def audit(words: Sequence[str], terminal: Terminal, judge: Judge) -> Document:
+    """Every claim of a folder computed again, in one table.
+
+    The document's result has "holds": true where all of them do, false where one does not, null where none is refuted but some
+    cannot be checked; and "checked", how many could be.
+    """
+    folder, rest = typed.take(words, "--audit", "evaluate")
+    if rest:
+        raise InputError(f"'{rest[0]}' stands beside --audit; the options of each claim stand in {CLAIMS}")
+    claims = read_claims(Path(folder or ""))
+    silent = Terminal(open(os.devnull, "w"), terminal.err, quiet=True, spell=options.spelt)  # noqa: SIM115
+    made: dict[tuple[str, ...], Document | InputError] = {}
+    rows = []
+    with contextlib.chdir(folder or ""), Bar(terminal, "audit", len(claims), "claims") as bar:
+        for number, claim in enumerate(claims):
+            bar.update(number, claim.model)
+            rows.append(_checked(claim, made, silent, judge))
+        bar.update(len(claims))
+    silent.out.close()
+    for line in describe_audit(claims, rows):
+        terminal.result(line)
+    verdicts = [row["verdict"] for row in rows]
+    checked = [verdict for verdict in verdicts if verdict != UNKNOWN]
+    refuted = any(verdict != HOLDS for verdict in checked)
+    holds = False if refuted else True if len(checked) == len(rows) else None
+    result = {"holds": holds, "checked": len(checked), "claims": rows}
+    return json_record("evaluate", {"audit": folder}, result, kind="audit")
+
+
+def status(document: Document) -> int:
+    """How the command ends: with 0 where something could be checked and nothing is refuted, else with 1."""
+    result = document["result"]
+    return 0 if result["checked"] and result["holds"] is not False else 1
+
+
+def read_claims(folder: Path) -> list[Claim]:
+    """The claims of a folder. InputError: no file, a column that is missing or unknown, a number that is none."""
+    file = folder / CLAIMS
+    if not file.is_file():
+        raise InputError(f"no file at '{file}'; --audit needs a folder with {CLAIMS}: {', '.join(COLUMNS)}")
+    with file.open(newline="", encoding="utf-8", errors="replace") as lines:
+        table = csv.DictReader(lines)
+        names = [name.strip() for name in table.fieldnames or ()]
+        table.fieldnames = names
+        missing = [name for name in NEEDED if name not in names]
+        if missing or set(names) - set(COLUMNS):
+            wrong = (
+                f"has no column '{missing[0]}'" if missing else f"has a column {quoted(min(set(names) - set(COLUMNS)))}"
+            )
+            raise InputError(
+                f"'{file}' {wrong}; its columns are {', '.join(COLUMNS)}, of which {', '.join(NEEDED)} must be"
+            )
+        rows = [{name: (row.get(name) or "").strip() for name in COLUMNS} for row in table]
+    if not rows:
+        raise InputError(f"'{file}' holds no claim; give one a line")
+    return [_claim(row, f"claim {number:,} of '{file}'") for number, row in enumerate(rows, 1)]
+
+
+def _claim(row: dict[str, str], where: str) -> Claim:
+    numbers = {name: row[name] for name in ("value", "tolerance", "low", "high") if row[name]}
+    for name, text in numbers.items():
+        try:
+            finite = math.isfinite(float(text.encode("ascii")))
+        except ValueError:
+            finite = False
+        if not finite:
+            raise InputError(f"{name} of {where} is {quoted(text)}; it must be a number")
+    if "value" not in numbers or not row["model"]:
+        raise InputError(f"{where} has no {'model' if not row['model'] else 'value'}; give one")
+    if row["kind"] not in KINDS:
+        raise InputError(f"kind of {where} is {quoted(row['kind'])}; it must be {', '.join(KINDS[1:])} or empty")
+    value = float(numbers["value"])
+    digits = len(numbers["value"].lower().partition("e")[0].partition(".")[2])
+    half = 0.5 * 10.0**-digits * (abs(value) > 0 or digits > 0)
+    if "tolerance" in numbers:
+        half = abs(float(numbers["tolerance"]))
+    elif "low" in numbers and "high" in numbers:
+        half = max(float(numbers["high"]) - value, value - float(numbers["low"]))
+    unit = _SHORT.get(row["unit"].lower(), row["unit"])
+    return Claim(row["model"], row["data"], row["protocol"], value, half, unit, row["kind"], numbers["value"])
+
+
+def _checked(claim: Claim, made: dict[tuple[str, ...], Any], silent: Terminal, judge: Judge) -> dict[str, Any]:
+    """A claim, the number of ours that stands beside it, and the verdict."""
+    from ..evaluation.repeat import figures
+
+    ours, document = None, {}
+    try:
+        key = tuple(claim.words)
+        if key not in made:
+            made[key] = _judged(key, silent, judge)
+        if isinstance(made[key], InputError):
+            raise made[key]
+        document = made[key]
+        ours = of_unit(figures(document), claim.unit)
+        verdict, why = compared(claim, ours)
+    except InputError as reason:
+        verdict, why = UNKNOWN, options.spelt(str(reason))
+    except ValueError as reason:  # a quotation mark that is never closed
+        verdict, why = UNKNOWN, f"protocol: {str(reason).lower()}"
+    return {
+        "claim": asdict(claim), "ours": None if ours is None else asdict(ours), "verdict": verdict, "why": why,
+        **{key: document.get(key) for key in ("arguments", "interval", "protocol", "seed")},
+        "about": document.get("result", {}).get("about"),
+    }  # fmt: skip
+
+
+def _judged(words: Sequence[str], silent: Terminal, judge: Judge) -> Document | InputError:
+    try:
+        refuse_unasked(words, f"'{CLAIMS}'")
+        if "--out" in options.given(words):
+            raise InputError("a claim writes no files; leave out --out")
+        document = judge(words, silent, 0.0, write=False)
+    except InputError as reason:
+        return reason
+    except SystemExit:
+        return InputError("the protocol asks for help; give options that evaluate")
+    return document if document is not None else InputError("another process has the number; audit in one")
+
+
+def of_unit(numbers: "Sequence[Figure]", unit: str) -> "Figure":
+    """The number of a result that is in this unit, or can be: bits and nats are the same but for ln 2.
+
+    Raises:
+        InputError: there is none, or several: the claim must say which.
+    """
+    from dataclasses import replace
+
+    same = [one for one in numbers if unit in (one.name, one.unit)]
+    if not same:
+        measure, _, per = unit.partition("/")
+        scale = {"bits": 1 / math.log(2), "nats": math.log(2)}.get(measure)
+        other = {"bits": "nats", "nats": "bits"}.get(measure)
+        same = [
+            replace(one, unit=unit, value=one.value * scale, half=one.half * scale)
+            for one in numbers
+            if scale and one.unit == f"{other}/{per}"
+        ]
+    if len(same) != 1:
+        listed = ", ".join(dict.fromkeys(one.name for one in same or numbers))
+        wrong = "is the unit of several numbers" if same else "is not among ours"
+        raise InputError(f"{quoted(unit)} {wrong}; ours are {listed}")
+    return same[0]
+
+
+def compared(claim: Claim, ours: "Figure") -> tuple[str, str]:
+    """The verdict, and why."""
+    apart, room = claim.value - ours.value, claim.half + ours.half
+    if claim.kind in ("bound", "exact") and ours.kind in ("estimate", "loss"):
+        return NO_BOUND, f"under this protocol it is an {ours.kind}" if ours.kind == "estimate" else "it is a loss"
+    if claim.kind == "exact" and ours.kind == "bound" and apart < -room:
+        return UNKNOWN, "ours is an upper bound, and the claim an exact number below it"
+    if math.isnan(apart):
+        return UNKNOWN, "ours is no number"
+    if abs(apart) <= room:
+        return HOLDS, ""
+    return (
+        FAILS,
+        f"off by {abs(apart):.3g}, {'more than' if room else 'and nothing'} {f'{room:.2g}' if room else 'may be'}",
+    )
+
+
+def describe_audit(claims: Sequence[Claim], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The table as it is printed, then why, a line each."""
+    sign = {"bound": "≤ ", "estimate": "≈ ", "exact": "= ", "lower": "≥ "}
+    body = [("", "claim", "claimed", "ours (95%)", "verdict")]
+    for number, (claim, row) in enumerate(zip(claims, rows), 1):
+        ours = row["ours"]
+        value = "-" if ours is None else f"{sign.get(ours['kind'], '')}{pm(ours['value'], ours['half'])}"
+        what = " ".join(filter(None, (claim.model, claim.data, claim.protocol)))
+        what = what if len(what) <= 40 else f"{what[:37]}..."
+        body.append((str(number), what, f"{claim.text} {claim.unit}", value, row["verdict"]))
+    lines = columns(body, "><>><", gap=2)
+    lines += [""] + [f"  {n}: {row['why']}" for n, row in enumerate(rows, 1) if row["why"]]
+    held, unknown = (sum(row["verdict"] == verdict for row in rows) for verdict in (HOLDS, UNKNOWN))
+    unchecked = f", {unknown} cannot be checked" if unknown else ""
+    return [*lines, f"  {held} of {counted(len(rows), 'claim')} hold{unchecked}"]

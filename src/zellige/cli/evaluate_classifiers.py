@@ -1,4 +1,4 @@
-"""`zellige evaluate RUN --probe ag_news`: does training keep what is needed to classify texts?"""
+"""`zellige evaluate` with `--probe` or `--train-features`: classifiers, in a model's features and of images."""
 
 import contextlib
 import dataclasses
@@ -6,18 +6,31 @@ import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..data import DATASETS, Data
 from ..errors import InputError
-from ..show.numbers import columns, pm
+from ..show.numbers import byte_size, columns, path, pm
 from ..show.progress import Bar
 from ..show.record import json_record
 from ..show.terminal import Terminal
 from . import options
-from .common import Document, OfRun, Where, command_options, file_suffix, load, of_model, run_folder, write_result
+from .common import (
+    Document,
+    OfRun,
+    Where,
+    command_options,
+    file_suffix,
+    load,
+    of_model,
+    put_json,
+    run_folder,
+    write_result,
+)
 
 if TYPE_CHECKING:
-    from ..evaluation.probe import Probe as Result
+    from ..evaluation.probe import Probe as ProbeResult
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
             model, data, seed=chosen.seed, epochs=0 if chosen.linear else chosen.epochs, rate=chosen.rate,
             batch=chosen.batch, layer=chosen.layer, progress=show,
         )  # fmt: skip
-    for line in describe(result):
+    for line in describe_probe(result):
         terminal.result(line)
     document = json_record(
         "evaluate", dataclasses.asdict(chosen), result.to_dict(), protocol=result.protocol, unit="accuracy", seed=chosen.seed,
@@ -89,7 +102,7 @@ def probe(words: Sequence[str], terminal: Terminal, began: float, write: bool = 
     return document
 
 
-def describe(result: "Result") -> list[str]:
+def describe_probe(result: "ProbeResult") -> list[str]:
     """What is printed: who was asked what, the accuracies, what training brings, the protocol."""
     about, p = result.about, result.protocol
     lines = [
@@ -106,3 +119,59 @@ def describe(result: "Result") -> list[str]:
     protocol = ", ".join([p["name"], p["data"], p["features"], p["regression"], p["fine-tuning"]])
     protocol += (f", {p['class']}" if "class" in p else "") + f", seed {p['seed']}"
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
+
+
+@dataclass(frozen=True)
+class TrainFeatures:
+    train_features: str = "features"
+    """the folder to write; --generate --features reads it"""
+    data: Data = field(default_factory=Data)
+    """images with classes: mnist, fashion-mnist, cifar10"""
+    width: int = 64
+    """how many features an image has; FID needs more samples than that"""
+    epochs: int = 3
+    """passes over the training images"""
+    seed: int = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+def train_features(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige evaluate --train-features FOLDER`"""
+    about = "A classifier of images, whose features FID and its kin can use."
+    chosen = options.parse(TrainFeatures, words, "evaluate --train-features", about=about, most=0)
+    from ..evaluation import image_features
+    from ..files import writable
+
+    labelled = dataclasses.replace(chosen.data, labels=True)
+    if chosen.data.name in DATASETS and not {"labels", "size"} <= {*DATASETS[chosen.data.name].reads}:
+        raise InputError(f"{chosen.data.name} holds no images with classes; give such, e.g. --data.name mnist")
+    folder = Path(chosen.train_features)
+    if folder.exists() and not (folder / image_features.CONFIG).is_file():
+        raise InputError(f"'{chosen.train_features}' is there and holds no features; give the name of a new folder")
+    writable((folder if folder.is_dir() else folder.parent) / image_features.CONFIG)
+    with terminal.waiting("loading"):
+        import torch
+
+        from ..data.prepare import prepare
+
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device is cuda, and there is no GPU here; use --device cpu")
+    device = "cuda" if chosen.device != "cpu" and torch.cuda.is_available() else "cpu"
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
+        data = prepare(labelled, progress=lambda done, total: bar.update(done, total=total))
+    with Bar(terminal, "train", 1, "steps") as bar:
+        network, config = image_features.train_classifier(
+            data, chosen.width, chosen.epochs, chosen.seed, device, lambda done, total: bar.update(done, total=total)
+        )
+    image_features.save_features(network, config, folder)
+    terminal.result(f"{config.features} features of {config.name}")
+    terminal.result(f"  written   {path(folder)}")
+    terminal.result(f"  next      zellige evaluate RUN --generate --features {path(folder)}")
+    put_json(
+        terminal,
+        json_record(
+            "evaluate", dataclasses.asdict(chosen), dataclasses.asdict(config), unit="accuracy", kind="features",
+            seed=chosen.seed, seconds=time.monotonic() - began,
+        ),
+    )  # fmt: skip
+    return 0
