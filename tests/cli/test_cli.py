@@ -172,7 +172,7 @@ def test_every_option_that_the_short_help_names_is_one():
 
 
 def test_each_option_is_described_where_it_is_declared():
-    from zellige.cli.sample import Sample
+    from zellige.cli.drawing import Sample
 
     texts = brief.descriptions(Sample)
     assert texts["--prompt"] == "what each text begins with"
@@ -285,29 +285,27 @@ def forms() -> dict[str, type]:
     from zellige.cli import (
         compare,
         demo,
+        drawing,
         evaluate,
         evaluate_bounds,
         evaluate_classifiers,
         import_export,
-        infill,
         lists,
         plan,
         play,
         report,
-        sample,
         serve,
         sweep,
         train,
         verify,
     )
-    from zellige.cli.generate.command import Generate
+    from zellige.cli.generate import Generate
 
     made = {f"train {name}": train.form(method) for name, method in zellige.METHODS.items()}
     places = (
         demo,
         evaluate,
-        sample,
-        infill,
+        drawing,
         lists,
         play,
         report,

@@ -10,7 +10,7 @@ import torch
 
 import zellige
 from zellige.cli import main
-from zellige.cli.generate.images import real_images
+from zellige.cli.generate import real_images
 from zellige.core.batch import Batch
 from zellige.data import Data
 from zellige.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from zellige import cli
-from zellige.cli.frames import frames_folder
+from zellige.cli.drawing import frames_folder
 from zellige.data import load
 from zellige.data.levels import Levels
 from zellige.errors import InputError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from zellige.cli.panels import Panels
+from zellige.cli.drawing import Panels
 from zellige.data.levels import Levels
 from zellige.data.tokenizer import TEXT8, Characters
 from zellige.errors import InputError

@@ -11,14 +11,13 @@ from .compare import compare
 from .completion import completion
 from .demo import command as demo
 from .doctor import doctor
+from .drawing import infill, sample
 from .evaluate import evaluate
 from .import_export import export, import_
-from .infill import infill
 from .lists import list_
 from .plan import plan
 from .play import play
 from .report import report
-from .sample import sample
 from .serve import serve
 from .sweep import sweep
 from .train import train

@@ -1,23 +1,24 @@
-"""What `zellige sample` and `zellige infill` share: their options, how samples are drawn, shown and written."""
+"""`zellige sample` and `zellige infill`: their options, how samples are drawn, shown and written."""
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from ..errors import InputError
 from ..launched import this_process
-from ..show.numbers import counted, path
+from ..show.numbers import byte_size, counted, path
 from ..show.progress import Bar
 from ..show.style import Mark
 from ..show.terminal import Terminal
+from ..trust import refuse_remote
 from ..waiting import threads_for
-from .common import OfRun, load, writable, write_json
-from .frames import FilmFile, FrameFiles, frames_folder
-from .panels import Panels, PartialRow
+from . import options
+from .common import OfRun, Where, command_options, load, note_change, writable, write_json
 from .sampler_options import SamplerOptions
 
 if TYPE_CHECKING:
@@ -245,3 +246,226 @@ def _out(name: str | None) -> Path | None:
     if suffix in FILMS:
         require_film(suffix, f"`out` x{suffix}")
     return writable(name, "--out")
+
+
+@dataclass(frozen=True)
+class PartialRow:
+    """What is given of a row: `fixed` (L,) tokens, -1 where they are drawn, and the row itself where it is known."""
+
+    fixed: Any
+    truth: Any = None
+
+
+class Panels:
+    """What was drawn, and beside it what was given and the truth where there are such."""
+
+    def __init__(
+        self, kind: "Modality", rows: list[list[int]], row: PartialRow | None, labels: list[str] | None = None
+    ):
+        """labels: the class of each row that was drawn, where there are classes."""
+        self.kind, self.drawn, self.row = kind, rows, row
+        self.rows, self.captions, self.verdicts = rows, labels or [], []
+        if row is not None:
+            names = ["filled"] if len(rows) == 1 else [f"filled {i + 1}" for i in range(len(rows))]
+            names = labels or names
+            known = [] if row.truth is None else [row.truth.tolist()]
+            self.rows = [row.fixed.tolist(), *rows, *known]
+            self.captions = ["given", *names, *["truth"] * len(known)]
+            verdicts = [(name, kind.verdict(tokens, row.truth)) for name, tokens in zip(names, rows)]
+            self.verdicts = [f"{name}: {verdict}" for name, verdict in verdicts if verdict]
+        elif any(judged := [kind.verdict(tokens) for tokens in rows]):
+            self.verdicts = [f"valid: {judged.count('valid')} of {len(judged)}"]
+
+    @property
+    def fixed(self) -> Any:
+        """Which tokens were given, (L,) bool; None where nothing was."""
+        return None if self.row is None else self.row.fixed >= 0
+
+    def record(self) -> dict[str, Any]:
+        """For --json: {given, truth, verdicts}, of what was given in part."""
+        if self.row is None:
+            return {}
+        truth = None if self.row.truth is None else self.row.truth.tolist()
+        return {"given": self.row.fixed.tolist(), "truth": truth, "verdicts": self.verdicts}
+
+    def show(self, terminal: Terminal, texts: list[str]) -> list[Path]:
+        """On stdout. Where there are no colours, images are numbers, for whoever reads them in a pipe."""
+        if self.kind.running or (self.kind.colours and not terminal.out_hues):
+            for text in texts if self.kind.running or not terminal.out_tty else ():
+                terminal.data(text)
+        else:
+            terminal.picture(self.kind.lines(self.rows, self.captions, self.fixed))
+        return []
+
+    def write(self, out: Path, lines: list[dict[str, Any]]) -> list[Path]:
+        """Into a file, or several; a picture has what was given and the truth in it, other formats what was drawn."""
+        from ..files import write_file
+
+        if out.suffix == ".jsonl":
+            write_file(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+            return [out]
+        if out.suffix == ".png" and self.row is None and len(set(self.captions)) > 1:
+            write_file(out, self.kind.sheet(self.rows, self.captions))
+            return [out]
+        if out.suffix == ".png":
+            return self.kind.save(out, self.rows, self.fixed, self.captions if self.row is not None else ())
+        if self.kind.running:
+            write_file(out, "".join(f"{line['text']}\n" for line in lines))
+            return [out]
+        return self.kind.save(out, self.drawn)
+
+
+MOST = 200  # pictures in a folder, evenly spaced, of more steps than that
+
+
+class FrameFiles:
+    """Frames of the first batch as step-0000.png, step-0001.png, ..., all of its samples in each; `files` are those written."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.files: list[Path] = []
+
+    def write(self, frames: "Iterable[Frame]") -> "Iterator[Frame]":
+        """Hand the frames on, each when it is written."""
+        from ..files import make, write_file
+        from ..show import kinds
+
+        for frame in frames:
+            every = -(-frame.steps // MOST) or 1
+            if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+                file = self.folder / f"step-{frame.step:0{max(4, len(str(frame.steps)))}}.png"
+                rows = frame.x.cpu().masked_fill(frame.masked.cpu(), -1)
+                make(self.folder)
+                write_file(file, kinds.of(frame.tokenizer).png(rows))
+                if file not in self.files:  # samples that are drawn again go through the steps once more
+                    self.files.append(file)
+            yield frame
+
+
+class FilmFile:
+    """Frames of the first batch as a film, all of its samples in each picture; `close` writes it."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.steps: dict[int, tuple[str, Any]] = {}
+        self.frame: Frame | None = None
+
+    def write(self, frames: "Iterable[Frame]") -> "Iterator[Frame]":
+        """Hand the frames on, and keep what is in them."""
+        from ..show.film import FRAMES
+
+        for frame in frames:
+            every = -(-frame.steps // FRAMES) or 1
+            if frame.first == 0 and (frame.step % every == 0 or frame.step == frame.steps):
+                rows = frame.x.masked_fill(frame.masked, -1).cpu().numpy()
+                self.steps[frame.step], self.frame = (f"step {frame.step} of {frame.steps}", rows), frame
+            yield frame
+
+    def close(self) -> list[Path]:
+        """Write the film."""
+        from ..files import write_file
+        from ..show import film, kinds
+
+        assert self.frame is not None
+        kind, fixed = kinds.of(self.frame.tokenizer), self.frame.fixed.cpu().numpy()
+        write_file(self.file, film.film(kind, [*self.steps.values()], self.file.suffix, fixed))
+        return [self.file]
+
+
+def frames_folder(name: str, kind: "Modality") -> Path:
+    """The folder of --frames. InputError where such rows make no pictures, where nothing can be written, or some are there."""
+    from ..files import writable
+
+    if ".png" not in kind.suffixes:
+        raise InputError(f"--frames writes pictures, and this model makes {kind.many}; use --watch, or --out x.jsonl")
+    folder = Path(name)
+    if folder.is_file():
+        raise InputError(f"'{name}' is a file; --frames needs a folder")
+    if not folder.absolute().parent.is_dir():
+        raise InputError(f"no folder '{folder.parent}' for --frames {name}; make it first")
+    if any(folder.glob("step-*.png")):
+        raise InputError(f"'{name}' has frames in it; give --frames another folder")
+    writable((folder if folder.is_dir() else folder.parent) / "step-0000.png")
+    return folder
+
+
+@command_options
+class Sample(Drawing):
+    prompt: str | None = None
+    """what each text begins with"""
+    length: int | None = None
+    """tokens of a text; the model's length if not given, and more with --block-sampler"""
+
+
+def sample(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige sample RUN`"""
+    chosen = options.parse(Sample, words, "sample", about="Draw texts, images, music, grids.", most=1)
+    return draw(chosen, "sample", terminal, began, lambda model, kind: None)
+
+
+@command_options
+class Infill(Drawing):
+    text: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")] = ""
+    """the text with its gaps: each _ is one missing token, a character or a subword; of a grid the puzzle: 53..7...."""
+    example: int = 0
+    """images, music, grids: the row of the test split of which a part is given"""
+    keep: str | None = None
+    """that part: top, bottom, left, right; first (half), soprano, alto, tenor, bass; a puzzle has its own"""
+    data: Where = field(default_factory=Where)
+    """where the data set of the run lies"""
+    mask_token: str = "_"
+    """what marks one missing token"""
+    mark: Literal["color", "brackets", "none"] = "color"
+    """how what was filled in is told from what was given: by color, on a terminal that has it; [brackets]; none"""
+
+
+def infill(words: Sequence[str], terminal: Terminal, began: float) -> int:
+    """`zellige infill RUN [TEXT]`"""
+    about = 'Fill the gaps of a text: zellige infill runs/demo "the ____ of the ________"'
+    chosen = options.parse(Infill, words, "infill", about=about, most=2)
+    flags = options.given(words, Infill) & {"--example", "--keep", "--data.path", "--data.cache"}
+    if chosen.text and flags:
+        raise InputError(f"{min(flags)} is for a row of the data, and a text is given; leave one of them out")
+    return draw(chosen, "infill", terminal, began, lambda model, kind: _start(chosen, flags, model, kind, terminal))
+
+
+def _start(chosen: Infill, flags: set[str], model: Any, kind: "Modality", terminal: Terminal) -> "Gaps | PartialRow":
+    """What stays of the text that was typed, or of a row of the test split."""
+    if kind.running and (flags or not chosen.text):
+        refused = f"{min(flags)} is for images, music and grids" if flags else "infill needs a text with gaps"
+        raise InputError(f'{refused}; e.g. zellige infill {chosen.run} "the ____ of the ________"')
+    if kind.running:
+        from ..models.infill import gaps
+
+        tokenizer = model.tokenizer
+        if tokenizer.unit == "token":
+            sign, spaced = chosen.mask_token, tokenizer.decode(tokenizer.encode(" a")).startswith(" ")
+            before = f", with the space before it: had{sign} sons" if spaced else ""
+            terminal.note(f"each {sign} is one token of {tokenizer.name}, a word or a piece of one{before}")
+        return gaps(tokenizer, chosen.text, int(model.method.shape[0]), chosen.mask_token)
+    row = _of_a_row(chosen, model, kind, terminal) if not chosen.text else PartialRow(kind.read(chosen.text))
+    if (row.fixed >= 0).all():
+        raise InputError("nothing to fill: all of it is given; leave some of it free")
+    return row
+
+
+def _of_a_row(chosen: Infill, model: Any, kind: "Modality", terminal: Terminal) -> PartialRow:
+    """A part of --example, by --keep or as the data's own puzzle."""
+    from ..evaluation.corpus import beside_training, corpus_of
+
+    moved = {name: value for name, value in asdict(chosen.data).items() if value is not None}
+    data = replace(model.config.data, **moved) if moved else None
+    if data is not None and chosen.data.path is None and data.remote:
+        refuse_remote(data.remote, f"the config of '{chosen.run}'")
+    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
+        corpus = corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
+    note_change(terminal, {"sha256": corpus.about.get("sha256")} | beside_training(model, corpus))
+    rows = corpus.test
+    if chosen.example >= len(rows):
+        raise InputError(
+            f"--example is {chosen.example:,}; the test split has {len(rows):,}, give 0 to {len(rows) - 1:,}"
+        )
+    row = rows[chosen.example]["tokens"].numpy()
+    if rows.clues is not None and chosen.keep is None:  # a puzzle of its own
+        return PartialRow(rows.clues[chosen.example], row)
+    return PartialRow(kind.given(row, chosen.keep), row)

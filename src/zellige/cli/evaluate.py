@@ -28,7 +28,7 @@ from .common import (
 from .evaluate_again import again, audit, status
 from .evaluate_bounds import Bracket, Pairs, Steps, Suite, bracket, pairs, steps, suite
 from .evaluate_classifiers import Probe, probe, train_features
-from .generate.command import Generate, generate
+from .generate import Generate, generate
 
 if TYPE_CHECKING:
     from ..evaluation.interval import Proportion
