@@ -149,6 +149,7 @@ def options() -> list[dict[str, str]]:
     """A row for each option of a sampler: its kind, and what it is for, after the samplers that have it."""
     return [
         {"name": option.name, "kind": option.word, "help": f"{_takers(names)}: {option.help}"}
+        | ({"minimum": str(option.minimum)} if option.kind is int and option.minimum is not None else {})
         for option, names in _sampler_options()
     ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ..errors import at_least
 from ..requests import KINDS
 from . import help
 
@@ -18,11 +19,20 @@ if TYPE_CHECKING:
         """The options of one sampler or another; a sampler's own default stands where none is given."""
 
 else:
+    ROWS = help.table("options")
+
+    def _check(self) -> None:
+        """Refuse what is below a minimum; the samplers check all other ranges themselves."""
+        for row in ROWS:
+            if "minimum" in row and getattr(self, row["name"]) is not None:
+                at_least(row["name"], getattr(self, row["name"]), int(row["minimum"]))
+
     SamplerOptions = make_dataclass(
         "SamplerOptions",
         [
             (row["name"], Annotated[KINDS[row["kind"]] | None, tyro.conf.arg(help=row["help"])], field(default=None))
-            for row in help.table("options")
+            for row in ROWS
         ],
         frozen=True,
+        namespace={"__post_init__": _check},
     )
