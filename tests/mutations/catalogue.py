@@ -697,15 +697,15 @@ TERMS = [
     M(
         "T steps start at t = 1",
         F,
-        "times[0], times[-1] = self.start, CLEAN",
-        "times[-1] = CLEAN",
+        "times[0].fill_(self.start)",
+        "times[0].fill_(high)",
         "bound.draws mdlm",
     ),
     M(
         "T steps end at t = 0",
         F,
-        "times[0], times[-1] = self.start, CLEAN",
-        "times[0] = self.start",
+        "times[-1].fill_(CLEAN)",
+        "times[-1].fill_(low)",
         "bound.steps sedd",
     ),
     M(

@@ -7,6 +7,7 @@ checkpoint (`writer`) is taken only between two optimizer steps, and holds what 
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,13 @@ class Learner(lightning.LightningModule):
             mesh: Any = self.device_mesh
             shard(self.method, mesh if self.train_config.strategy == "hybrid" else mesh["data_parallel"])
 
+    @cached_property
+    def trained(self) -> list[torch.nn.Parameter]:
+        """The parameters that are trained; listed when they are first needed, once they are in their shards."""
+        return [p for p in self.method.parameters() if p.requires_grad]
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        self.trained = trained = [p for p in self.method.parameters() if p.requires_grad]
+        trained = self.trained
         decayed = [p.ndim > 1 or self.train_config.decay_all for p in trained]
         groups = [
             {"params": list(compress(trained, decayed)), "weight_decay": self.train_config.weight_decay},
