@@ -25,6 +25,7 @@ from zellige.report.compare import comparison, entrant, figure, table
 from zellige.report.compare import comparison as comparer
 from zellige.report.compare import reference as judge
 from zellige.report.compare.measure import Settings, measure_method, measurement_key
+from zellige.report.compare.record import Bound, Findings, read
 from zellige.show.record import dumps
 from zellige.training.signals import Stopped
 
@@ -205,7 +206,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             "alpha_1": None,
         },
     }
-    assert out.splitlines()[:-1] == table.terminal_lines(record["result"])
+    assert out.splitlines()[:-1] == table.terminal_lines(read(record["result"], Findings))
     assert out.splitlines()[-1] == "  written   c/compare.json   c/compare.md   c/compare.svg"
     assert "1 of 2  mdlm" in err
     assert f"zellige sample c/{record['result']['methods'][0]['folder']} --watch" in err
@@ -288,8 +289,8 @@ def test_two_whose_difference_may_be_zero_share_a_letter():
     )
     for second, letters in ((near, ["a", "a"]), (far, ["a", "b"])):
         (pair,), names = comparison.differences([("one", first), ("other", second)])
-        assert pair["value"] > 0
-        assert (pair["same"], names) == (letters[1] == "a", letters)
+        assert pair.value > 0
+        assert (pair.same, names) == (letters[1] == "a", letters)
 
 
 def test_letters_come_from_paired_differences():
@@ -302,10 +303,10 @@ def test_letters_come_from_paired_differences():
     assert made[2].low < made[0].high
     pairs, found = comparison.differences(list(zip("abc", made)))
     assert found == ["a", "a", "b"]
-    assert [p["same"] for p in pairs] == [True, False, False]
+    assert [pair.same for pair in pairs] == [True, False, False]
     gap = difference(made[2], made[0])
     last = pairs[1]
-    assert (last["method"], last["minus"], last["value"], last["low"]) == ("c", "a", gap.value, gap.low)
+    assert (last.method, last.minus, last.value, last.low) == ("c", "a", gap.value, gap.low)
 
 
 # ---------------------------------------------------------------------------------------------------- the data's law
@@ -328,7 +329,7 @@ def test_floor_and_its_band_against_simulation():
     found = np.abs(random.multinomial(n, law, times) / n - law).sum(1) / 2
     assert abs(found.mean() - judge.floor(law, n)) < 5 * found.std() / math.sqrt(times)
     corpus: Any = SimpleNamespace(rows={})
-    low, high = judge.Law(np.zeros((81, 4)), law, corpus, "nats/token").reference(n)["band"]
+    low, high = judge.Law(np.zeros((81, 4)), law, corpus, "nats/token").reference(n).band
     assert ((found < low) | (found > high)).mean() <= 0.05 + 5 * math.sqrt(0.05 * 0.95 / times)
 
 
@@ -364,7 +365,7 @@ def test_the_bound_over_the_law_is_the_enumerated_one(lawful):
     assert got.half < 0.15 * wanted
     truth = exact.Denoiser(zellige.core.process.absorbing(4, Linear()), law, 3)
     best = found.bound(SimpleNamespace(method=truth, tokenizer=found.corpus.tokenizer), 16, 0, None, lambda *_: None)
-    entropy = found.reference(100)["bound"]
+    entropy = found.reference(100).bound
     assert entropy == pytest.approx(float(exact.entropy(law)) / 3, abs=1e-12)
     assert abs(best.value - entropy) < 3 * best.half
 
@@ -376,12 +377,12 @@ def test_total_variation_of_samples(lawful):
     rows = x[torch.multinomial(law, n, True, generator=torch.Generator().manual_seed(1))]
     score = found.score(rows.numpy())
     share = torch.bincount(exact.index(rows, 3), minlength=27).double() / n
-    assert score["value"] == pytest.approx(float((share - law).abs().sum()) / 2, abs=1e-12)
-    assert score["inside"] == 1
-    low, high = found.reference(n)["band"]
-    assert low <= score["value"] <= high  # 1 in 20, at this seed
+    assert score.value == pytest.approx(float((share - law).abs().sum()) / 2, abs=1e-12)
+    assert score.inside == 1
+    low, high = found.reference(n).band
+    assert low <= score.value <= high  # 1 in 20, at this seed
     outside = found.score(np.full((10, 3), 5))
-    assert (outside["value"], outside["inside"], outside["reached"]) == (pytest.approx(1.0), 0, 0)
+    assert (outside.value, outside.inside, outside.reached) == (pytest.approx(1.0), 0, 0)
 
 
 def test_who_judges():
@@ -395,7 +396,7 @@ def test_who_judges():
 def test_entropy_within_a_sample():
     grams = judge.judge_of(prepare(Data.of(tokens(), vocabulary=7), 8), "nats/token")
     rows = np.array([[3] * 8, [0, 1] * 4])
-    assert grams.score(rows)["entropy"] == pytest.approx(math.log(2) / 2)
+    assert grams.score(rows).entropy == pytest.approx(math.log(2) / 2)
 
 
 def test_a_comparison_on_a_law(tmp_path):
@@ -502,16 +503,19 @@ def test_names_of_those_who_take_part():
     assert of("sedd:scale-by-sigma=none").options.scale_by_sigma is None
 
 
-def result(n: int, kind: str = "n-gram", **more):
-    """A result as compare.json has it, of n methods; the last of them has no bound."""
-    rows = [
+def findings(n: int, kind: str = "n-gram", **more: Any) -> Findings:
+    """The findings that compare.json has of n methods; the last of them has no bound."""
+    rows: list[dict[str, Any]] = [
         {
             "method": f"method{i}", "variant": "uniform" if i % 2 else "-", "label": f"method{i}", "letters": "ab"[i % 2],
+            "folder": f"method{i}", "sampler": "ancestral",
             "parameters": 3_200_000 + 100_000 * i, "tokens_per_second": 9.81e4,
-            "bound": {"value": 1.8 + i / 50, "low": 1.79 + i / 50, "high": 1.81 + i / 50, "kind": "bound"},
+            "bound": {
+                "value": 1.8 + i / 50, "low": 1.79 + i / 50, "high": 1.81 + i / 50, "kind": "bound", "unit": "bits/char",
+            },
             "quality": [
-                {"asked": c, "steps": c, "calls": 0.9 * c, "samples": 64, "value": 4 - k / 4 + i / 99, "low": 3.9, "high": 4.1,
-                 "entropy": 2.84, "inside": 0.97}
+                {"asked": c, "steps": c, "calls": 0.9 * c, "samples": 64, "value": 4 - k / 4 + i / 99, "low": 3.9, "high": 4.1}
+                | ({"entropy": 2.84} if kind == "n-gram" else {"inside": 0.97, "reached": 0.9})
                 for k, c in enumerate((8, 16, 32, 64, 128, 256))
             ],
         }
@@ -519,20 +523,20 @@ def result(n: int, kind: str = "n-gram", **more):
     ]  # fmt: skip
     rows[-1] |= {"bound": None, "letters": ""}
     rows[0]["bound"]["kind"] = "exact"
+    rows[1] |= more
     reference = {"value": 2.12, "band": [2.0, 2.3], "entropy": 2.84, "bound": 1.5, "rows": 200}
-    return {
+    entries = {
         "data": "text8", "rows": "text", "unit": "bits/char", "steps": 5000, "partial": None, "calls": [8, 16, 32, 64, 128, 256],
-        "methods": rows,
+        "methods": rows, "differences": [],
         "judge": {"kind": kind, "name": "5-gram of the train split", "unit": "bits/char"}, "reference": reference,
-        "command": None, "protocol": {"name": "x", "bound": {"draws": 4}}, **more,
+        "command": None,
     }  # fmt: skip
+    return read(entries, Findings)
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "law"])
 def test_a_full_table(kind):
-    made = result(9, kind)
-    made["methods"][1]["variant"] = "a very long variant, geometric, diffusion_steps=1000"
-    lines = table.terminal_lines(made)
+    lines = table.terminal_lines(findings(9, kind, variant="a very long variant, geometric, diffusion_steps=1000"))
     assert max(map(len, lines)) <= 100
     at = lines[1].index("at 95%")
     assert [line[at] for line in lines[2:10]] == list("abababab")
@@ -545,23 +549,22 @@ def test_a_full_table(kind):
 
 
 def test_a_method_without_a_bound_and_one_that_is_infinite():
-    made = result(3)
-    made["methods"][1]["bound"] |= {"value": None, "low": None, "high": None}
-    assert [table.bound_text(row) for row in made["methods"]] == ["= 1.800 ± 0.010", "≤ infinite", "-"]
+    unknown = {"value": None, "low": None, "high": None, "kind": "bound", "unit": "bits/char"}
+    made = findings(3, bound=unknown)
+    assert [table.bound_text(row.bound) for row in made.methods] == ["= 1.800 ± 0.010", "≤ infinite", "-"]
     plain = {
         "value": math.inf, "low": math.nan, "high": math.inf, "unit": "nats/token", "kind": "bound", "protocol": {},
         "nats": [1.0, math.inf], "sizes": [1.0, 1.0],
     }  # fmt: skip
-    back = comparison.bound_of(json.loads(dumps(plain)))
+    back = read(json.loads(dumps(plain)), Bound).result()
     other = summarize(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0]), "nats/token")
-    assert back is not None
-    assert back.value == math.inf
+    assert (back.value, back.low, back.high) == (math.inf, -math.inf, math.inf)
     assert comparison.differences([("a", other), ("b", back)])[1] == ["a", "b"]
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "law"])
 def test_the_figure_has_a_point_and_a_line_for_each(kind):
-    made = result(9, kind)
+    made = findings(9, kind)
     first, again = figure.svg(made), figure.svg(made)
     assert first == again
     fig = figure.comparison_figure(made)

@@ -11,7 +11,7 @@ compare.json, compare.md and compare.svg are made of it. With a limit the names 
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from ...arguments import checked
 from ...data import Data
 from ...data.corpus import as_data
 from ...errors import InputError
-from ...evaluation.result import Result, difference, interval_ends
+from ...evaluation.result import Result, difference
 from ...methods import build
 from ...models import checkpoints
 from ...models import model as checkpoint
@@ -42,6 +42,7 @@ from ...training.train import train as train_one
 from . import table
 from .entrant import Entrant, check_folder, check_runs, entrants
 from .measure import CALLS, Settings, check_pairing, data_key, measure_method, measurement_key
+from .record import DataMeasurement, Difference, Findings, Judge, Measurement, Row, entries_of, read
 from .reference import judge_of
 
 __all__ = ["Comparison", "compare"]
@@ -55,16 +56,18 @@ class Comparison:
 
     Attributes:
         folder: where compare.json, compare.md, compare.svg and the runs are.
-        plain: what compare.json holds.
+        findings: the table.
+        plain: all that compare.json holds, findings included.
         name: of the three files without their endings; `compare-limit-20` where only so many texts were judged.
     """
 
     folder: Path
+    findings: Findings
     plain: dict[str, Any]
     name: str = "compare"
 
     def __str__(self) -> str:
-        return "\n".join(table.terminal_lines(self.plain["result"]))
+        return "\n".join(table.terminal_lines(self.findings))
 
 
 @checked
@@ -166,29 +169,34 @@ class _Work:
         )
 
     # ------------------------------------------------------------------------------------------------ the work
-    def go(self) -> dict[str, Any]:
-        """Train and measure what is not there yet; what measured.json then holds."""
+    def go(self) -> "_Measured":
+        """Train and measure what is not there yet; all that measured.json then holds."""
         file = self.folder / f"measured{self.part}.json"
-        measured = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
-        judge = None
+        known = read_json(file, dict, "remove it to measure again") if file.is_file() else {}
+        judge, methods, data_wanted = None, dict[str, Measurement](), data_key(self.corpus, self.how)
+        data = read(known["data"], DataMeasurement) if _is_of(known.get("data"), data_wanted) else None
         for number, each in enumerate(self.several, 1):
             run = self.folder / each.folder
             self._train(each, run, f"{number} of {len(self.several)}  {each.label}")
-            keys = {each.folder: measurement_key(run, self.corpus, self.how), "data": data_key(self.corpus, self.how)}
-            if all(measured.get(name, {}).get("key") == wanted for name, wanted in keys.items()):
+            key = measurement_key(run, self.corpus, self.how)
+            if data is not None and _is_of(known.get(each.folder), key):
+                methods[each.folder] = read(known[each.folder], Measurement)
                 continue
             if judge is None:
                 with self.terminal.waiting("counting"):
                     judge = judge_of(self.corpus, self.unit)
-                samples = self.how.samples or judge.count
-                about = {"kind": judge.kind, "name": judge.name, "unit": self.unit}
-                measured["data"] = {"key": keys["data"], "judge": about, "reference": judge.reference(samples)}
+                reference = judge.reference(self.how.samples or judge.count)
+                data = DataMeasurement(
+                    key=data_wanted, judge=Judge(judge.kind, judge.name, self.unit), reference=reference
+                )
             device = "cuda" if cuda(self.config) else "cpu"
             model = checkpoint.load(run, method=None if each.named else each.method, device=device)
             with _Bars(self.terminal) as bars:
-                measured[each.folder] = {"key": keys[each.folder]} | measure_method(model, run, judge, self.how, bars)
-            files.write_file(file, as_file(measured))
-        return measured
+                methods[each.folder] = measure_method(model, run, key, judge, self.how, bars)
+            known |= {"data": entries_of(data), each.folder: entries_of(methods[each.folder])}
+            files.write_file(file, as_file(known))
+        assert data is not None
+        return _Measured(data, methods)
 
     def _train(self, each: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
@@ -215,55 +223,69 @@ class _Work:
             )
 
     # ------------------------------------------------------------------------------------------------ what is written
-    def write(self, measured: dict[str, Any]) -> Comparison:
+    def write(self, measured: "_Measured") -> Comparison:
         """compare.json, compare.md and compare.svg: the same files whenever the same was measured."""
         from . import figure
 
-        data, rows = measured["data"], [row_of(each, measured[each.folder]) for each in self.several]
-        bounds = [bound_of(measured[each.folder]["bound"]) for each in self.several]
+        data = measured.data
+        rows = [row_of(each, measured.methods[each.folder]) for each in self.several]
+        bounds = [
+            None if (bound := measured.methods[each.folder].bound) is None else bound.result() for each in self.several
+        ]
         known = sorted(((b.value, i, b) for i, b in enumerate(bounds) if b is not None), key=lambda three: three[:2])
-        pairs, named = differences([(rows[i]["label"], b) for _, i, b in known])
+        pairs, named = differences([(rows[i].label, b) for _, i, b in known])
         for (_, i, _), letter in zip(known, named):
-            rows[i]["letters"] = letter
+            rows[i] = replace(rows[i], letters=letter)
         partial = known[0][2].partial if known else ""
         order = [i for _, i, _ in known] + [i for i, b in enumerate(bounds) if b is None]
-        result = {
-            "data": self.corpus.about["name"], "rows": "text" if self.corpus.tokenizer.kind == "text" else "data",
-            "unit": self.unit, "steps": self.config.train.steps,
-            "partial": partial or None, "calls": list(self.how.calls), "judge": data["judge"], "reference": data["reference"],
-            "methods": [rows[i] for i in order], "differences": pairs, "command": logger.typed_command(),
-            "protocol": self._protocol(data, rows, [b for _, _, b in known]),
-        }  # fmt: skip
-        seconds = sum(measured[each.folder]["seconds"] for each in self.several)
+        findings = Findings(
+            data=self.corpus.about["name"], rows="text" if self.corpus.tokenizer.kind == "text" else "data", unit=self.unit,
+            steps=self.config.train.steps, partial=partial or None, calls=tuple(self.how.calls), judge=data.judge,
+            reference=data.reference, methods=tuple(rows[i] for i in order), differences=tuple(pairs),
+            command=logger.typed_command(),
+        )  # fmt: skip
+        protocol = self._protocol(data, findings.samples, [b for _, _, b in known])
+        seconds = sum(each.seconds for each in measured.methods.values())
         arguments = {
             "methods": [{"method": each.name, "options": asdict(each.options)} for each in self.several],
             "data": asdict(self.config.data), "net": asdict(self.config.net), "train": asdict(self.config.train),
             **vars(self.how), "run": str(self.folder),
         }  # fmt: skip
         contents = json_record(
-            "compare", arguments, {k: v for k, v in result.items() if k != "protocol"}, unit=self.unit, kind="bound",
-            protocol=result["protocol"], seed=self.how.seed, seconds=seconds,
+            "compare", arguments, entries_of(findings), unit=self.unit, kind="bound", protocol=protocol, seed=self.how.seed,
+            seconds=seconds,
         )  # fmt: skip
         name = f"compare{self.part if partial else ''}"
         files.write_file(self.folder / f"{name}.json", as_file(contents))
-        files.write_file(self.folder / f"{name}.md", table.markdown(result, f"{name}.svg"))
-        files.write_file(self.folder / f"{name}.svg", figure.svg(result))
-        return Comparison(self.folder, contents, name)
+        files.write_file(self.folder / f"{name}.md", table.markdown(findings, protocol, f"{name}.svg"))
+        files.write_file(self.folder / f"{name}.svg", figure.svg(findings))
+        return Comparison(self.folder, findings, contents, name)
 
-    def _protocol(self, data: dict[str, Any], rows: list[dict[str, Any]], bounds: list[Result]) -> dict[str, Any]:
-        samples = rows[0]["quality"][0]["samples"]
+    def _protocol(self, data: DataMeasurement, samples: int, bounds: list[Result]) -> dict[str, Any]:
         first = bounds[0].protocol if bounds else {}
         alike = {
             k: v for k, v in first.items() if all(b.protocol.get(k) == v for b in bounds)
         }  # each row has its own too
-        protocol: dict[str, Any] = {"name": PROTOCOL, "bound": alike}
-        protocol["samples"] = f"{samples} of each method at each number of steps, the same random numbers"
-        protocol["judge"] = data["judge"]["name"]
-        protocol["real"] = f"{data['reference']['rows']} rows"
-        return protocol | {
+        return {
+            "name": PROTOCOL, "bound": alike,
+            "samples": f"{samples} of each method at each number of steps, the same random numbers",
+            "judge": data.judge.name, "real": f"{data.reference.rows} rows",
             "data sha256": self.corpus.about.get("sha256"), "network": "EMA weights, the best of the validations",
             "device": "cuda" if cuda(self.config) else "cpu", "seed": self.how.seed,
         }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The judge and the data, and each method by the folder of its run."""
+
+    data: DataMeasurement
+    methods: Mapping[str, Measurement]
+
+
+def _is_of(entry: dict[str, Any] | None, key: dict[str, Any]) -> bool:
+    """Whether an entry of measured.json was measured with these settings."""
+    return entry is not None and entry.get("key") == key
 
 
 class _Bars:
@@ -285,28 +307,16 @@ class _Bars:
         self.bar.update(done)
 
 
-def row_of(each: Entrant, measured: dict[str, Any]) -> dict[str, Any]:
-    """One method as compare.json has it: without the nats of each text."""
-    bound = measured["bound"] and {k: v for k, v in measured["bound"].items() if k not in ("nats", "sizes")}
-    return {
-        "method": each.name, "variant": each.variant, "label": each.label, "folder": each.folder, "letters": "",
-        **{k: v for k, v in measured.items() if k not in ("key", "seconds")}, "bound": bound,
-    }  # fmt: skip
-
-
-def bound_of(entry: dict[str, Any] | None) -> Result | None:
-    """A bound as measured.json has it."""
-    if entry is None:
-        return None
-    value, (low, high) = math.inf if entry["value"] is None else entry["value"], interval_ends(entry)
-    nats = torch.tensor([math.inf if x is None else x for x in entry["nats"]], dtype=torch.float64)
-    sizes = torch.tensor(entry["sizes"], dtype=torch.float64)
-    return Result(
-        value, low, high, entry["unit"], entry["kind"], protocol=entry["protocol"], nats=nats, sizes=sizes
+def row_of(each: Entrant, measured: Measurement) -> Row:
+    """One method in the table: without the nats of each text."""
+    bound = None if measured.bound is None else replace(measured.bound, nats=None, sizes=None)
+    return Row(
+        method=each.name, variant=each.variant, label=each.label, folder=each.folder, parameters=measured.parameters,
+        sampler=measured.sampler, bound=bound, quality=measured.quality, tokens_per_second=measured.tokens_per_second,
     )  # fmt: skip
 
 
-def differences(named: list[tuple[str, Result]]) -> tuple[list[dict[str, Any]], list[str]]:
+def differences(named: list[tuple[str, Result]]) -> tuple[list[Difference], list[str]]:
     """Each pair's difference on the same texts with its interval, and the letters; best first."""
     pairs, same = [], set()
     for j, (b, second) in enumerate(named):
@@ -316,6 +326,6 @@ def differences(named: list[tuple[str, Result]]) -> tuple[list[dict[str, Any]], 
                 gap = difference(second, first)
                 ends = [gap.value, gap.low, gap.high]
             apart = ends[1] > 0 and math.isfinite(first.value)
-            pairs.append({"method": b, "minus": a, **dict(zip(("value", "low", "high"), ends)), "same": not apart})
+            pairs.append(Difference(b, a, *ends, same=not apart))
             same |= set() if apart else {(i, j), (j, i)}
     return pairs, table.letters(len(named), lambda i, j: (i, j) in same)

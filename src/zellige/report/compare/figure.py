@@ -11,23 +11,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ..palette import COLOURS, STYLE
+from .record import Findings
 
 _SIX = ("blue", "vermilion", "green", "purple", "orange", "sky", "ink", "soft")
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (9, 3)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 
-def svg(result: dict[str, Any]) -> str:
-    """The figure as SVG, the same text for the same result."""
+def svg(found: Findings) -> str:
+    """The figure as SVG, the same text for the same findings."""
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "zellige", "svg.fonttype": "none"}):
-        comparison_figure(result).savefig(out, format="svg", metadata={"Date": None})
+        comparison_figure(found).savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue()
 
 
-def comparison_figure(result: dict[str, Any]) -> Figure:
+def comparison_figure(found: Findings) -> Figure:
     """Two panels: the bound of each method, best at the top; what the judge says of its samples at each number of calls."""
-    rows = result["methods"]
+    rows = found.methods
     with matplotlib.rc_context(STYLE):
         high = max(3.4, 1.4 + 0.34 * len(rows))
         fig = Figure(figsize=(10.4, high), layout="constrained", facecolor="white")
@@ -36,33 +37,32 @@ def comparison_figure(result: dict[str, Any]) -> Figure:
             {"color": COLOURS[_SIX[i % 8]], "marker": _MARKERS[i % 9], "ls": _DASHES[i % 5], "ms": 5, "mew": 1.3}
             for i in range(len(rows))
         ]
-        _bounds(left, result, looks)
-        _samples(right, result, looks, (high - 1) * 72)
+        _bounds(left, found, looks)
+        _samples(right, found, looks, (high - 1) * 72)
     return fig
 
 
-def _bounds(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]]) -> None:
-    rows, law = result["methods"], result["judge"]["kind"] == "law"
+def _bounds(ax: Axes, found: Findings, looks: list[dict[str, Any]]) -> None:
+    rows, law = found.methods, not found.judge.grams
     for y, (row, look) in enumerate(zip(rows, looks)):
-        b = row["bound"]
-        if b is None or b["value"] is None or not math.isfinite(b["value"]):
-            ax.annotate("no bound" if b is None else "infinite", (0.02, y), xycoords=("axes fraction", "data"), va="center",
-                        color=COLOURS["soft"], fontsize=8, bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
+        bound = row.bound
+        if bound is None or not math.isfinite(bound.value):
+            ax.annotate("no bound" if bound is None else "infinite", (0.02, y), xycoords=("axes fraction", "data"),
+                        va="center", color=COLOURS["soft"], fontsize=8,
+                        bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
             continue
-        fill = look["color"] if b["kind"] == "exact" else "white"
-        known = [b[end] is not None and math.isfinite(b[end]) for end in ("low", "high")]  # else no whisker
-        ends = [b[end] if k else b["value"] for end, k in zip(("low", "high"), known)]
-        ax.errorbar([b["value"]], [y], xerr=[[b["value"] - ends[0]], [ends[1] - b["value"]]], fmt=look["marker"], capsize=3,
+        fill = look["color"] if bound.kind == "exact" else "white"
+        low, high = (end if math.isfinite(end) else bound.value for end in (bound.low, bound.high))  # else no whisker
+        ax.errorbar([bound.value], [y], xerr=[[bound.value - low], [high - bound.value]], fmt=look["marker"], capsize=3,
                     color=look["color"], mfc=fill, ms=6, mew=1.4, lw=1.4)  # fmt: skip
-        ax.annotate(row["letters"], (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
+        ax.annotate(row.letters, (1, y), xycoords=("axes fraction", "data"), xytext=(4, 0), textcoords="offset points",
                     va="center", fontsize=8, color=COLOURS["soft"])  # fmt: skip
-    if law:
-        at = result["reference"]["bound"]
+    if (at := found.reference.bound) is not None:
         ax.axvline(at, color=COLOURS["soft"], ls=(0, (4, 3)), lw=1)
         ax.annotate("entropy of the data", (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 2), va="bottom",
                     textcoords="offset points", fontsize=8, color=COLOURS["soft"])  # fmt: skip
-    ax.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{result['unit']}, lower is better")
-    ax.set_yticklabels([row["label"] for row in rows], color=COLOURS["ink"])
+    ax.set(yticks=range(len(rows)), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{found.unit}, lower is better")
+    ax.set_yticklabels([row.label for row in rows], color=COLOURS["ink"])
     where = "in expectation over the law" if law else "on the test split"
     ax.set_title(f"bound {where}: ≤ hollow, = filled; 95%", pad=16)
     ax.annotate("same", (1, 1), xycoords="axes fraction", xytext=(4, 2), textcoords="offset points", va="bottom",
@@ -71,22 +71,21 @@ def _bounds(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]]) -> No
     ax.grid(visible=False, axis="y")
 
 
-def _samples(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]], points: float) -> None:
-    rows, real, law = result["methods"], result["reference"], result["judge"]["kind"] == "law"
+def _samples(ax: Axes, found: Findings, looks: list[dict[str, Any]], points: float) -> None:
+    rows, real, law = found.methods, found.reference, not found.judge.grams
     ends = []
     for row, look in zip(rows, looks):
-        q = [one for one in row["quality"] if one["calls"] > 0]
-        x, y = [one["calls"] for one in q], [one["value"] for one in q]
+        drawn = [quality for quality in row.quality if quality.calls > 0]
+        x, y = [quality.calls for quality in drawn], [quality.value for quality in drawn]
         ax.plot(x, y, mfc="white", **look)
-        ends.append((x[-1], y[-1], row["label"], look["color"]))
-    low, high = real["band"]
+        ends.append((x[-1], y[-1], row.label, look["color"]))
+    low, high = real.band
     ax.axhspan(low, high, color=COLOURS["rule"], alpha=0.6, lw=0, zorder=0)
-    ax.axhline(real["value"], color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1)
-    samples = rows[0]["quality"][0]["samples"]
-    caption = f"{samples:,} exact samples" if law else f"real {result['rows']}, {samples:,} rows"
-    ax.annotate(caption, (0, real["value"]), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
+    ax.axhline(real.value, color=COLOURS["soft"], lw=1, ls=(0, (4, 3)), zorder=1)
+    caption = f"{found.samples:,} exact samples" if law else f"real {found.rows}, {found.samples:,} rows"
+    ax.annotate(caption, (0, real.value), xycoords=("axes fraction", "data"), xytext=(4, 3), textcoords="offset points",
                 va="bottom", fontsize=8, color=COLOURS["soft"])  # fmt: skip
-    every = [one["calls"] for row in rows for one in row["quality"] if one["calls"] > 0]
+    every = [quality.calls for row in rows for quality in row.quality if quality.calls > 0]
     ticks = [2**k for k in range(math.floor(math.log2(min(every))), math.ceil(math.log2(max(every))) + 1)]
     ax.set_xscale("log", base=2)
     ax.set(xlim=(min(every) / 1.15, max(every) * 1.15), xlabel="network calls for each sample, mean")
@@ -98,8 +97,8 @@ def _samples(ax: Axes, result: dict[str, Any], looks: list[dict[str, Any]], poin
         ax.set(ylabel="total variation, lower is better")
         ax.set_title("samples against the data's law", pad=16)
     else:
-        ax.set(ylabel=f"{result['judge']['unit']}, nearer to real {result['rows']} is better")
-        ax.set_title(f"samples, judged by the {result['judge']['name'].partition(' ')[0]}", pad=16)
+        ax.set(ylabel=f"{found.judge.unit}, nearer to real {found.rows} is better")
+        ax.set_title(f"samples, judged by the {found.judge.name.partition(' ')[0]}", pad=16)
     _name(ax, ends, points)
 
 

@@ -1,4 +1,4 @@
-"""What is measured of one trained method: its bound, its samples at each number of network calls, its speed in training."""
+"""Measure one trained method: its bound, its samples at each number of network evaluations, its speed in training."""
 
 import csv
 import io
@@ -16,7 +16,6 @@ from ... import __version__, samplers
 from ...core.random import mix
 from ...data import Corpus
 from ...errors import InputError, check_counts
-from ...evaluation.result import Result
 from ...exact import metropolis
 from ...methods.method import Method
 from ...models import checkpoints
@@ -26,6 +25,7 @@ from ...models.locate import locate
 from ...models.watch import watch
 from ...samplers.pairing import admissible
 from ...schema import sha256
+from .record import Bound, Measurement, Quality
 from .reference import Grams, Law
 
 CALLS = (8, 16, 32, 64, 128, 256)
@@ -62,7 +62,7 @@ def check_pairing(method: Method) -> None:
 
 
 def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
-    """What a measurement depends on: where all of it is the same, it need not be made again."""
+    """All that a measurement depends on: where it is the same, nothing is measured again."""
     weights = locate(run) / checkpoints.WEIGHTS
     return {"model": sha256(weights)} | data_key(corpus, how)
 
@@ -75,9 +75,10 @@ def data_key(corpus: Corpus, how: Settings) -> dict[str, Any]:
 
 
 def measure_method(
-    model: checkpoint.Model, run: Path, judge: Grams | Law, how: Settings, progress: Callable[[str, int, int], None]
-) -> dict[str, Any]:
-    """Everything about one method, as JSON has it. progress(what, done, total) is told how far it is."""
+    model: checkpoint.Model, run: Path, key: dict[str, Any], judge: Grams | Law, how: Settings,
+    progress: Callable[[str, int, int], None],
+) -> Measurement:  # fmt: skip
+    """The numbers of one method, made with these settings (`key`); calls progress(title, done, total)."""
     began = time.perf_counter()
     method = model.method
     length, states = int(method.shape[0]), getattr(method.process, "K", method.vocabulary)
@@ -97,35 +98,27 @@ def measure_method(
             progress("samples", round(count * (before + share * steps)), count * sum(taken))
 
         drawn = collect(frames, report_frame)
+        score = judge.score(padded_rows(drawn.tokens))
         quality.append(
-            {"asked": steps, "steps": asked, "calls": float(np.mean(drawn.calls)), "samples": count}
-            | judge.score(padded_rows(drawn.tokens))
-            | {"example": drawn.texts[0]}
+            Quality(
+                **vars(score),
+                asked=steps,
+                steps=asked,
+                calls=float(np.mean(drawn.calls)),
+                samples=count,
+                example=drawn.texts[0],
+            )
         )
-    return {
-        "parameters": sum(p.numel() for p in method.parameters()),
-        "sampler": method.sampler,
-        "bound": None if result is None else plain_bound(result),
-        "quality": quality,
-        "tokens_per_second": speed(run),
-        "seconds": time.perf_counter() - began,
-    }
+    return Measurement(
+        parameters=sum(p.numel() for p in method.parameters()), sampler=method.sampler,
+        bound=None if result is None else Bound.of(result), quality=tuple(quality), tokens_per_second=speed(run),
+        key=key, seconds=time.perf_counter() - began,
+    )  # fmt: skip
 
 
 def padded_rows(texts: Sequence[Sequence[int]]) -> np.ndarray:
     """Texts that may have ended before others, as rows: -1 where there is none."""
     return np.array(list(zip(*zip_longest(*texts, fillvalue=-1))))
-
-
-def plain_bound(result: Result) -> dict[str, Any]:
-    """A bound as JSON has it, with the nats of each text, so that paired differences can be taken later."""
-    assert result.nats is not None
-    assert result.sizes is not None
-    return {
-        "value": result.value, "low": result.low, "high": result.high, "unit": result.unit, "kind": result.kind,
-        "draws": result.draws, "terms": result.terms, "protocol": result.protocol, "nats": result.nats.tolist(),
-        "sizes": result.sizes.tolist(),
-    }  # fmt: skip
 
 
 def speed(run: Path) -> float | None:

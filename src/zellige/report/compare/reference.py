@@ -14,6 +14,7 @@ from ...evaluation.interval import LEVEL, mean
 from ...evaluation.metrics import entropies
 from ...evaluation.ngram import NGrams
 from ...evaluation.result import Result, summarize
+from .record import Reference, Score
 
 ORDER = 5  # of the n-gram judge
 TOKENS = 2**24  # of the train split, at most, that it reads; evenly spaced rows
@@ -45,19 +46,22 @@ class Grams:
         """The bound on the test split, each text one observation."""
         return evaluate(model, self.corpus, "test", draws, seed, limit, progress=progress)
 
-    def score(self, rows: np.ndarray) -> dict[str, float]:
+    def score(self, rows: np.ndarray) -> Score:
         """Of rows (n, L), -1 where there is padding: the judge's number with its interval, and the entropy in nats."""
         nats, sizes = torch.from_numpy(self.grams.nats(rows)), torch.from_numpy((rows >= 0).sum(1))
         result = summarize(nats, sizes, self.unit, "exact")
         entropy = mean(entropies([row[row >= 0] for row in rows]))
-        return {"value": result.value, "low": result.low, "high": result.high, "entropy": entropy.value}
+        return Score(value=result.value, low=result.low, high=result.high, entropy=entropy.value)
 
-    def reference(self, count: int) -> dict[str, Any]:
+    def reference(self, count: int) -> Reference:
         """What real text scores; `band`: where the mean of `count` real texts lies in 95 of 100 cases."""
         rows = self.corpus.test.array(REAL)
-        scores = self.score(rows)
-        half = (scores["high"] - scores["low"]) / 2 * math.sqrt(len(rows) / count)
-        return scores | {"rows": len(rows), "band": [scores["value"] - half, scores["value"] + half]}
+        score = self.score(rows)
+        half = score.half * math.sqrt(len(rows) / count)
+        return Reference(
+            value=score.value, low=score.low, high=score.high, entropy=score.entropy, rows=len(rows),
+            band=(score.value - half, score.value + half),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class Law:
             protocol=sets[0].protocol | {"texts": texts, "seed": seed},
         )  # fmt: skip
 
-    def score(self, rows: np.ndarray) -> dict[str, float]:
+    def score(self, rows: np.ndarray) -> Score:
         """Of rows (n, L): total variation between their frequencies and the law, how many lie in the support, and how much
         of the support (by its probability) they reach."""
         place = {row.tobytes(): i for i, row in enumerate(self.support)}
@@ -103,18 +107,18 @@ class Law:
         n, inside = len(rows), counts.sum() / len(rows)
         value = (np.abs(counts / n - self.law).sum() + 1 - inside) / 2
         half = math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * n))  # bounded differences: one sample moves it by 1/n
-        return {
-            "value": float(value), "low": max(float(value) - half, 0.0), "high": float(value) + half,
-            "inside": float(inside), "reached": float(self.law[counts > 0].sum()),
-        }  # fmt: skip
+        return Score(
+            value=float(value), low=max(float(value) - half, 0.0), high=float(value) + half, inside=float(inside),
+            reached=float(self.law[counts > 0].sum()),
+        )  # fmt: skip
 
-    def reference(self, count: int) -> dict[str, Any]:
+    def reference(self, count: int) -> Reference:
         """The data's entropy, in the bound's unit, and the total variation of `count` samples of the law itself."""
         at, half = floor(self.law, count), math.sqrt(math.log(2 / (1 - LEVEL)) / (2 * count))
         length = self.support.shape[1]
         nats = -float(self.law @ np.log(self.law)) / length
         scale = math.log(2) if self.unit.startswith("bits") else 1.0
-        return {"value": at, "band": [max(at - half, 0.0), at + half], "bound": nats / scale, "rows": len(self.law)}
+        return Reference(value=at, band=(max(at - half, 0.0), at + half), bound=nats / scale, rows=len(self.law))
 
 
 def floor(law: np.ndarray, n: int) -> float:

@@ -2,10 +2,11 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...show.numbers import SIGN, count, counted, parameters, percent, pm, scaled
+from .record import Bound, Findings, Quality, Row
 
 WIDTH = 100
 
@@ -40,106 +41,100 @@ def _names():
 
 
 # ---------------------------------------------------------------------------------------------------- cells
-def bound_text(row: dict[str, Any]) -> str:
+def bound_text(bound: Bound | None) -> str:
     """`≤ 1.846 ± 0.010`, `± ?` where its draws give no interval, or `-` where there is no bound."""
-    if row["bound"] is None:
+    if bound is None:
         return "-"
-    value, low, high = (_finite(row["bound"][k]) for k in ("value", "low", "high"))
-    text = pm(value, (high - low) / 2).replace("unknown", "?") if math.isfinite(value) else "infinite"
-    return f"{SIGN[row['bound']['kind']]} {text}"
+    half = (bound.high - bound.low) / 2
+    text = pm(bound.value, half).replace("unknown", "?") if math.isfinite(bound.value) else "infinite"
+    return f"{SIGN[bound.kind]} {text}"
 
 
-def _finite(value: float | None) -> float:
-    return math.inf if value is None else value
+def _quality(found: Findings, value: float) -> str:
+    return f"{value:.2f}" if found.judge.grams else f"{value:.3f}"
 
 
-def _quality(result: dict[str, Any], value: float) -> str:
-    return f"{value:.2f}" if result["judge"]["kind"] == "n-gram" else f"{value:.3f}"
+def _last(quality: Quality) -> str:
+    """Entropy, or the fraction inside the support."""
+    return f"{quality.entropy:.2f}" if quality.inside is None else percent(quality.inside)
 
 
-def _last(result: dict[str, Any], quality: dict[str, Any]) -> str:
-    return f"{quality['entropy']:.2f}" if result["judge"]["kind"] == "n-gram" else percent(quality["inside"])
+def _speed(row: Row) -> str:
+    return scaled(row.tokens_per_second) if row.tokens_per_second else "-"
 
 
-def _speed(row: dict[str, Any]) -> str:
-    return scaled(row["tokens_per_second"]) if row["tokens_per_second"] else "-"
-
-
-def _cells(result: dict[str, Any]) -> list[list[str]]:
-    """method, variant, bound, letters, quality at each number of calls, entropy or share inside, speed."""
+def _cells(found: Findings) -> list[list[str]]:
+    """method, variant, bound, letters, quality at each number of steps, entropy or fraction inside, speed."""
     return [
-        [row["method"], row["variant"], bound_text(row), row["letters"] or "-"]
-        + [_quality(result, q["value"]) for q in row["quality"]]
-        + [_last(result, row["quality"][-1]), _speed(row)]
-        for row in result["methods"]
+        [row.method, row.variant, bound_text(row.bound), row.letters or "-"]
+        + [_quality(found, quality.value) for quality in row.quality]
+        + [_last(row.quality[-1]), _speed(row)]
+        for row in found.methods
     ]
 
 
-def _real(result: dict[str, Any]) -> list[str]:
-    """The row of the data itself: real text, or what exact samples of the law would show."""
-    real, blank = result["reference"], [""] * (len(result["calls"]) - 1)
-    if result["judge"]["kind"] == "n-gram":
-        return [f"real {result['rows']}", "", "", "", *blank, f"{real['value']:.2f}", f"{real['entropy']:.2f}", ""]
-    return ["its law", "", f"= {real['bound']:.3f}", "", *blank, f"{real['value']:.3f}", "100.0%", ""]
+def _real(found: Findings) -> list[str]:
+    """The row of the data itself: real text, or the score of exact samples of its distribution."""
+    real, blank = found.reference, [""] * (len(found.calls) - 1)
+    if found.judge.grams:
+        return [f"real {found.rows}", "", "", "", *blank, f"{real.value:.2f}", f"{real.entropy:.2f}", ""]
+    return ["its law", "", f"= {real.bound:.3f}", "", *blank, f"{real.value:.3f}", "100.0%", ""]
 
 
-def _heads(result: dict[str, Any]) -> tuple[str, str, str]:
-    """What stands over the bound, the quality and the last column but one."""
-    if result["judge"]["kind"] == "n-gram":
-        return f"{result['data']} test", f"judge, {result['judge']['unit']}, at network calls", "entropy"
-    return f"{result['data']}, its law", "total variation, at network calls", "inside"
+def _heads(found: Findings) -> tuple[str, str, str]:
+    """The heads of the bound, the quality and the last column but one."""
+    if found.judge.grams:
+        return f"{found.data} test", f"judge, {found.judge.unit}, at network calls", "entropy"
+    return f"{found.data}, its law", "total variation, at network calls", "inside"
 
 
-def notes(result: dict[str, Any]) -> list[str]:
+def notes(found: Findings) -> list[str]:
     """The lines under the table: what its columns mean, and where the methods were not alike."""
-    grams, rows = result["judge"]["kind"] == "n-gram", result["methods"]
+    rows, judge = found.methods, found.judge
     lines = []
-    if any(row["letters"] for row in rows):
-        where = (
-            f"on the same test {'texts' if result['rows'] == 'text' else 'rows'}" if grams else "with the same draws"
-        )
+    if any(row.letters for row in rows):
+        texts = "texts" if found.rows == "text" else "rows"
+        where = f"on the same test {texts}" if judge.grams else "with the same draws"
         lines.append(f"same letter: not told apart {where}, each pair at 95%")
-    if result["partial"]:
-        lines.append(f"a partial result: bounds of {result['partial']}")
-    samples = rows[0]["quality"][0]["samples"]
-    half = max((q["high"] - q["low"]) / 2 for row in rows for q in row["quality"])
-    if grams:
-        lines.append(f"judge: {result['judge']['name']}, within ± {half:.2f} (95%) for {counted(samples, 'sample')}")
+    if found.partial:
+        lines.append(f"a partial result: bounds of {found.partial}")
+    samples = counted(found.samples, "sample")
+    half = max(quality.half for row in rows for quality in row.quality)
+    if judge.grams:
+        lines.append(f"judge: {judge.name}, within ± {half:.2f} (95%) for {samples}")
     else:
-        lines.append(f"law: {result['judge']['name']}; what a bound has above it is the excess over the data's entropy")
-        lines.append(
-            f"total variation: within ± {half:.3f} (95%) for {counted(samples, 'sample')}; exact ones show the last row"
-        )
-    lines += _calls(result)
-    few, many = min(r["parameters"] for r in rows), max(r["parameters"] for r in rows)
-    size = parameters(few) if parameters(few) == parameters(many) else f"{_millions(few)} to {parameters(many)}"
-    lines.append(f"{size}, {counted(result['steps'], 'step')} each")
+        lines.append(f"law: {judge.name}; what a bound has above it is the excess over the data's entropy")
+        lines.append(f"total variation: within ± {half:.3f} (95%) for {samples}; exact ones show the last row")
+    lines += _calls(found)
+    least, most = (parameters(end(row.parameters for row in rows)) for end in (min, max))
+    size = most if least == most else f"{_number(least)} to {most}"
+    lines.append(f"{size}, {counted(found.steps, 'step')} each")
     return lines
 
 
-def _millions(n: int) -> str:
-    return parameters(n).removesuffix(" parameters")
+def _number(size: str) -> str:
+    """`3.2M` of `3.2M parameters`."""
+    return size.removesuffix(" parameters")
 
 
-def _calls(result: dict[str, Any]) -> list[str]:
-    """Network calls are at most the steps: how many they were, where they were not the number in the table's head."""
+def _calls(found: Findings) -> list[str]:
+    """Network evaluations are at most the steps: their mean, where it is not the number in the table's head."""
     by_calls: dict[str, list[str]] = {}
-    for row in result["methods"]:
-        calls = ", ".join(count(q["calls"]) for q in row["quality"])
-        by_calls.setdefault(calls, []).append(row["label"])
-    asked = ", ".join(map(count, result["calls"]))
-    lines = [f"  {calls}: {', '.join(names)}" for calls, names in by_calls.items() if calls != asked]
+    for row in found.methods:
+        by_calls.setdefault(", ".join(count(quality.calls) for quality in row.quality), []).append(row.label)
+    steps = ", ".join(map(count, found.calls))
+    lines = [f"  {calls}: {', '.join(names)}" for calls, names in by_calls.items() if calls != steps]
     return ["network calls are at most the steps in the head; their mean was", *lines] if lines else []
 
 
 # ---------------------------------------------------------------------------------------------------- the table
-def terminal_lines(result: dict[str, Any]) -> list[str]:
+def terminal_lines(found: Findings) -> list[str]:
     """The table of at most 100 columns, best first, and its notes."""
-    over, group, end = _heads(result)
-    calls, n = [count(c) for c in result["calls"]], len(result["calls"])
-    body = [*_cells(result), _real(result)]
-    unit = "nats/" + result["judge"]["unit"].partition("/")[2] if result["judge"]["kind"] == "n-gram" else "the data"
-    head = ["method", "variant", f"{result['unit']} (95%)", "at 95%", *calls, unit, "tokens/s"]
+    over, group, end = _heads(found)
+    calls, n = [count(c) for c in found.calls], len(found.calls)
+    body = [*_cells(found), _real(found)]
+    unit = "nats/" + found.judge.unit.partition("/")[2] if found.judge.grams else "the data"
+    head = ["method", "variant", f"{found.unit} (95%)", "at 95%", *calls, unit, "tokens/s"]
     top = ["", "", over, "same", *[""] * n, end, "training"]
     table = [top, head, *body]
     wide = [max(len(row[i]) for row in table if i or row is not body[-1]) for i in range(len(head))]
@@ -157,7 +152,7 @@ def terminal_lines(result: dict[str, Any]) -> list[str]:
         number = row[2].ljust(wide[2])
         ends = f"{row[-2]:>{wide[-2]}}  {row[-1]:>{wide[-1]}}"
         lines.append(f"{names}  {number}  {row[3]:<{wide[3]}}  {middle}  {ends}".rstrip())
-    for note in notes(result):
+    for note in notes(found):
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return lines
 
@@ -166,31 +161,29 @@ def _width(wide: Sequence[int], n: int, gap: int) -> int:
     return sum(wide) + 2 * (len(wide) - 1) + (gap - 2) * (n - 1)
 
 
-def markdown(result: dict[str, Any], figure: str = "compare.svg") -> str:
-    """The same table with all its numbers, the figure (the file of that name), and how it was made."""
-    over, group, end = _heads(result)
-    law, calls = result["judge"]["kind"] == "law", [count(c) for c in result["calls"]]
-    head = ["method", "variant", f"{over}, {result['unit']} (95%)", *(["excess"] if law else []), "same", *calls, end]
+def markdown(found: Findings, protocol: Mapping[str, Any], figure: str = "compare.svg") -> str:
+    """The same table with all its numbers, the figure (the file of that name), and the protocol."""
+    over, group, end = _heads(found)
+    excess, calls = not found.judge.grams, [count(c) for c in found.calls]
+    head = ["method", "variant", f"{over}, {found.unit} (95%)", *(["excess"] if excess else []), "same", *calls, end]
     head += ["training, tokens/s", "parameters"]
     body = [head, ["---"] * len(head)]
-    for row, cells in zip([*result["methods"], None], [*_cells(result), _real(result)]):
-        size = _millions(row["parameters"]) if row else ""
-        body.append([*cells[:3], *([_excess(result, row)] if law else []), *cells[3:], size])
-    remarks = [f"- {line.strip()}" for line in notes(result)]
-    how = [f"- {name}: {_flat(value)}" for name, value in result["protocol"].items()]
-    title = ", ".join(dict.fromkeys(row["method"] for row in result["methods"]))
-    parts = [f"# {title} on {result['data']}"]
-    parts += [f"    {result['command']}"] if result["command"] else []
+    for row, cells in zip([*found.methods, None], [*_cells(found), _real(found)]):
+        size = _number(parameters(row.parameters)) if row else ""
+        body.append([*cells[:3], *([_excess(found, row)] if excess else []), *cells[3:], size])
+    title = ", ".join(dict.fromkeys(row.method for row in found.methods))
+    parts = [f"# {title} on {found.data}"]
+    parts += [f"    {found.command}"] if found.command else []
     parts += [f"Under {', '.join(calls)}: {group}.", "\n".join("| " + " | ".join(row) + " |" for row in body)]
-    parts += ["\n".join(remarks), f"![bounds and samples]({figure})", "\n".join(how)]
+    parts += ["\n".join(f"- {line.strip()}" for line in notes(found)), f"![bounds and samples]({figure})"]
+    parts += ["\n".join(f"- {name}: {_flat(value)}" for name, value in protocol.items())]
     return "\n\n".join(parts) + "\n"
 
 
-def _excess(result: dict[str, Any], row: dict[str, Any] | None) -> str:
-    """What a bound in expectation over the law has above the law's entropy."""
-    if row is None or row["bound"] is None:
-        return ""
-    return f"{_finite(row['bound']['value']) - result['reference']['bound']:.3f}"
+def _excess(found: Findings, row: Row | None) -> str:
+    """A bound in expectation over the distribution, minus the distribution's entropy."""
+    entropy = found.reference.bound
+    return f"{row.bound.value - entropy:.3f}" if row and row.bound and entropy is not None else ""
 
 
 def _flat(value: Any) -> str:

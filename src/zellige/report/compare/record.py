@@ -1,0 +1,239 @@
+"""What a comparison found, as types: the numbers of each method, who judged its samples, and which methods are told apart.
+
+compare.json holds `Findings`; measured.json a `Measurement` of each method, whose bound has the nats of each text, so that paired
+differences can be taken later.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
+
+import cattrs
+import torch
+
+from ...evaluation.result import Result
+
+T = TypeVar("T")
+_READER = cattrs.Converter()
+_READER.register_structure_hook(float, lambda value, _: math.nan if value is None else float(value))
+
+
+def read(entries: Mapping[str, Any], kind: type[T]) -> T:
+    """An object of JSON as one of the types below; entries that it has not are left out."""
+    return _READER.structure(entries, kind)
+
+
+def entries_of(value: Any) -> Any:
+    """The plain data of one of these types; a field that may be left out, and is None, is left out."""
+    if isinstance(value, (list, tuple)):
+        return [entries_of(each) for each in value]
+    if not is_dataclass(value):
+        return value
+    named = {field: getattr(value, field.name) for field in fields(value)}
+    return {
+        field.name: entries_of(each) for field, each in named.items() if each is not None or field.default is not None
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A judge's number of rows, with its 95% interval.
+
+    Attributes:
+        value, low, high: nats or bits by n-grams; total variation from a known distribution.
+        entropy: by n-grams, unigram entropy within a row in nats, mean over the rows.
+        inside: by a distribution, fraction of the rows that lie in its support.
+        reached: by a distribution, probability of the part of its support that the rows reach.
+    """
+
+    value: float
+    low: float
+    high: float
+    entropy: float | None = None
+    inside: float | None = None
+    reached: float | None = None
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality(Score):
+    """The score of a method's samples at one number of steps.
+
+    Attributes:
+        asked, steps: steps that the comparison asks for, and those that the sampler takes, of each block.
+        calls: network evaluations of a sample, mean.
+        samples: their number.
+        example: the first of them.
+    """
+
+    asked: int
+    steps: int
+    calls: float
+    samples: int
+    example: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The judge's number of the data itself.
+
+    Attributes:
+        value: of real rows; of a distribution, what as many exact samples of it are expected to score.
+        band: where the score of exact samples lies with 95%.
+        rows: how many real rows, or rows of the distribution.
+        low, high, entropy: by n-grams, as in `Score`.
+        bound: of a distribution, its entropy in the unit of the bounds.
+    """
+
+    value: float
+    band: tuple[float, float]
+    rows: int
+    low: float | None = None
+    high: float | None = None
+    entropy: float | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Who judged the samples: "n-gram" or "law" (the data's own distribution), its name, the unit of its numbers."""
+
+    kind: str
+    name: str
+    unit: str
+
+    @property
+    def grams(self) -> bool:
+        """Whether it is an n-gram model."""
+        return self.kind == "n-gram"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound of one method; `nats` and `sizes` are those of each text, and stand in measured.json alone."""
+
+    value: float
+    low: float
+    high: float
+    unit: str
+    kind: str
+    draws: int = 1
+    terms: dict[str, float] = field(default_factory=dict)
+    protocol: dict[str, Any] = field(default_factory=dict)
+    nats: list[float] | None = field(default=None, repr=False)
+    sizes: list[float] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """JSON has null for what is infinite, which is read as NaN."""
+        for name, infinite in (("value", math.inf), ("low", -math.inf), ("high", math.inf)):
+            if math.isnan(getattr(self, name)):
+                object.__setattr__(self, name, infinite)
+        if self.nats is not None:
+            object.__setattr__(self, "nats", [math.inf if math.isnan(nats) else nats for nats in self.nats])
+
+    @classmethod
+    def of(cls, result: Result) -> "Bound":
+        """A result of `evaluate`."""
+        assert result.nats is not None
+        assert result.sizes is not None
+        return cls(
+            result.value, result.low, result.high, result.unit, result.kind, result.draws, result.terms, result.protocol,
+            result.nats.tolist(), result.sizes.tolist(),
+        )  # fmt: skip
+
+    def result(self) -> Result:
+        """The result that it is of, as far as a paired difference needs it."""
+        nats = torch.tensor(self.nats, dtype=torch.float64)
+        sizes = torch.tensor(self.sizes, dtype=torch.float64)
+        return Result(
+            self.value, self.low, self.high, self.unit, self.kind, protocol=self.protocol, nats=nats, sizes=sizes
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """The numbers of one trained method."""
+
+    parameters: int
+    sampler: str
+    bound: Bound | None
+    quality: tuple[Quality, ...]
+    tokens_per_second: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Numbers):
+    """The same as measured.json keeps them; `key` is all that they depend on."""
+
+    key: dict[str, Any]
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataMeasurement:
+    """What measured.json keeps of the data: its judge, and that judge's number of it; `key` is all that these depend on."""
+
+    key: dict[str, Any]
+    judge: Judge
+    reference: Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Numbers):
+    """A method in the table; two methods share a letter if they are not told apart."""
+
+    method: str
+    variant: str
+    label: str
+    folder: str
+    letters: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The bound of one method minus that of another on the same texts, with its 95% interval; `same`: not told apart."""
+
+    method: str
+    minus: str
+    value: float
+    low: float
+    high: float
+    same: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """The table of a comparison.
+
+    Attributes:
+        data: the data set's name; `rows`: what its rows are called, "text" or "data".
+        unit: of the bounds.
+        steps: of training.
+        partial: `4 of 76, evenly spaced` where not all texts of the test split were evaluated.
+        calls: numbers of steps that samples were drawn with.
+        methods: best first.
+        differences: of each pair of methods with a bound.
+        command: the command line that made it, if any.
+    """
+
+    data: str
+    rows: str
+    unit: str
+    steps: int
+    partial: str | None
+    calls: tuple[int, ...]
+    judge: Judge
+    reference: Reference
+    methods: tuple[Row, ...]
+    differences: tuple[Difference, ...]
+    command: str | None
+
+    @property
+    def samples(self) -> int:
+        """How many samples each number of steps was judged by."""
+        return self.methods[0].quality[0].samples
