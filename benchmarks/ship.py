@@ -30,10 +30,10 @@ from zellige import cli
 from zellige.data import DATASETS
 from zellige.files import write_folder
 from zellige.models import shipped
-from zellige.models.checkpoints import WEIGHTS
+from zellige.models.checkpoint.layout import WEIGHTS
+from zellige.models.checkpoint.write import write_checksums
 from zellige.models.defaults import write_defaults
 from zellige.models.model import load, write_model
-from zellige.models.tensors import write_checksums
 from zellige.show.numbers import byte_size, columns, count, parameters
 
 SEEDS = range(16)

@@ -16,10 +16,9 @@ from zellige.data.prepare import prepare
 from zellige.evaluation import workers
 from zellige.evaluation.evaluate import evaluate_rows
 from zellige.evaluation.result import Result
-from zellige.models.checkpoints import newest, read_metrics, read_state
+from zellige.models.checkpoint.layout import newest
+from zellige.models.checkpoint.read import check_sums, load_tensors, read_config, read_metrics, read_state
 from zellige.models.config import from_json
-from zellige.models.model import read_config
-from zellige.models.tensors import check_sums, load_tensors
 from zellige.report import sections
 
 TEXT = "the quick brown fox jumps over the lazy dog and the cat sat on the mat "

@@ -30,7 +30,7 @@ from zellige.cli.common import IdleSeed
 from zellige.errors import InputError
 from zellige.evaluation.result import Result, fullest
 from zellige.models import hub, model
-from zellige.models.tensors import write_checksums
+from zellige.models.checkpoint.write import write_checksums
 from zellige.samplers import choices
 
 TEXT = "the value of the object is returned by the function and it is the name of a class "

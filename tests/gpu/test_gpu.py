@@ -15,8 +15,8 @@ import zellige
 from zellige import Batch, Data, Net, Train, evaluate
 from zellige.core.random import Counter
 from zellige.methods import METHODS, build
-from zellige.models import checkpoints
-from zellige.models.tensors import load_tensors
+from zellige.models.checkpoint.layout import newest
+from zellige.models.checkpoint.read import load_tensors
 from zellige.nn.precision import float32_products
 from zellige.samplers import find, run
 
@@ -195,7 +195,7 @@ def test_a_training(device, tmp_path, no_page):
     assert ours.validation is not None
     assert theirs.validation.value == pytest.approx(ours.validation.value, rel=1e-4)
     assert [trained(tmp_path / "c", device, **one, steps=steps).steps for steps in (3, 6)] == [3, 6]
-    x, y = (load_tensors(checkpoints.newest(tmp_path / name / "checkpoints") / "model.safetensors")[0] for name in "bc")  # pyright: ignore
+    x, y = (load_tensors(newest(tmp_path / name / "checkpoints") / "model.safetensors")[0] for name in "bc")  # pyright: ignore
     for name in x:
         torch.testing.assert_close(x[name], y[name], rtol=1e-5, atol=1e-6)
     models = [zellige.load(theirs.folder, device=at) for at in ("cpu", device)]

@@ -16,11 +16,11 @@ from zellige.data.tokenizer import Characters, Integers
 from zellige.methods import METHODS, build
 from zellige.methods.mdlm import MDLM
 from zellige.models import model as checkpoint
-from zellige.models import tensors
-from zellige.models.checkpoints import best, link, newest, prune, steps
+from zellige.models.checkpoint.layout import newest, steps
+from zellige.models.checkpoint.read import best, load_tensors
+from zellige.models.checkpoint.write import link, pack, prune, save_tensors, unpack, write_checksums
 from zellige.models.config import FORMAT
 from zellige.models.model import Model
-from zellige.models.tensors import load_tensors, pack, save_tensors, unpack
 
 TINY = Net(layers=1, hidden=16, heads=2, length=8, condition=8)
 
@@ -367,7 +367,7 @@ def state(folder: Path, best: int | None) -> None:
     progress["best"] = None if best is None else {"step": best, "value": 1.0, "result": {}}
     record = {"weights": {}, "optimizer_states": [], "run": progress, "global_step": 1, "epoch": 0}
     (folder / "training.json").write_text(json.dumps(record))
-    tensors.write_checksums(folder)
+    write_checksums(folder)
 
 
 def test_which_checkpoint_of_a_run(tmp_path):
@@ -457,7 +457,7 @@ def test_a_record_that_cannot_be_read_leaves_the_link(text, tmp_path):
     assert best(points) == points / "step-000003"
 
 
-@pytest.mark.parametrize("at", ["read_json", "load_tokenizer", "load_tensors"])
+@pytest.mark.parametrize("at", ["read_config", "load_tokenizer", "load_tensors"])
 def test_pruned_while_it_is_read(at, tmp_path, monkeypatch):
     """A training beside us removes the checkpoint that is being read: the next one is read instead."""
     points = checkpoints(tmp_path / "run", 3)

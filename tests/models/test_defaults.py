@@ -12,9 +12,9 @@ from zellige.data.tokenizer import Integers
 from zellige.evaluation.sweep import Way, draw_samples
 from zellige.evaluation.tasks import _drawn
 from zellige.methods import build
+from zellige.models.checkpoint.write import write_checksums
 from zellige.models.defaults import GENERATION, with_defaults
 from zellige.models.frames import collect
-from zellige.models.tensors import write_checksums
 from zellige.models.watch import watch_some
 from zellige.show.kinds import of
 

@@ -1516,7 +1516,7 @@ RUN = "verify trains nothing, and reads no run and no cache"
 RUNS = [
     M(
         "a run goes on from the state of another step than its checkpoint's name says",
-        "training/run_folder.py",
+        "models/checkpoint/read.py",
         "    if last.name != right.name:",
         "    if not right.name:",
         why=RUN,
@@ -1540,9 +1540,9 @@ RUNS = [
     ),
     M(
         "a run that is overwritten loses its config.json first",
-        "training/run_folder.py",
-        'OURS = (\n    "checkpoints",',
-        'OURS = (\n    "config.json",\n    "checkpoints",',
+        "models/checkpoint/layout.py",
+        "beside config.json\n    CHECKPOINTS,",
+        "beside config.json\n    CONFIG, CHECKPOINTS,",
         why=RUN,
         tests="tests/training/test_resume.py -k overwritten",
     ),

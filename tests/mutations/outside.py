@@ -67,7 +67,7 @@ ORDER = of(
     ),
     (
         "a run that goes on takes the averaged weights for its own",
-        "training/writer.py",
+        "models/checkpoint/write.py",
         "{**model, **weights}.items()}\n        return",
         "{**weights, **model}.items()}\n        return",
         "training/test_augment.py -k resumed_bit_for_bit_with_labels",
@@ -102,7 +102,7 @@ ORDER = of(
     ),
     (
         "the best checkpoint is removed with the old ones",
-        "models/checkpoints.py",
+        "models/checkpoint/write.py",
         "if old != kept_always and not",
         "if not",
         "training/test_train.py -k keeps_the_last_and_the_best",
@@ -770,7 +770,7 @@ WEIGHTS = of(
     "verify loads no weights",
     (
         "a file that has changed is loaded",
-        "models/tensors.py",
+        "models/checkpoint/read.py",
         "sha256(file) != listed[name]",
         "not listed[name]",
         "models/test_checkpoint.py -k has_changed",

@@ -24,8 +24,8 @@ from test_resume import (  # noqa: F401
 )
 
 from zellige import Data, Net
-from zellige.models import checkpoints
-from zellige.training import writer
+from zellige.models.checkpoint import layout
+from zellige.models.checkpoint import write as writer
 from zellige.training.ema import EMA
 from zellige.training.train import train
 
@@ -84,8 +84,8 @@ def test_a_step_that_is_taken_meanwhile_changes_nothing(tmp_path, monkeypatch):
         step, points = about["step"], folder.parent
         with moved:
             assert moved.wait_for(lambda: taken[0] > step or step == STEPS, timeout=60)
-        newest = checkpoints.newest(points)
-        assert newest is None or checkpoints.step_of(newest) < step
+        newest = layout.newest(points)
+        assert newest is None or layout.step_of(newest) < step
         assert threading.current_thread() is not threading.main_thread()
         held.append(step)
         write(folder, model, tokenizer, config, about)
@@ -129,7 +129,7 @@ def test_sharded(server, tmp_path):  # noqa: F811
     ended = run(server, tmp_path / "meanwhile", Moment("write", 3, "slow", (0,)), async_save=True, **how)
     assert ended[0]["end"] == "finished", ended
     same_checkpoints(tmp_path / "meanwhile", tmp_path / "at-once")
-    assert len(list((tmp_path / "meanwhile/checkpoints/last").glob(writer.FILES))) == 2
+    assert len(list((tmp_path / "meanwhile/checkpoints/last").glob(layout.SHARDS))) == 2
     ended = run(server, tmp_path / "stopped", Moment("loss", 5, TERM, (1,)), async_save=True, **how)
     assert ended[0]["end"] == "exit 143", ended
     assert saved_step(tmp_path / "stopped") == 5

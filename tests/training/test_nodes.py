@@ -24,9 +24,11 @@ from zellige import Train
 from zellige.cli import main
 from zellige.errors import InputError
 from zellige.launched import Place, this_process
+from zellige.models.checkpoint.layout import SHARDS
+from zellige.models.checkpoint.shards import load_shards, save_shards
 from zellige.models.config import Config
 from zellige.models.frames import share
-from zellige.training import device, writer
+from zellige.training import device
 
 SLURM_SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "slurm.sh"
 OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS")
@@ -139,7 +141,7 @@ def test_two_nodes_compute_the_run_of_one_process_and_their_shards_go_on_anywher
     assert ended[0]["end"] == "exit 143", ended
     assert saved_step(four) == 3
     last = four / "checkpoints" / "last"
-    assert len(list(last.glob(writer.FILES))) == 4
+    assert len(list(last.glob(SHARDS))) == 4
     assert not list(last.glob("*.metadata"))
     for name, more in {"two": {"world": 2, "strategy": "fsdp", "accumulate": 2}, "alone": {"accumulate": 4}}.items():
         folder = tmp_path / name
@@ -148,7 +150,7 @@ def test_two_nodes_compute_the_run_of_one_process_and_their_shards_go_on_anywher
         assert ended[0]["end"] == "finished", ended
         assert any("same numbers as unbroken, up to rounding" in note for note in ended[0]["notes"])
         close(curve(folder), curve(one))
-        ours, theirs = (writer.load_shards(run / "checkpoints" / "last") for run in (folder, one))
+        ours, theirs = (load_shards(run / "checkpoints" / "last") for run in (folder, one))
         assert ours.keys() == theirs.keys()
         for key, value in theirs.items():
             torch.testing.assert_close(ours[key], value, rtol=0, atol=1e-5)
@@ -170,8 +172,8 @@ def _shards(rank: int, world: int, port: int, folder: Path) -> None:
     mesh = init_device_mesh("cpu", (world,))
     parts = {name: distribute_tensor(t, mesh, [Shard(0)]) for name, t in _tensors().items()}
     if world == 4:
-        writer.save_shards(parts, None if rank else folder)
-    back = writer.load_shards(folder, {name: torch.zeros_like(part) for name, part in parts.items()})
+        save_shards(parts, None if rank else folder)
+    back = load_shards(folder, {name: torch.zeros_like(part) for name, part in parts.items()})
     if all(torch.equal(back[name].to_local(), part.to_local()) for name, part in parts.items()):
         (folder / f"equal-{world}-{rank}").touch()
 
@@ -186,7 +188,7 @@ def test_what_four_processes_save_two_read_and_one(server, tmp_path):  # noqa: F
         for process in started:
             process.join(60)
         assert len(list(tmp_path.glob(f"equal-{world}-*"))) == world
-    back = writer.load_shards(tmp_path)
+    back = load_shards(tmp_path)
     assert back.keys() == SHAPES.keys()
     assert all(torch.equal(back[name], t) for name, t in _tensors().items())
 

@@ -28,8 +28,11 @@ import torch
 
 from zellige import Data, Net, Train, files
 from zellige.methods.mdlm import MDLM
-from zellige.models import checkpoints, model, tensors
-from zellige.training import run_folder, writer
+from zellige.models import model
+from zellige.models.checkpoint import write
+from zellige.models.checkpoint.layout import newest
+from zellige.models.checkpoint.read import best as best_checkpoint
+from zellige.models.checkpoint.read import load_tensors
 from zellige.training.progress import Silent
 from zellige.training.train import train
 
@@ -130,7 +133,7 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
     multiprocessing.set_start_method("fork", force=True)  # of data workers; a child of the server would ask the server
     Fragile.moment, Fragile.calls = moment, []
     vars(sys.modules["zellige.training.train"])["forecast"] = lambda *_, **__: []  # it asks for losses too
-    places = {"save_tensors": ("write", tensors, model, writer), "point": ("point", files, checkpoints)}
+    places = {"save_tensors": ("write", write), "point": ("point", files)}
     for name, (where, *modules) in places.items():
         plain = getattr(modules[0], name)
 
@@ -143,7 +146,10 @@ def attempt(folder: Path, moment: Moment, resume: bool, more: dict) -> None:
 
         for module in modules:
             setattr(module, name, broken)
-    for module, name, where in ((shutil, "rmtree", "gone"), (run_folder, "write_config", "config")):
+    for module, name, where in (
+        (shutil, "rmtree", "gone"),
+        (sys.modules["zellige.training.train"], "write_config", "config"),
+    ):
         plain = getattr(module, name)
 
         def struck(*args, _plain=plain, _where=where, **how):
@@ -239,15 +245,15 @@ def assert_same(folder: Path, reference: Path) -> None:
     """Everything that the run says is bit for bit what the unbroken one says."""
     assert curve(folder) == curve(reference)
     assert len(curve(folder)) == STEPS
-    a, b = (checkpoints.newest(f / "checkpoints") for f in (folder, reference))
+    a, b = (newest(f / "checkpoints") for f in (folder, reference))
     assert a is not None
     assert b is not None
     assert a.name == b.name == f"step-{STEPS:06d}"
     for name in ("model.safetensors", "training.safetensors"):
-        (x, _), (y, _) = tensors.load_tensors(a / name), tensors.load_tensors(b / name)
+        (x, _), (y, _) = load_tensors(a / name), load_tensors(b / name)
         assert x.keys() == y.keys()
         assert all(torch.equal(x[k], y[k]) for k in x), name
-    best = [checkpoints.best(f / "checkpoints") for f in (folder, reference)]
+    best = [best_checkpoint(f / "checkpoints") for f in (folder, reference)]
     assert None not in best
     assert len({f.name for f in best if f}) == 1
     written = sorted(p.name for p in (reference / "samples").iterdir())
@@ -272,7 +278,7 @@ def reference(server, tmp_path_factory):
 
 
 def saved_step(folder: Path) -> int:
-    last = checkpoints.newest(folder / "checkpoints")
+    last = newest(folder / "checkpoints")
     return int(last.name.removeprefix("step-")) if last else 0
 
 
@@ -467,9 +473,9 @@ def test_two_processes_have_the_gradient_of_one(server, tmp_path):
     moments = {}
     for name, how in ways.items():
         run(server, tmp_path / name, steps=1, warmup=0, clip=0.0, dropout=0.0, validate_rows=2, samples=0, **how)
-        last = checkpoints.newest(tmp_path / name / "checkpoints")
+        last = newest(tmp_path / name / "checkpoints")
         assert last is not None
-        saved, _ = tensors.load_tensors(last / "training.safetensors")
+        saved, _ = load_tensors(last / "training.safetensors")
         moments[name] = {
             k: v / (1 - 0.9) for k, v in saved.items() if k.endswith("exp_avg")
         }  # after one step: the gradient
@@ -489,7 +495,7 @@ def test_sharded(server, reference, tmp_path):
     assert saved_step(folder) == 5
     assert run(server, folder, resume=True, world=2, strategy="fsdp")[0]["end"] == "finished"
     assert_same(folder, whole)
-    a, b = (tensors.load_tensors(f / "checkpoints" / "last" / "model.safetensors")[0] for f in (whole, reference(2)))
+    a, b = (load_tensors(f / "checkpoints" / "last" / "model.safetensors")[0] for f in (whole, reference(2)))
     assert a.keys() == b.keys()
     for key in a:
         torch.testing.assert_close(a[key], b[key], rtol=0, atol=1e-5)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from zellige.models import checkpoints
+from zellige.models.checkpoint.layout import newest, step_name
 
 COMMAND = (
     "train mdlm --data.path text.txt --data.name text --data.tokenizer characters --net.layers 1 --net.hidden 16 --net.heads 2 "
@@ -32,7 +32,7 @@ PHASES = {  # where the signal comes, at which call, and the step that is saved 
     "the first step": ("zellige.training.loop", "Learner.training_step", 1, 1),
     "between steps": ("zellige.training.callback", "EMA.update", 2, 2),
     "validation": ("zellige.training.validation", "Validation._bound", 1, 2),
-    "the last save": ("zellige.training.writer", "Writer.save_checkpoint", 2, 3),
+    "the last save": ("zellige.models.checkpoint.write", "Writer.save_checkpoint", 2, 3),
     "the end": ("zellige.training.callback", "TrainingCallback.close", 1, 3),
     "the report": ("zellige.report", "write", 1, 3),
 }
@@ -111,8 +111,8 @@ CASES = [(phase, signal.SIGTERM) for phase in PHASES] + [(p, n) for p in TWICE f
 def test_every_phase_ends_with_the_signal_and_says_what_is_saved(phase, number, server, tmp_path):
     code, said = command(server, tmp_path, phase, number)
     assert code == 128 + number, said
-    last, step = checkpoints.newest(tmp_path / "run" / "checkpoints"), PHASES[phase][3]
-    assert (last and last.name) == (step and checkpoints.step_name(step))
+    last, step = newest(tmp_path / "run" / "checkpoints"), PHASES[phase][3]
+    assert (last and last.name) == (step and step_name(step))
     if phase == "the report":
         assert said[-2:] == [
             "note: the run is whole and saved, without report.html; zellige report run writes it",
@@ -135,7 +135,7 @@ def test_what_was_stopped_goes_on(phase, server, tmp_path):
     assert said[-2:] == [f"stopped before a step was taken; {safe}", f"  go on: zellige {words}"]
     code, said = command(server, tmp_path, "the report", 0, words)
     assert code == 0, said
-    assert checkpoints.newest(tmp_path / "run" / "checkpoints").name == "step-000003"
+    assert newest(tmp_path / "run" / "checkpoints").name == "step-000003"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])

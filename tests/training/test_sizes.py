@@ -11,9 +11,9 @@ import torch
 import zellige
 from zellige import Data, InputError, Net, Train
 from zellige.cli.train import form
+from zellige.models.checkpoint.layout import data_label, default_folder
 from zellige.models.config import Config
 from zellige.training.plan import training_cost
-from zellige.training.run_folder import label, usual
 from zellige.training.setup import CPU, SIZES
 
 
@@ -86,19 +86,19 @@ def test_from_python_what_is_given_comes_before_the_size(tmp_path, monkeypatch):
     ],
 )  # fmt: skip
 def test_a_run_is_called_by_its_data(data, name):
-    assert label(data) == name
+    assert data_label(data) == name
 
 
 def test_a_second_run_has_its_own_folder_and_the_newest_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RANK", raising=False)
     base = Path("runs/mdlm-pydocs")
-    assert [usual("mdlm-pydocs", again=again) for again in (False, True)] == [base, base]
+    assert [default_folder("mdlm-pydocs", existing=again) for again in (False, True)] == [base, base]
     for n in ("", "-2", "-3"):
         Path(f"{base}{n}").mkdir(parents=True)
-        assert usual("mdlm-pydocs", again=True) == Path(f"{base}{n}")
-        assert usual("mdlm-pydocs", again=False, rank=1) == Path(f"{base}{n}")
-    assert usual("mdlm-pydocs", again=False) == Path(f"{base}-4")
+        assert default_folder("mdlm-pydocs", existing=True) == Path(f"{base}{n}")
+        assert default_folder("mdlm-pydocs", existing=False, rank=1) == Path(f"{base}{n}")
+    assert default_folder("mdlm-pydocs", existing=False) == Path(f"{base}-4")
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert usual("mdlm-pydocs", again=False) == base
+    assert default_folder("mdlm-pydocs", existing=False) == base

@@ -19,9 +19,10 @@ from zellige.errors import Diverged
 from zellige.evaluation.result import summarize
 from zellige.methods import D3PM
 from zellige.methods.mdlm import MDLM
-from zellige.models.checkpoints import newest, read_metrics
+from zellige.models.checkpoint.layout import newest
+from zellige.models.checkpoint.read import load_tensors, read_metrics
+from zellige.models.checkpoint.write import save_tensors
 from zellige.models.hub import card
-from zellige.models.tensors import load_tensors, save_tensors
 from zellige.schema import unchecked
 from zellige.training.ema import EMA, learning_rate
 from zellige.training.order import BatchSampler, StepSeeds

@@ -245,9 +245,10 @@ def refuse_unasked(words: Sequence[str], source: str) -> None:
 def run_folder(source: str) -> Path | None:
     """The folder that a result is written into: that of the run, if it is one. InputError where nothing can be written."""
     from .. import files
+    from ..models.checkpoint.layout import CHECKPOINTS, holds_run
 
     folder = Path(source)
-    if not (folder / "config.json").is_file() or not (folder / "checkpoints").is_dir():
+    if not holds_run(folder) or not (folder / CHECKPOINTS).is_dir():
         return None
     files.writable(folder / "evaluate.json")
     return folder

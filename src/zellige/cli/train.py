@@ -245,12 +245,14 @@ def _sized(Options: Any, cls: Any, size: str, words: Sequence[str]) -> Any:
 
 def _usual(words: Sequence[str], name: str) -> str:
     """The folder of the newest run of this name, or of this method on the data that is typed."""
-    from ..training.run_folder import label, usual
+    from ..models.checkpoint.layout import data_label, default_folder
 
     data = Data(
         options.value_of(words, "--data.name") or Data().name, path=options.value_of(words, "--data.path") or None
     )
-    return str(usual(name if "--recipe" in options.given(words) else f"{name}-{label(data)}", again=True))
+    return str(
+        default_folder(name if "--recipe" in options.given(words) else f"{name}-{data_label(data)}", existing=True)
+    )
 
 
 def _steps(chosen: Any, cls: Any, name: str) -> int:

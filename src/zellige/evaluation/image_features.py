@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ..core.random import mix
 from ..errors import InputError, not_installed
-from ..models.tensors import check_sums, load_tensors, save_tensors, write_checksums
+from ..models.checkpoint.read import check_sums, load_tensors
+from ..models.checkpoint.write import save_tensors, write_checksums
 from ..nn.classifier import ImageClassifier
 from ..schema import read_json, sha256, shown
 from ..show.record import as_file

@@ -19,8 +19,8 @@ from ..methods.method import Method
 from ..samplers import choose_sampler, every_option
 from ..samplers.grid import step_size
 from ..schema import parse, read_text, shown, structure
+from .checkpoint.read import check_sums
 from .config import AGAIN, refuse_unknown
-from .tensors import check_sums
 
 GENERATION = "generation_config.json"  # of a model's folder
 STEPS = 1_000_000  # at most, of a sampler

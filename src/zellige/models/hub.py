@@ -23,6 +23,7 @@ from ..arguments import checked, of_kind
 from ..data import DATASETS
 from ..errors import InputError
 from ..schema import read_json
+from .checkpoint.layout import EVALUATIONS
 
 MASK = "<|mask|>"
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -209,7 +210,7 @@ def _mask(method: Any) -> str:
 
 def _results(source: Path | None) -> list[Path]:
     """The files that `zellige evaluate` wrote beside a model."""
-    return [] if source is None else sorted(source.glob("evaluate-*.json"))
+    return [] if source is None else sorted(source.glob(EVALUATIONS))
 
 
 def _numbers(source: Path | None) -> list[str]:

@@ -11,8 +11,8 @@ from ..files import FULL
 from ..methods import METHODS
 from ..schema import shown
 from . import hub, published, shipped
-from .checkpoints import BEST, CONFIG, LAST, WEIGHTS, named_checkpoint
-from .tensors import CHECKSUMS, refuse_pickle
+from .checkpoint.layout import BEST, CHECKPOINTS, CHECKSUMS, CONFIG, LAST, WEIGHTS
+from .checkpoint.read import named_checkpoint, refuse_pickle
 
 _ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -25,7 +25,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
     folder = Path(path)
     if not _may_hold_a_model(folder):
         folder = shipped.find(str(path)) or folder
-    if folder.name in (LAST, BEST) and folder.parent.name == "checkpoints":
+    if folder.name in (LAST, BEST) and folder.parent.name == CHECKPOINTS:
         meant = named_checkpoint(folder.parent, folder.name)
         if meant is not None:
             return meant
@@ -42,7 +42,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
         if _ID.fullmatch(str(path)) and not folder.parent.is_dir():
             return download(str(path))
         raise InputError(f"no run or model at '{path}'; {_near(folder)}")
-    points = folder / "checkpoints"
+    points = folder / CHECKPOINTS
     if points.is_dir():
         names = [Path(checkpoint).name] if checkpoint else [BEST, LAST]
         match = next((f for f in (named_checkpoint(points, name) for name in names) if f), None)
@@ -65,7 +65,7 @@ def locate(path: str | os.PathLike, checkpoint: str | None = None) -> Path:
 
 
 def _may_hold_a_model(path: Path) -> bool:
-    inside = (CONFIG, WEIGHTS, "checkpoints")
+    inside = (CONFIG, WEIGHTS, CHECKPOINTS)
     return path.is_file() or any((path / name).exists() for name in inside) or published.is_published(path)
 
 

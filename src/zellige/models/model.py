@@ -25,15 +25,16 @@ from ..errors import InputError, meant, nearest, quoted
 from ..files import write_folder
 from ..methods import METHODS, build
 from ..methods.method import Method
-from ..schema import read_json, shown, unchecked
+from ..schema import shown, unchecked
 from . import hub, published, shipped, weights
-from .checkpoints import CONFIG, TOKENIZER, WEIGHTS, explain_full_disk, nbytes
-from .config import AGAIN, FORMAT, Config, check_format, from_json, to_json
+from .checkpoint.layout import CHECKPOINTS, CONFIG, TOKENIZER, WEIGHTS
+from .checkpoint.read import check_sums, header, load_tensors, place_weights, read_config
+from .checkpoint.write import explain_full_disk, nbytes, write_checksums, write_model
+from .config import Config, check_format, from_json
 from .defaults import check_defaults, read_defaults, write_defaults
 from .locate import download, locate
 from .published import layouts
 from .published.layout import PublishedChoices
-from .tensors import check_sums, header, load_tensors, save_tensors, write_checksums
 
 LISTED = 12  # of the names, in an error
 
@@ -253,18 +254,6 @@ def usable(device: torch.device | str) -> torch.device:
 
 
 # ---------------------------------------------------------------------------------------------------- writing
-def write_model(
-    folder: Path, tensors: Mapping[str, Tensor], tokenizer: Any, config: Config, about: Mapping[str, Any],
-    defaults: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
-    """Fill `folder` with a model: its tensors, its config, its tokenizer, its sampling defaults."""
-    save_tensors(folder / WEIGHTS, tensors, {"format": str(FORMAT)})  # who wrote it stands in config.json
-    text = json.dumps(to_json(config, about), indent=1, ensure_ascii=False)
-    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    tokenizer.save(folder)
-    write_defaults(folder, defaults or {})
-
-
 @checked
 def save(model: Model, folder: str | Path, complete: Callable[[Path], None] = lambda folder: None) -> Path:
     """Write a model into a folder, all or nothing; an earlier model in it is replaced. `complete` adds to it.
@@ -313,7 +302,7 @@ def _write(folder: str | Path, tensors: Mapping[str, Tensor], fill: Callable[[Pa
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
         raise InputError(f"'{shown(folder)}' holds something that is not a model; choose another folder")
-    if (folder / "checkpoints").exists():
+    if (folder / CHECKPOINTS).exists():
         raise InputError(f"'{shown(folder)}' holds a run; choose another folder")
     with explain_full_disk(folder, f"saving '{shown(folder)}'", nbytes(tensors), lambda: "free space and save again"):
         return write_folder(folder, fill)
@@ -404,25 +393,6 @@ def _load(folder: Path, path: str | os.PathLike, method: Any, net: Any, device: 
 def _format(path: Path) -> Any:
     number = (header(path).get("__metadata__") or {}).get("format", "1")
     return int(number) if str(number).isdigit() else number if number != "pt" else 1
-
-
-def place_weights(method: nn.Module, tensors: Mapping[str, Tensor], config: Config, take: bool = False) -> None:
-    """Put tensors into a method (`weights.place`); InputError if one is missing, left over or of another shape."""
-    sizes = str(config.net) if config.net.convolutional else f"{config.net.layers} layers"
-    weights.place(
-        method, tensors, f"the network is {config.network}" if config.network else f"config says {sizes}", take
-    )
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The JSON of a folder's config."""
-    path = folder / CONFIG
-    if not path.is_file():
-        raise InputError(f"'{shown(folder)}' holds no {CONFIG}; give a run or a folder that Zellige wrote")
-    entries = read_json(path, dict, AGAIN)
-    if "format" not in entries:
-        raise InputError(f"'{shown(path)}' is not the config of a Zellige model; give a folder that Zellige wrote")
-    return entries
 
 
 def as_model(model: Any) -> Model:

@@ -13,7 +13,7 @@ from ..arguments import checked
 from ..errors import InputError
 from ..evaluation.result import Result, fullest
 from ..files import writable, write_file
-from ..models.checkpoints import folder_of_run
+from ..models.checkpoint.layout import CONFIG, EVALUATIONS, REPORT, folder_of_run
 from ..schema import read_json
 from ..show.kinds import of
 from ..show.numbers import count as counted
@@ -56,15 +56,15 @@ def write(
         InputError: there is no run at `run`, or a file in it is not what the run wrote.
     """
     folder = folder_of_run(run)
-    config = _json(folder / "config.json")
+    config = _json(folder / CONFIG)
     if config is None:
         raise InputError(f"no run at '{folder}' (it holds no config.json); give the folder of a zellige train --run")
-    target = Path(out) if out is not None else folder / "report.html"
+    target = Path(out) if out is not None else folder / REPORT
     writable(target)
     log, unit = metrics(folder)
     model, problem = _model(folder, model)
     corpus, missing = _corpus(model)
-    evaluations = {path: Result.from_json(path) for path in sorted(folder.glob("evaluate-*.json"))}
+    evaluations = {path: Result.from_json(path) for path in sorted(folder.glob(EVALUATIONS))}
     best = fullest(evaluations.values(), (config.get("data") or {}).get("name", ""))
     evaluations = dict(sorted(evaluations.items(), key=lambda item: item[1] is not best))
     asked, watched, filled = [page.html_note(problem)], None, ""

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ..core.curves import SCHEDULES
 from ..errors import InputError
-from ..models.checkpoints import METRICS, folder_of_run, read_metrics
+from ..models.checkpoint.layout import METRICS, folder_of_run
+from ..models.checkpoint.read import read_metrics
 from ..schema import shown
 from .palette import COLOURS, LINES, styled
 from .trace import Trace, trace

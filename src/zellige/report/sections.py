@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..evaluation.result import Result, fullest
+from ..models.checkpoint.layout import sample_files
 from ..models.infill import approximate
 from ..models.watch import watch
 from ..schema import read_lines
@@ -109,7 +110,7 @@ class ValidationSample(TypedDict):
 
 def validation_samples(folder: Path, model: Any, most: int = 4) -> str:
     """What was drawn at the first and at the last validation, side by side. InputError where a file of them is damaged."""
-    files = sorted((folder / "samples").glob("step-*[0-9].jsonl"), key=lambda p: int(p.stem.rpartition("-")[2]))
+    files = sample_files(folder)
     columns: dict[str, list[dict[str, Any]]] = {}
     for path in dict.fromkeys(files[:1] + files[-1:]):
         rows = [row for _, row in read_lines(path, ValidationSample, "copy the run again, or remove the file")]

@@ -14,8 +14,8 @@ from .. import files
 from ..data import Corpus
 from ..errors import Diverged, InputError
 from ..evaluation.result import Result
-from ..models import checkpoints
-from ..models.checkpoints import explain_full_disk, intact
+from ..models.checkpoint.layout import CHECKPOINTS, newest, step_name
+from ..models.checkpoint.write import Writer, explain_full_disk, intact, link
 from ..models.model import Model
 from ..show.numbers import byte_size
 from .device import promised
@@ -26,7 +26,6 @@ from .plan import model_flops
 from .progress import Progress
 from .signals import Quit, Signals
 from .validation import Validation
-from .writer import Writer
 
 
 class TrainingCallback(Callback):
@@ -59,7 +58,7 @@ class TrainingCallback(Callback):
     ):
         self.folder, self.model, self.config, self.train = folder, model, model.config, model.config.train
         self.progress, self.signals, self.resume, self.writer = progress, signals, resume, writer
-        self.checkpoints = folder / "checkpoints"
+        self.checkpoints = folder / CHECKPOINTS
         self.step = self.settled = self.saved = start
         self.validation = Validation(folder, model, corpus, self.train, progress, signals)
         bound = getattr(model.method, "loss_is_bound", True)
@@ -93,7 +92,7 @@ class TrainingCallback(Callback):
         self.logger = None
         if self.first:
             files.make(self.checkpoints)
-            checkpoints.link(self.checkpoints)
+            link(self.checkpoints)
             self.logger = MetricLogger(
                 self.folder, self.step, self.progress.note, tensorboard=self.train.tensorboard, wandb=self.train.wandb,
                 config={"run": self.config.run, "method": self.config.method},
@@ -171,7 +170,7 @@ class TrainingCallback(Callback):
                 self.halfway = True  # its weights are not to be saved
                 with self.logged():
                     self.wait()
-                last = checkpoints.newest(self.checkpoints)
+                last = newest(self.checkpoints)
                 raise Diverged(diagnosis(step, nats, norm, self.meters, self.config, last, self.resume))
             self.meters.add(nats, tokens, norm, now)
         if numbers:
@@ -233,7 +232,7 @@ class TrainingCallback(Callback):
             return
         # Trainer.save_checkpoint would wait for the other processes, which may be gone when an exception is handled.
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-        folder = self.checkpoints / checkpoints.step_name(self.step)
+        folder = self.checkpoints / step_name(self.step)
         self.writer.save_checkpoint(state, folder)
         self.saved, self.saved_at = self.step, time.monotonic()
 

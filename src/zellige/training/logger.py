@@ -15,8 +15,17 @@ from typing import Any
 
 from ..errors import InputError, not_installed
 from ..files import make, write_file
-from ..models.checkpoints import METRICS, step_name
-from ..models.tensors import check_sums
+from ..models.checkpoint.layout import (
+    CHECKPOINTS,
+    LOG,
+    METRICS,
+    METRICS_BEFORE,
+    METRICS_DAMAGED,
+    WANDB,
+    samples_file,
+    step_name,
+)
+from ..models.checkpoint.read import check_sums
 from ..schema import accessible, read_text, sealed
 from ..show.record import why_broken
 
@@ -100,7 +109,7 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
     with accessible("change its permissions"):
         there = path.read_bytes().decode("utf-8", errors="replace") if path.is_file() else None
     header = _text([_columns(there or "")])
-    saved = folder / "checkpoints" / step_name(step) / METRICS
+    saved = folder / CHECKPOINTS / step_name(step) / METRICS
     check_sums(saved.parent, METRICS)
     restored = f"restored from the checkpoint of step {step:,}"
     if step and saved.is_file():
@@ -112,7 +121,7 @@ def restore_metrics(folder: Path, step: int, say: Callable[[str], Any]) -> str:
             f"what it said of the steps up to {step:,} is lost" if there is None else "the rows that can be read stay"
         )
     if damaged or (there is not None and not step and there != header):
-        name = "metrics-damaged.csv" if damaged else "metrics-before.csv"
+        name = METRICS_DAMAGED if damaged else METRICS_BEFORE
         write_file(folder / name, path.read_bytes())
         why = f"metrics.csv was damaged: {restored}" if damaged else "no checkpoint yet, so it begins at step 0"
         say(f"note: {why}; what was there is in {name}")
@@ -157,17 +166,18 @@ def _wandb(project: str, folder: Path, config: Any, resume: bool) -> Any:
     import importlib
 
     wandb = importlib.import_module("wandb")
-    file = folder / "wandb-id.txt"
+    file = folder / WANDB
     name = file.read_text(encoding="utf-8").strip() if resume and file.is_file() else wandb.util.generate_id()
     write_file(file, name + "\n")
     return wandb.init(project=project, id=name, name=folder.name, dir=str(folder), config=config, resume="allow")
 
 
 def write_samples(folder: Path, step: int, rows: Iterable[Mapping[str, Any]]) -> None:
-    """samples/step-000500.jsonl: an object a line, each with its checksum."""
-    make(folder / "samples")
+    """Write samples/step-000500.jsonl: an object a line, each with its checksum."""
+    file = samples_file(folder, step)
+    make(file.parent)
     lines = [json.dumps(sealed(row), ensure_ascii=False) + "\n" for row in rows]
-    write_file(folder / "samples" / f"step-{step:06d}.jsonl", "".join(lines))
+    write_file(file, "".join(lines))
 
 
 @contextlib.contextmanager
@@ -208,7 +218,7 @@ def libraries_into(log: Path | None) -> Iterator[None]:
 
 def log(folder: Path, text: str) -> None:
     """A line in the run's log.txt; nothing depends on it, so a full disk does not matter here."""
-    with contextlib.suppress(OSError), (folder / "log.txt").open("a", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} zellige: {text}\n")
 
 

@@ -2,7 +2,7 @@
 
 Lightning moves the data, accumulates, scales the precision and synchronizes devices. Its own loop counters are not
 saved: a run that goes on starts them at 0 again, because order, randomness and rate are functions of our step. A
-checkpoint (`writer`) is taken only between two optimizer steps, and holds what is needed to take the next one.
+checkpoint (`models.checkpoint.write`) is taken only between two optimizer steps, and holds what is needed to take the next one.
 """
 
 import math
@@ -14,20 +14,26 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.plugins.io.checkpoint_io import CheckpointIO
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..core.batch import Batch
 from ..launched import this_process
 from ..methods.method import Method
-from ..models.checkpoints import read_state
+from ..models.checkpoint.read import read_state
+from ..models.checkpoint.shards import held_parts
+from ..models.checkpoint.write import Writer
 from ..models.config import Config
 from .callback import TrainingCallback
 from .device import Fleet, cuda, matrix_products, precision, sharded_blocks
 from .ema import learning_rate
 from .order import Augmentation, BatchSampler, StepSeeds
 from .signals import worker
-from .writer import Writer
+
+
+class LightningWriter(Writer, CheckpointIO):
+    """The writer of checkpoints as a plugin of Lightning."""
 
 
 class Learner(lightning.LightningModule):
@@ -140,7 +146,9 @@ def shard(method: Method, mesh: Any) -> None:
         register_fsdp_forward_method(method, entry)
 
 
-def fit(callback: TrainingCallback, learner: Learner, writer: Writer, checkpoint: Path | None, fleet: Fleet) -> None:
+def fit(
+    callback: TrainingCallback, learner: Learner, writer: LightningWriter, checkpoint: Path | None, fleet: Fleet
+) -> None:
     """Run the Trainer from a checkpoint (or the start) to the last step, or until a signal.
 
     Raises:
@@ -217,13 +225,7 @@ def sharded_strategy(config: Config, fleet: Fleet) -> Any:
             (optimizer,) = self.optimizers
             ours = {name.removeprefix("method."): p for name, p in self.model.named_parameters()}  # pyright: ignore
             trained = [p for group in optimizer.param_groups for p in group["params"]]
-            groups = read_state(Path(checkpoint_path))["optimizer_states"][0]["param_groups"]
-            names = [
-                name for group in groups for name in group["params"]
-            ]  # numbers, or as earlier versions called them
-            like = {**ours, **{f"weights.{name}": p for name, p in ours.items()}}
-            for moment in ("exp_avg", "exp_avg_sq"):
-                like |= {f"optimizer_states.0.state.{name}.{moment}": p for name, p in zip(names, trained)}
+            like = held_parts(read_state(Path(checkpoint_path))["optimizer_states"][0], ours, trained)
             state = self.checkpoint_io.load_checkpoint(checkpoint_path, like=like)  # pyright: ignore[reportCallIssue]
             self.model.load_state_dict(state["state_dict"])  # pyright: ignore[reportOptionalMemberAccess]
             optimizer.load_state_dict(state["optimizer_states"][0])

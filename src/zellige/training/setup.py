@@ -22,10 +22,11 @@ from ..data.prepare import prepare
 from ..data.tokenizer_base import OutsideVocabulary
 from ..errors import InputError, Registry
 from ..methods.method import Method
-from ..models import checkpoints, model, published
+from ..models import published
+from ..models.checkpoint.layout import CONFIG, TOKENIZER, WEIGHTS
+from ..models.checkpoint.read import check_sums, load_tensors, place_weights, read_config
 from ..models.config import Config, Train, from_json
 from ..models.locate import locate
-from ..models.tensors import check_sums, load_tensors
 from ..nn.block import UNREAD, Net
 from ..schema import shown
 from .recipes import RECIPES
@@ -199,11 +200,11 @@ def load_start(name: str, method: type[Method], of: str) -> Start:
     if published.is_published(folder):
         theirs = published.read(folder, name)
         return Start(name, theirs.config, theirs.tokenizer, theirs.method.state_dict())
-    check_sums(folder, checkpoints.WEIGHTS, *checkpoints.TOKENIZER)
-    entries = model.read_config(folder)
+    check_sums(folder, WEIGHTS, *TOKENIZER)
+    entries = read_config(folder)
     cls = method if entries.get("method") == of else None
-    config = from_json(entries, method=cls, source=shown(folder / "config.json"))
-    return Start(name, config, load_tokenizer(folder), load_tensors(folder / checkpoints.WEIGHTS)[0])
+    config = from_json(entries, method=cls, source=shown(folder / CONFIG))
+    return Start(name, config, load_tokenizer(folder), load_tensors(folder / WEIGHTS)[0])
 
 
 def read_corpus(config: Config, tokenizer: Any = None, start: Start | None = None, progress: Any = None) -> Corpus:
@@ -237,7 +238,7 @@ def copy_weights(method: Method, config: Config, start: Start) -> None:
         both = [name for name in OF_STATES if name in weights and name in fresh]
         weights |= {name: rows_of_states(weights[name], fresh[name]) for name in both}
     rest = {name: tensor for name, tensor in fresh.items() if not name.startswith("network.")}
-    model.place_weights(method, weights | rest, config)
+    place_weights(method, weights | rest, config)
 
 
 def rows_of_states(theirs: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
     run = train("mdlm", data=Data("pydocs"), net=Net(layers=4, hidden=128), train=Train(steps=2300), run="runs/first")
     run.validation                          # ≤ 2.190 ± 0.021 bits/char (95%)
 
-This module puts a run together: its choices (`setup`), its folder (`run_folder`), its corpus, its model. The loop is in
+This module puts a run together: its choices (`setup`), its folder (`models.checkpoint`), its corpus, its model. The loop is in
 `loop`, which imports Lightning and is imported only when training starts; what happens between two steps is in `callback`.
 """
 
@@ -29,12 +29,31 @@ from ..evaluation.result import Result
 from ..launched import this_process
 from ..methods import build, find, reference
 from ..methods.method import Method
-from ..models import checkpoints
+from ..models.checkpoint.layout import (
+    CHECKPOINTS,
+    LOG,
+    SAMPLES,
+    clear,
+    data_label,
+    default_folder,
+    holds_run,
+    newest,
+    step_of,
+)
+from ..models.checkpoint.read import (
+    check_checkpoint,
+    is_settled,
+    last_checkpoint,
+    read_state,
+    resumed_step,
+    saved_config,
+)
+from ..models.checkpoint.write import link, prune, write_config
 from ..models.config import Config, Train
 from ..models.model import Model
 from ..nn.block import Net
 from ..show.numbers import count, path
-from . import device, lock, logger, notes, run_folder, setup
+from . import device, lock, logger, notes, setup
 from .forecast import fitted, forecast
 from .progress import Progress, Silent
 from .recipes import RECIPES
@@ -98,16 +117,16 @@ def train(
         theirs = SIZES[size].of((data or Data()).name, method)
         net, train = theirs[0] if net is None else net, train or theirs[1]
     if run is None:
-        run = run_folder.usual(recipe or f"{name}-{run_folder.label(data or Data())}", resume or overwrite, rank)
+        run = default_folder(recipe or f"{name}-{data_label(data or Data())}", resume or overwrite, rank)
     folder = Path(run)
-    if launcher and not (folder / "config.json").is_file():
+    if launcher and not holds_run(folder):
         resume = False  # it starts the same command again, which is to begin the run, too
     again = f"zellige train {path(reference(method))} --run {path(folder)} --resume"
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(_stopping(progress, folder, again, rank))
         if not rank and (folder.is_dir() or not (resume or folder.exists())):  # else it is refused
             stack.enter_context(lock.hold(folder, "trained"))
-            folders = ("checkpoints", "samples")  # where nobody else writes
+            folders = (CHECKPOINTS, SAMPLES)  # where nobody else writes
             files.sweep(folder, folders)
             for place in (folder / name for name in folders):
                 if place.is_dir():
@@ -140,9 +159,9 @@ def _prepare(
     method, name, data, net, train, options, folder, resume, overwrite, progress, rank, recipe, size
 ) -> _Prepared | Run:
     """Check everything, then write config.json and the notes. A Run where nothing is left to do."""
-    saved, about = run_folder.saved_config(folder, method, name, resume, overwrite, rank)
-    last = run_folder.last_checkpoint(folder) if resume else None
-    step = run_folder.resumed_step(last) if last else 0
+    saved, about = saved_config(folder, method, name, resume, overwrite, rank)
+    last = last_checkpoint(folder) if resume else None
+    step = resumed_step(last) if last else 0
     begun = saved.train if saved else train
     start = setup.load_start(begun.start, method, name) if last is None and begun is not None and begun.start else None
     if saved and recipe and saved.recipe != recipe:
@@ -161,7 +180,7 @@ def _prepare(
     corpus = setup.read_corpus(config, tokenizer, start, getattr(progress, "reading", None))
     config = setup.shaped(config, corpus.tokenizer.shape, len(corpus.about.get("classes") or ()))
     setup.same_corpus(about, corpus)
-    if saved and last and step >= config.train.steps and run_folder.settled(last):
+    if saved and last and step >= config.train.steps and is_settled(last):
         return _finished(folder, config, last, about, progress)
 
     with torch.random.fork_rng(devices=[]):
@@ -170,7 +189,7 @@ def _prepare(
         tokens = corpus.tokenizer
         fresh = build(method, tokens.size, network, config.options, config.net.length, tokens.ordered)
     if last:  # what does not fit, or is truncated, is said before anything starts
-        run_folder.check_checkpoint(last, fresh, config)
+        check_checkpoint(last, fresh, config)
     elif start:
         setup.copy_weights(fresh, config, start)
     whole, per_row = config.train.steps, None
@@ -184,9 +203,9 @@ def _prepare(
     prepared = _Prepared(folder, fresh, corpus, config, about, fleet, last, step)
     if not rank:
         if overwrite:
-            run_folder.clear(folder)
+            clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        run_folder.write_config(folder, config, about)
+        write_config(folder, config, about)
         _announce(prepared, progress, changes, resume, size, per_row, whole)
         logger.log(folder, f"{'resumed at' if resume else 'started from'} step {step}; changed: {changes or 'nothing'}")
     return prepared
@@ -221,13 +240,12 @@ def _announce(
 def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, again: str) -> Run:
     """Train to the last step, or until a signal."""
     folder, method, corpus, config = prepared.folder, prepared.method, prepared.corpus, prepared.config
-    with logger.libraries_into(None if rank else folder / "log.txt"):
+    with logger.libraries_into(None if rank else folder / LOG):
         from . import loop
         from .callback import TrainingCallback
-        from .writer import Writer
 
         model = Model(method, corpus.tokenizer, config, prepared.about)
-        writer = Writer(corpus.tokenizer, config, prepared.about, not rank)
+        writer = loop.LightningWriter(corpus.tokenizer, config, prepared.about, not rank)
         callback = TrainingCallback(folder, model, corpus, progress, signals, prepared.step, again, writer)
         sharded = prepared.fleet.sharded(config)
         shape = corpus.tokenizer.shape
@@ -240,9 +258,9 @@ def _run(prepared: _Prepared, progress: Progress, rank: int, signals: Signals, a
         except Exception as problem:
             if signals.asked and callback.saved == callback.step:  # it may have ended a process that reads data, too
                 raise Interrupted from problem
-            last = checkpoints.newest(folder / "checkpoints")
+            last = newest(folder / CHECKPOINTS)
             if last and not isinstance(problem, (Diverged, InputError)):
-                progress.note(f"saved at step {count(checkpoints.step_of(last))}; go on: {again}")
+                progress.note(f"saved at step {count(step_of(last))}; go on: {again}")
             raise
         finally:
             callback.close()
@@ -273,8 +291,8 @@ def _stopping(progress: Progress, folder: Path, again: str, rank: int) -> Iterat
         return
     if rank and signals.begun and not signals.quit:
         raise SystemExit(0)
-    last = checkpoints.newest(folder / "checkpoints")
-    step = checkpoints.step_of(last) if last else None
+    last = newest(folder / CHECKPOINTS)
+    step = step_of(last) if last else None
     safe = "nothing is on disk yet" if step is None else f"step {count(step)} is safe on disk"
     if signals.quit:
         progress.note(f"quit without saving; {safe}")
@@ -282,17 +300,17 @@ def _stopping(progress: Progress, folder: Path, again: str, rank: int) -> Iterat
         progress.note(f"stopped before a step was taken; {safe}")
     else:
         progress.note(f"stopped and saved at step {count(step)}")
-    if (folder / "config.json").is_file():
+    if holds_run(folder):
         progress.note(f"  go on: {again}")
     raise Stopped(signals.asked or signal.SIGTERM, step, saved=not signals.quit)
 
 
 def _finished(folder: Path, config: Config, last: Path, about: dict[str, Any], progress: Progress) -> Run:
     """Nothing is left to do, but perhaps to tidy up."""
-    state = checkpoints.read_state(last)["run"]
+    state = read_state(last)["run"]
     logger.restore_metrics(folder, state["step"], progress.note)
-    checkpoints.link(folder / "checkpoints")
-    checkpoints.prune(folder / "checkpoints", config.train.keep)
+    link(folder / CHECKPOINTS)
+    prune(folder / CHECKPOINTS, config.train.keep)
     return _result(folder, config, about, state)
 
 

@@ -11,6 +11,7 @@ from ..core.random import mix
 from ..data import Corpus
 from ..evaluation.evaluate import evaluate_rows
 from ..evaluation.result import Result
+from ..models.checkpoint.layout import samples_file
 from ..models.config import Train
 from ..models.frames import collect
 from ..models.model import Model
@@ -102,7 +103,7 @@ class Validation:
             )
             write_samples(self.folder, step, lines)
             if not kind.running:
-                kind.save(self.folder / "samples" / f"step-{step:06d}{kind.suffixes[0]}", drawn.tokens)
+                kind.save(samples_file(self.folder, step, kind.suffixes[0]), drawn.tokens)
         return drawn.texts if kind.running else []
 
     def _remember(self, step: int, result: Result) -> bool:

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 import zellige
 from zellige.data.tokenizer import Integers
 from zellige.models import published, weights
+from zellige.models.checkpoint.write import write_checksums
 from zellige.models.published import ddit, layouts
-from zellige.models.tensors import write_checksums
 from zellige.nn import DiT, Net
 
 from . import hub

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 import zellige
 from zellige.errors import InputError
+from zellige.models.checkpoint.read import load_tensors
 from zellige.models.published import tauldr
-from zellige.models.tensors import load_tensors
 from zellige.nn.logistic import within
 
 SMALL = {

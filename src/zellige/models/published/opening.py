@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...schema import read_json, shown
-from ..tensors import check_sums, load_tensors, refuse_code
+from ..checkpoint.read import check_sums, load_tensors, refuse_code
 
 PICKLES = (".bin", ".ckpt", ".pt", ".pth")
 SUFFIXES = (".safetensors", *PICKLES)

@@ -15,8 +15,8 @@ from ...methods import METHODS, build
 from ...methods.method import Method
 from ...schema import read_json, shown
 from .. import weights
+from ..checkpoint.read import check_sums
 from ..config import Config
-from ..tensors import check_sums
 from . import ddit
 from .catalogue import CATALOGUE
 from .flat import flattened

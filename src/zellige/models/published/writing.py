@@ -19,8 +19,8 @@ from ...methods.method import Method
 from ...nn.block import Block
 from ...nn.embedding import Modulation
 from ...nn.transformer import DiT
+from ..checkpoint.write import save_tensors
 from ..config import Config
-from ..tensors import save_tensors
 from .layout import Description, Layout
 
 FREE = ("mdlm", "md4", "radd")  # time-free, all three read their network as p(x_0 | x_t) at the masks

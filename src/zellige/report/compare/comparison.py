@@ -26,8 +26,9 @@ from ...data.corpus import as_data
 from ...errors import InputError
 from ...evaluation.result import Result, difference
 from ...methods import build
-from ...models import checkpoints
-from ...models import model as checkpoint
+from ...models import model as models
+from ...models.checkpoint.layout import CHECKPOINTS, holds_run, newest, step_of
+from ...models.checkpoint.read import read_config
 from ...models.config import Config, Train
 from ...nn.block import Net
 from ...schema import read_json
@@ -140,9 +141,9 @@ class _Work:
         self.parameters = {each.folder: self._check(each, self.configs[each.folder]) for each in several}
         check_runs(folder, self.configs)
         for run in (folder / each.folder for each in several):
-            if (run / "config.json").is_file():
-                setup.same_corpus(checkpoint.read_config(run).get("about") or {}, self.corpus)
-        self.unit = checkpoint.unit(tokens)
+            if holds_run(run):
+                setup.same_corpus(read_config(run).get("about") or {}, self.corpus)
+        self.unit = models.unit(tokens)
         self.part = f"-limit-{how.limit}" if how.limit is not None and how.limit < len(self.corpus.test) else ""
 
     def _check(self, each: Entrant, config: Config) -> int:
@@ -190,7 +191,7 @@ class _Work:
                     key=data_wanted, judge=Judge(judge.kind, judge.name, self.unit), reference=reference
                 )
             device = "cuda" if cuda(self.config) else "cpu"
-            model = checkpoint.load(run, method=None if each.named else each.method, device=device)
+            model = models.load(run, method=None if each.named else each.method, device=device)
             with _Bars(self.terminal) as bars:
                 methods[each.folder] = measure_method(model, run, key, judge, self.how, bars)
             known |= {"data": entries_of(data), each.folder: entries_of(methods[each.folder])}
@@ -200,9 +201,9 @@ class _Work:
 
     def _train(self, each: Entrant, run: Path, label: str) -> None:
         """The method's run, as far as it is not there."""
-        config, there = self.configs[each.folder], (run / "config.json").is_file()
-        last = checkpoints.newest(run / "checkpoints")
-        step = checkpoints.step_of(last) if last else 0
+        config, there = self.configs[each.folder], holds_run(run)
+        last = newest(run / CHECKPOINTS)
+        step = step_of(last) if last else 0
         state = "reused" if step >= config.train.steps else f"goes on at step {count(step)}" if step else ""
         self.terminal.say(f"{label}, {parameters(self.parameters[each.folder])}{', ' if state else ''}{state}")
         progress = TrainingPart(self.terminal)

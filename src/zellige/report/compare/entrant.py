@@ -12,8 +12,9 @@ from ...arguments import of_kind
 from ...errors import InputError, unknown
 from ...methods import find
 from ...methods.method import Method
-from ...models import model
-from ...models.config import Config
+from ...models.checkpoint.layout import holds_run
+from ...models.checkpoint.read import read_config
+from ...models.config import Config, to_json
 from ...schema import shown
 
 OWN = re.compile(r"(compare|measured)(-limit-\d+)?\.(json|md|svg)")  # what a comparison writes beside its runs
@@ -115,11 +116,10 @@ def check_folder(folder: Path) -> None:
     """InputError unless a comparison may live there: nothing yet, or runs and what a comparison writes."""
     if folder.is_file():
         raise InputError(f"'{shown(folder)}' is a file; give `run` a folder")
-    if (folder / "config.json").is_file():
+    if holds_run(folder):
         raise InputError(f"'{shown(folder)}' is one run, not a comparison; choose another `run`")
     if any(
-        not OWN.fullmatch(p.name) and not (p.is_dir() and ((p / "config.json").is_file() or not visible(p)))
-        for p in visible(folder)
+        not OWN.fullmatch(p.name) and not (p.is_dir() and (holds_run(p) or not visible(p))) for p in visible(folder)
     ):
         raise InputError(f"'{shown(folder)}' holds something that is not a comparison; choose another `run`")
 
@@ -136,10 +136,10 @@ def check_runs(folder: Path, wanted: dict[str, Config]) -> None:
         wanted: the config of each entrant's run, by its folder; runs of other methods must share data, net and training.
     """
     for run in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if not (run / "config.json").is_file():
+        if not holds_run(run):
             continue
-        before, config = model.read_config(run), wanted.get(run.name)
-        now = json.loads(json.dumps(model.to_json(config or next(iter(wanted.values())))))
+        before, config = read_config(run), wanted.get(run.name)
+        now = json.loads(json.dumps(to_json(config or next(iter(wanted.values())))))
         if config and before["method"] != config.method:
             raise InputError(
                 f"'{shown(run)}' is a run of {before['method']}, not {config.method}; choose another `run`"

@@ -18,8 +18,9 @@ from ...data import Corpus
 from ...errors import InputError, check_counts
 from ...exact import metropolis
 from ...methods.method import Method
-from ...models import checkpoints
 from ...models import model as checkpoint
+from ...models.checkpoint.layout import WEIGHTS
+from ...models.checkpoint.read import read_metrics
 from ...models.frames import Frame, collect
 from ...models.locate import locate
 from ...models.watch import watch
@@ -63,7 +64,7 @@ def check_pairing(method: Method) -> None:
 
 def measurement_key(run: Path, corpus: Corpus, how: Settings) -> dict[str, Any]:
     """All that a measurement depends on: where it is the same, nothing is measured again."""
-    weights = locate(run) / checkpoints.WEIGHTS
+    weights = locate(run) / WEIGHTS
     return {"model": sha256(weights)} | data_key(corpus, how)
 
 
@@ -123,6 +124,6 @@ def padded_rows(texts: Sequence[Sequence[int]]) -> np.ndarray:
 
 def speed(run: Path) -> float | None:
     """Tokens a second in training, the median of metrics.csv."""
-    rows = csv.DictReader(io.StringIO(checkpoints.read_metrics(run)))
+    rows = csv.DictReader(io.StringIO(read_metrics(run)))
     rates = [float(row["tokens_per_second"]) for row in rows if row.get("tokens_per_second")]
     return median(rates) if rates else None
