@@ -11,7 +11,9 @@ against a mask that stays likely, the less the shorter the steps (Zheng et al. 2
 """
 
 import argparse
+import functools
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
