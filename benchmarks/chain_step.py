@@ -4,8 +4,9 @@ python benchmarks/chain_step.py [--head logistic|logits] [--rounds N] [--threads
 
 Published: Q_t and Q_1 .. Q_t of all T steps in two tables (T, K, K) of float32; at every position and state both factors of
 eq. 4, gathered or multiplied, as logarithms with 1e-6 in them, for the truth and for the prediction; the KL of their softmaxes,
-the cross-entropy of the first step, and that beside the bound. Ours: the same sums in closed form, from tables that a row shares.
-The network is a table and a linear head: what differs is the objective, so only that is timed. Tables stand beside all steps.
+the cross-entropy of the first step, and that beside the bound. Ours: the same sums in closed form, from tables that a row
+shares. The network is a table and a linear head: what differs is the objective, so only that is timed. Tables stand beside all
+steps.
 """
 
 import copy
@@ -56,7 +57,7 @@ class Published:
             self.one[i], self.all[i] = Q.mT, product  # the first as (t, x_t, x_s)
 
     def clean(self, outputs: Tensor, x_t: Tensor) -> Tensor:
-        """Logits (B, L, K) of p~: the mass of a logistic law in each bin, by the difference of two log-sigmoids."""
+        """Logits (B, L, K) of p~: the mass of a logistic distribution in each bin, by the difference of two log-sigmoids."""
         if self.method.config.head == "logits":
             return outputs
         K = self.method.process.K
@@ -67,8 +68,8 @@ class Published:
         below, above = (F.logsigmoid(inverse * (centre + side / (K - 1))) for side in (-1, 1))
         return above + torch.log1p(-torch.exp(below - above) + self.eps)
 
-    def posterior(self, likely: Tensor, law: Tensor) -> Tensor:
-        return (likely + self.eps).log() + (law + self.eps).log()
+    def posterior(self, likely: Tensor, distribution: Tensor) -> Tensor:
+        return (likely + self.eps).log() + (distribution + self.eps).log()
 
     def loss(self, x_0: Tensor, generator: torch.Generator) -> Tensor:
         method = self.method
@@ -153,7 +154,8 @@ def main() -> None:
 
 
 def print_exact(length: int) -> None:
-    """How far float32 is from the published sums in float64 without their eps, of K logits: loss and gradient, in proportion."""
+    """How far float32 is from the published sums in float64 without their eps, of K logits: loss and gradient, in
+    proportion."""
     method = make("logits", 256, length, 1000)
     x_0, made = data(256, 8, length), {}
     nn.init.normal_(method.network.head.weight)  # a network that says something

@@ -4,9 +4,10 @@ python benchmarks/ctmc_step.py [--process gaussian|birth-death|uniform] [--predi
                                [--length 3072] [--rounds N] [--threads N] [--small] [--json FILE]
 
 Published: q(x_t | x_0) and R_t as one matrix for each row of the batch; rows and columns of them gathered for every
-position, (B, L, K) each, masks of ones with a zero at x, and two products (B, L, K) x (B, K, K) for each network call; in float32
-with 1e-9 in the denominators. Ours: the same sums, a chunk of positions at a time. Published is one network call, at x~, and so
-is ours but in two-pass. The network is a table and a linear head: what differs is the objective, so only that is timed.
+position, (B, L, K) each, masks of ones with a zero at x, and two products (B, L, K) x (B, K, K) for each network call; in
+float32 with 1e-9 in the denominators. Ours: the same sums, a chunk of positions at a time. Published is one network call, at
+x~, and so is ours but in two-pass. The network is a table and a linear head: what differs is the objective, so only that is
+timed.
 """
 
 import json
@@ -60,11 +61,14 @@ class Published:
     def __init__(self, method: TauLDR):
         self.method, config, K = method, method.config, method.process.K
         if config.process == "uniform":
-            R, law, schedule = *tauldr_rates.uniform(K), LinearSigma(config.base * config.min_time, config.base)
+            R, distribution, schedule = (
+                *tauldr_rates.uniform(K),
+                LinearSigma(config.base * config.min_time, config.base),
+            )
         else:
-            R, law, schedule = method.process.R, method.process.prior, method.process.schedule
-        self.R, self.schedule = R, CTMC(R, law, schedule).schedule
-        root = law.sqrt()
+            R, distribution, schedule = method.process.R, method.process.prior, method.process.schedule
+        self.R, self.schedule = R, CTMC(R, distribution, schedule).schedule
+        root = distribution.sqrt()
         self.values, vectors = torch.linalg.eigh(root[:, None] * R / root)
         self.right, self.left = vectors / root[:, None], vectors.T * root
 

@@ -66,10 +66,12 @@ def draw(model: Any, count: int, steps: int, dtype: torch.dtype | None, top_p: f
 
 @torch.no_grad()
 def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
-    """What a race with uniforms of so many bits does to the law of the token that a mask becomes, without drawing anything.
+    """What a race with uniforms of so many bits does to the distribution of the token that a mask becomes, without drawing
+    anything.
 
-    To first order in r, the probability of a reveal, token k wins with r p_k x / (e^x - 1), x = 1 / (2^bits r p_k). The mean over
-    masks of real text at five times: the share of the law that is lost, its entropy in nats, and that of what is left.
+    To first order in r, the probability of a reveal, token k wins with r p_k x / (e^x - 1), x = 1 / (2^bits r p_k). The mean
+    over masks of real text at five times: the share of the distribution that is lost, its entropy in nats, and that of what is
+    left.
     """
     method = model.method
     test = corpus_of(model).test
@@ -83,7 +85,7 @@ def lost(model: Any, steps: int, bits: int = 24) -> tuple[float, float, float]:
         fraction = 1 / (2.0**bits * r * p).clamp_min(1e-12)
         q = p * torch.where(fraction > 1e-9, fraction / torch.expm1(fraction), 1.0)
         left = q.sum(-1, keepdim=True)
-        entropy = lambda law: -torch.special.xlogy(law, law).sum(-1)  # noqa: E731
+        entropy = lambda distribution: -torch.special.xlogy(distribution, distribution).sum(-1)  # noqa: E731
         found.append(torch.stack([1 - left[:, 0], entropy(p), entropy(q / left)]).mean(1))
     return tuple(torch.stack(found).mean(0).tolist())
 
@@ -124,7 +126,7 @@ def main() -> None:
             file.write_text(sweep.samples_as_lines([draw(model, *how, chosen.seed)]))
             print(f"{name}: drawn in {time.perf_counter() - began:.0f} s", flush=True)
         (sets[name],) = sweep.read_samples(file)
-    print("\n| steps | of the law lost in float32 | entropy of the law, nats | of what is left |\n|---|---|---|---|")
+    print("\n| steps | of the probability lost in float32 | entropy, nats | of what is left |\n|---|---|---|---|")
     for steps in (128, 512, 1_000, 10_000):
         share, before, after = lost(model, steps)
         print(f"| {steps:,} | {share:.2%} | {before:.3f} | {after:.3f} |")

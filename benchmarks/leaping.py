@@ -2,9 +2,9 @@
 
 python benchmarks/leaping.py [--out docs/pictures/leaping.png]
 
-Two positions of five states, the exact network of a fixed law. Nothing is drawn: the law of the samples is a product of the
-transition matrices of the steps (which the tests hold equal to those of the samplers' code), and the error its total
-variation to the law of the data.
+Two positions of five states, the exact network of a fixed distribution. Nothing is drawn: the distribution of the samples is a
+product of the transition matrices of the steps (which the tests hold equal to those of the samplers' code), and the error its
+total variation to the distribution of the data.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from zellige.methods import tauldr_rates
 from zellige.report.palette import COLOURS
 from zellige.samplers.euler import stepped
 from zellige.samplers.grid import spaced
-from zellige.samplers.tau_leaping import corrector_rate, leap_law, single_law
+from zellige.samplers.tau_leaping import corrector_rate, leap_distribution, single_distribution
 
 K, L = 5, 2
 STEPS = (8, 16, 32, 64, 128, 256)
@@ -41,10 +41,12 @@ LINES = {  # name -> corrector steps, colour, dashes, marker
 
 def worlds() -> dict[str, exact.Denoiser]:
     """The exact networks: levels under noise that moves them to their neighbours, tokens under uniform noise."""
-    R, law = tauldr_rates.birth_death(K)
+    R, distribution = tauldr_rates.birth_death(K)
     noise = Geometric(1e-5, 12.0)
     processes: dict[str, Process] = {
-        "ordered levels, birth and death, jumps summed": CTMC(R / tauldr_rates.gap(R, law), law, noise),
+        "ordered levels, birth and death, jumps summed": CTMC(
+            R / tauldr_rates.gap(R, distribution), distribution, noise
+        ),
         "tokens, uniform noise, one jump a position": uniform(K, noise),
     }
     weights = (1.05 + numbers(K**L)) ** 2
@@ -56,10 +58,11 @@ def worlds() -> dict[str, exact.Denoiser]:
 
 @torch.no_grad()
 def error(method: exact.Denoiser, name: str, steps: int) -> float:
-    """Total variation between the law of the samples and the data's. Positions step independently, given the network's answer."""
+    """Total variation between the distribution of the samples and the data's. Positions step independently, given the network's
+    answer."""
     times, X = spaced(method, steps, "log-snr"), exact.states(K, L)
-    leap = leap_law if method.ordered else single_law
-    law = method.process.prior[X].prod(-1)
+    leap = leap_distribution if method.ordered else single_distribution
+    distribution = method.process.prior[X].prod(-1)
     for t, s in itertools.pairwise(times):
         time, later, end = t.expand(X.shape), s.expand(X.shape), bool(t >= 1) or bool(s.isinf())
         pred = method.predict(X, time)
@@ -67,15 +70,15 @@ def error(method: exact.Denoiser, name: str, steps: int) -> float:
             each = kernel(pred, later)
         else:
             each = stepped(pred, later) if name == "euler" else leap(X, (t - s) * reverse_rate(pred))
-        law = law @ joint(each)
+        distribution = distribution @ joint(each)
         if correctors := LINES[name][0] if s.isfinite() else 0:
             each = leap(X, (t - s) * corrector_rate(method.predict(X, later)))
-            law = law @ torch.linalg.matrix_power(joint(each), correctors)
-    return float((law - method.law).abs().sum()) / 2
+            distribution = distribution @ torch.linalg.matrix_power(joint(each), correctors)
+    return float((distribution - method.distribution).abs().sum()) / 2
 
 
 def joint(each: torch.Tensor) -> torch.Tensor:
-    """(N, 2, K) weights of two positions -> (N, K^2) laws."""
+    """(N, 2, K) weights of two positions -> (N, K^2) distributions."""
     a, b = (each / each.sum(-1, keepdim=True)).unbind(1)
     return (a[:, :, None] * b[:, None]).flatten(1)
 

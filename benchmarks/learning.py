@@ -1,11 +1,12 @@
-"""Does each method learn? On a law that is known exactly, a random one on 3^4.
+"""Does each method learn? On a distribution that is known exactly, a random one on 3^4.
 
     python benchmarks/learning.py [METHOD ...]       some minutes a method
 
 A method may carry choices: sedd:process=uniform. The trained network's bound is computed by enumeration and quadrature,
-and held against the exact denoiser's own bound (the same T, the same prediction); samples are held against the law by total
-variation, whose expectation for n exact samples is the floor. Concrete score matching has no bound: of it the divergence
-of the law from the one that its scores make Metropolis-Hastings keep is computed. Exits with 1 if a claim does not hold.
+and held against the exact denoiser's own bound (the same T, the same prediction); samples are held against the distribution by
+total variation, whose expectation for n exact samples is the floor. Concrete score matching has no bound: of it the divergence
+of the distribution from the one that its scores make Metropolis-Hastings keep is computed. Exits with 1 if a claim does not
+hold.
 """
 
 import argparse
@@ -97,23 +98,23 @@ class Learnt:
     ok: bool
 
 
-def random_law(seed: int = 0) -> Tensor:
+def random_distribution(seed: int = 0) -> Tensor:
     weights = torch.rand(3**4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 3
     return weights / weights.sum()
 
 
 @torch.no_grad()
-def expected_bound(method: Method, x_0: Tensor, law: Tensor) -> float:
-    """E over the law of the whole bound, nats a position, enumerated; time by quadrature or over the T steps."""
+def expected_bound(method: Method, x_0: Tensor, distribution: Tensor) -> float:
+    """E over the distribution of the whole bound, nats a position, enumerated; time by quadrature or over the T steps."""
     if method.steps:
         each = exact.step_bound(method, x_0, method.grid(method.steps))
     else:
         each = sum(v for k, v in exact.continuous_terms(method, x_0, 40).items() if k != "jump")
-    return float((law * each).sum()) / x_0.shape[1]
+    return float((distribution * each).sum()) / x_0.shape[1]
 
 
-def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
-    target, x_0 = random_law(), exact.states(3, 4)
+def distribution(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
+    target, x_0 = random_distribution(), exact.states(3, 4)
     torch.manual_seed(0)
     method = made(name, 3, Net(layers=2, hidden=64, heads=4, length=4, conv=3, condition=64))
     steps = steps or (3000 if any(word in name for word in QUICK) else 6000)
@@ -122,8 +123,8 @@ def law(name: str, steps: int | None = None, count: int = 20_000) -> Learnt:
     )
     entropy = float(exact.entropy(target)) / 4
     if method.process is None:
-        what, best = "cross-entropy of the chain's law", entropy
-        reached = best + float(maths.kl(target, metropolis.law(method))) / 4
+        what, best = "cross-entropy of the chain's distribution", entropy
+        reached = best + float(maths.kl(target, metropolis.invariant(method))) / 4
         drawn = samples(method, SAMPLERS[method.sampler](), 300, count, batch=5000)
     else:
         what, denoiser = "bound", exact.Denoiser(method.process, target, 4, method.parameterization)
@@ -147,7 +148,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int)
     chosen, ok = parser.parse_args(), True
     for name in chosen.methods or METHODS:
-        learnt = law(name, chosen.steps)
+        learnt = distribution(name, chosen.steps)
         ok &= learnt.ok
         print(f"{learnt.name:<38} {'ok  ' if learnt.ok else 'FAIL'} {learnt.said}", flush=True)
     return 0 if ok else 1

@@ -1,4 +1,4 @@
-"""Sampling, Zellige's against the published way: the same law, and the time that one batch takes.
+"""Sampling, Zellige's against the published way: the same distribution, and the time that one batch takes.
 
 python benchmarks/sampling.py [--method sedd] [--rounds N] [--threads N] [--json FILE]
 """
@@ -28,7 +28,8 @@ CASES = {  # method, states with the mask, batch, steps, whether the published s
 def pair(name: str, states: int, net: Net = NET):
     """A method with a head that is not zero, and the published network with the same function.
 
-    Scores are of one law: at a mask they sum to alpha / (1 - alpha) in the mean, or all masks would go in the first step.
+    Scores are of one distribution: at a mask they sum to alpha / (1 - alpha) in the mean, or all masks would go in the first
+    step.
     """
     torch.manual_seed(0)
     method = build(name, states - 1, net).eval()
@@ -62,17 +63,17 @@ def published(method, network, batch: int, steps: int, seed: int, cache: bool):
     return reference.sample(network, (batch, *method.shape), masked, method.process.mask, cache)
 
 
-def same_law(name: str, rows: int = 20_000) -> tuple[float, float]:
-    """Two tokens of three, T = 3: the distance between the laws of many draws of both, and what chance alone gives."""
+def same_distribution(name: str, rows: int = 20_000) -> tuple[float, float]:
+    """Two tokens of three, T = 3: the distance between the distributions of many draws of both, and what chance alone gives."""
     small = Net(layers=1, hidden=16, heads=2, length=2)
     method, network = pair(name, 4, small)
 
-    def law(x):
+    def distribution(x):
         count = Counter(map(tuple, x.tolist()))
         return torch.tensor([count[i, j] / len(x) for i in range(3) for j in range(3)], dtype=torch.float64)
 
-    mine = [law(ours(method, rows, 3, seed)[0]) for seed in (0, 1)]
-    theirs = law(published(method, network, rows, 3, 2, cache=False)[0])
+    mine = [distribution(ours(method, rows, 3, seed)[0]) for seed in (0, 1)]
+    theirs = distribution(published(method, network, rows, 3, 2, cache=False)[0])
     distance = lambda p, q: float((p - q).abs().sum() / 2)  # noqa: E731
     return distance(mine[0], theirs), distance(*mine)
 
@@ -93,8 +94,12 @@ def main() -> None:
         print(json.dumps({"sampling": memory.largest() - state}))
         return
     chosen = (options.method,) if options.method else ("mdlm", "sedd")
-    laws = {name: same_law(name) for name in chosen}
-    out: dict = {"machine": measure.machine(), "distance between laws, and by chance": laws, "cases": {}}
+    distributions = {name: same_distribution(name) for name in chosen}
+    out: dict = {
+        "machine": measure.machine(),
+        "distance between distributions, and by chance": distributions,
+        "cases": {},
+    }
     rows = []
     for case, (name, states, batch, steps, cache, net) in CASES.items():
         if name not in chosen:
@@ -129,9 +134,9 @@ def main() -> None:
             )
         )
     measure.show(rows, ("sampling", "published", "zellige", "faster", "quartiles", "calls", "calls", "peak", "peak"))
-    for name, (distance, chance) in laws.items():
+    for name, (distance, chance) in distributions.items():
         print(
-            f"{name}, laws of 20,000 draws: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})"
+            f"{name}, 20,000 samples each: {distance:.4f} apart in total variation (two runs of one sampler: {chance:.4f})"
         )
     if options.json:
         options.json.write_text(json.dumps(out, indent=1) + "\n")

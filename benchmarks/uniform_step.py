@@ -49,9 +49,9 @@ def d3pm(method: Any, x_0: Tensor, generator: torch.Generator) -> Tensor:
     a = alpha_t / alpha_s
     logits = method.network.head(method.network.features(x_t, method.network_time(t)))
 
-    def posterior_logits(law: Tensor) -> Tensor:
+    def posterior_logits(distribution: Tensor) -> Tensor:
         into = a * torch.nn.functional.one_hot(x_t, K) + (1 - a) / K
-        return torch.log(into + EPS) + torch.log(alpha_s * law + (1 - alpha_s) / K + EPS)
+        return torch.log(into + EPS) + torch.log(alpha_s * distribution + (1 - alpha_s) / K + EPS)
 
     true = posterior_logits(torch.nn.functional.one_hot(x_0, K).float())
     pred = posterior_logits(torch.softmax(logits, -1))

@@ -1,4 +1,5 @@
-"""Small worlds for the tests: data laws, dense processes that are no `Mixture`, sources of draws that can be enumerated.
+"""Small worlds for the tests: data distributions, dense processes that are no `Mixture`, sources of draws that can be
+enumerated.
 
 What is enumerated is the space of `zellige verify`, and the library's chains by matrices are those that it goes through. `CTMC`
 and `Chain` are subclasses of `Process` that give nothing but `matrix` (and `rate`): they show that predictions, bounds
@@ -30,7 +31,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def data_law(V: int = V, L: int = L, seed: int = 1) -> Tensor:
+def data_distribution(V: int = V, L: int = L, seed: int = 1) -> Tensor:
     p = numbers(V**L, seed=seed) ** 3 + 0.01
     return p / p.sum()
 
@@ -58,7 +59,8 @@ def times(t) -> Tensor:
 
 
 class CTMC(Process):
-    """Q_{s,t} = exp((tau(t) - tau(s)) R) with any generator R and tau = t + t^2; a jump to the stationary law at PRIOR only."""
+    """Q_{s,t} = exp((tau(t) - tau(s)) R) with any generator R and tau = t + t^2; a jump to the stationary distribution at PRIOR
+    only."""
 
     def __init__(self, R: Tensor):
         A = torch.cat((R.T, torch.ones(1, len(R), dtype=R.dtype)))

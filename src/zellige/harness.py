@@ -32,7 +32,7 @@ from .models.frames import Frame
 from .models.model import as_model, identity, told_none
 from .samplers import choose_sampler, run
 from .samplers.pairing import blank, of_length
-from .samplers.sampler import start_law
+from .samplers.sampler import start_distribution
 from .show.kinds import added, of
 from .show.record import versions
 
@@ -111,7 +111,8 @@ class Zellige(LM):
         return told_none(self.model)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes into the `config` of its results: which model, by its hashes too, what it is told, on what."""
+        """What the harness writes into the `config` of its results: which model, by its hashes too, what it is told, on
+        what."""
         return {"identity": identity(self.model), **self.told, "versions": versions()}
 
     # ---------------------------------------------------------------------------------- likelihoods
@@ -212,7 +213,7 @@ class Zellige(LM):
         most = _most(how) if sampler.grows else min(_most(how), int(method.shape[0]) - prefix_length)
         fixed = torch.tensor([prompt + [-1] * most for prompt in prompts], device=self._device)
         sampler.admit(method, fixed)
-        streams = Streams(seeds, start_law(method).device)
+        streams = Streams(seeds, start_distribution(method).device)
         *_, state = run(sampler, method, tuple(fixed.shape), self.steps, fixed=fixed, generator=streams)  # pyright: ignore
         end = end_token(tokenizer, True) if self._documents else None
         rows, mask = state.x.tolist(), blank(of_length(method, fixed.shape[1]))

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, numbers, per_token, processes, table
+from worlds import CTMC, L, V, all_processes, data_distribution, generator_matrix, numbers, per_token, processes, table
 from zellige import exact
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
@@ -276,21 +276,21 @@ def test_with_the_exact_network_the_terms_are_the_entropy(name):
     Up to O(alpha_1^2) where it jumps from PRIOR to t = 1, and O((1 - alpha_0)^2) where all positions jump to clean tokens.
     """
     P = RATED[name]
-    law = data_law(int(P.clean.sum()))
-    denoiser = exact.Denoiser(P, law, L)
+    distribution = data_distribution(int(P.clean.sum()))
+    denoiser = exact.Denoiser(P, distribution, L)
     terms = exact.continuous_terms(denoiser, denoiser.x_0)
-    total = (law * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
-    p_1 = exact.marginal(P, exact.embed(P, law, L), L, P.start)
+    total = (distribution * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
+    p_1 = exact.marginal(P, exact.embed(P, distribution, L), L, P.start)
     prior = P.prior[exact.states(P.K, L)].prod(-1)
     jumps = P.start == PRIOR
-    gap = float(total - exact.entropy(law) - maths.kl(p_1, prior))
+    gap = float(total - exact.entropy(distribution) - maths.kl(p_1, prior))
     if jumps:
         assert abs(gap) < 1e-5
         at_once = exact.continuous_terms(denoiser, denoiser.x_0, jumps=True)
-        gap = float((law * sum(at_once[k] - terms[k] for k in ("diffusion", "reconstruction", "prior"))).sum())
+        gap = float((distribution * sum(at_once[k] - terms[k] for k in ("diffusion", "reconstruction", "prior"))).sum())
     alpha_1 = float(P.schedule.alpha(1.0).max()) if hasattr(P, "schedule") else 0.0
     lost = 1 - float(P.schedule.alpha(0.0).min()) if hasattr(P, "schedule") else 0.0
     assert -1e-6 < gap < L**2 * (2 * alpha_1**2 if jumps else lost**2) + 1e-5
     if jumps:
-        without = float(total - (law * terms["start"]).sum() - exact.entropy(law))
+        without = float(total - (distribution * terms["start"]).sum() - exact.entropy(distribution))
         assert without < -0.1 * alpha_1  # the published bound, which leaves that end out, is below the entropy

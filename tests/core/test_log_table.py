@@ -15,8 +15,8 @@ K, LOW, HIGH = 96, 1e-3, 8.0
 
 
 def gaussian() -> CTMC:
-    R, law = tauldr_rates.gaussian(K, 6 * K / 256, 2.0 * K)
-    return CTMC(R / tauldr_rates.gap(R, law), law, Exponential(1.0, 100.0, 0.001))
+    R, distribution = tauldr_rates.gaussian(K, 6 * K / 256, 2.0 * K)
+    return CTMC(R / tauldr_rates.gap(R, distribution), distribution, Exponential(1.0, 100.0, 0.001))
 
 
 def by_squaring(P: CTMC, h: float) -> torch.Tensor:
@@ -71,8 +71,8 @@ def test_elsewhere_it_is_the_exact_one(h):
 
 
 def test_no_table_where_an_entry_is_zero_or_the_chain_is_one_way():
-    R, law = tauldr_rates.birth_death(256)
-    assert not LogTable(CTMC(R, law, LinearSigma(0.0, 1.0)), LOW, HIGH).whole
+    R, distribution = tauldr_rates.birth_death(256)
+    assert not LogTable(CTMC(R, distribution, LinearSigma(0.0, 1.0)), LOW, HIGH).whole
     around = torch.eye(K, dtype=D).roll(1, 1) - torch.eye(K, dtype=D)
     assert not LogTable(CTMC(around, torch.full((K,), 1 / K, dtype=D), LinearSigma(0.0, 1.0)), LOW, HIGH).whole
 

@@ -63,8 +63,8 @@ def test_log1mexp_gradient_is_finite_on_both_sides():
 @given(st.floats(1e-8, 1e8), st.floats(-20, 3), st.sampled_from([-1, 1]))
 @settings(max_examples=200)
 def test_score_entropy_near_and_far(u, exponent, sign):
-    """v - u + u log(u/v) to 1e-15 of the difference |v - u| and of itself: where v is close to u it is of second order in it, and
-    the plain formula would lose it in the rounding of u."""
+    """v - u + u log(u/v) to 1e-15 of the difference |v - u| and of itself: where v is close to u it is of second order in it,
+    and the plain formula would lose it in the rounding of u."""
     v = u * (1 + sign * 10.0 ** min(exponent, -0.01 if sign < 0 else 3))
     if v <= 0:
         return
@@ -115,7 +115,7 @@ def test_normalise_keeps_impossible_rows_at_zero():
 
 # ---------------------------------------------------------------------------------- draws
 def drawn(p, u):
-    """The token that the uniform u draws from the law p (K,)."""
+    """The token that the uniform u draws from the distribution p (K,)."""
     return int(random.categorical(p, Given(torch.tensor(u, dtype=D))))
 
 
@@ -166,7 +166,7 @@ def test_float32_probabilities_are_summed_in_float64():
     assert random.categorical(p.expand(3, K), Given(u)).tolist() == [1, 1001, K - 1]
 
 
-def test_a_draw_of_many_is_the_law():
+def test_a_draw_of_many_is_the_distribution():
     """Chi-square of 64 cells of equal mass, K = 5,000: a false alarm has probability 1e-6 (and the seed is fixed)."""
     K, N, cells = 5_000, 4_000, 50
     p = 1 / (torch.arange(K, dtype=D) + 10)
@@ -244,28 +244,32 @@ def test_ranks_together_draw_what_one_process_draws():
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-15)
 
 
-def test_replace_keeps_or_draws_from_one_law():
-    law, N = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=D), 100_000
+def test_replace_keeps_or_draws_from_one_distribution():
+    distribution, N = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=D), 100_000
     even = Given((torch.arange(N, dtype=D) + 0.5) / N)
-    drawn = random.replace(torch.full((N,), 2), 0.7, law, even)
+    drawn = random.replace(torch.full((N,), 2), 0.7, distribution, even)
     seen = torch.bincount(drawn, minlength=4).double() / N
-    torch.testing.assert_close(seen, 0.7 * law + 0.3 * torch.tensor([0, 0, 1, 0], dtype=D), rtol=0, atol=2 / N)
+    torch.testing.assert_close(seen, 0.7 * distribution + 0.3 * torch.tensor([0, 0, 1, 0], dtype=D), rtol=0, atol=2 / N)
     x = torch.tensor([[0, 1, 2], [3, 1, 0]])
-    assert torch.equal(random.replace(x, 0.0, law), x)
+    assert torch.equal(random.replace(x, 0.0, distribution), x)
     p = torch.tensor([[1.0, 0.0, 1.0]], dtype=D).expand(2, 3)
-    some = random.replace(x, p, law, torch.Generator().manual_seed(0))
-    assert torch.equal(some[:, 1], x[:, 1])  # also where the law would never say it
+    some = random.replace(x, p, distribution, torch.Generator().manual_seed(0))
+    assert torch.equal(some[:, 1], x[:, 1])  # also where the distribution would never say it
     assert (some[:, 0] != 1).all()
-    tiny = random.replace(torch.ones(1000, dtype=torch.long), 1e-12, law, Given(torch.tensor(1e-12 * (1 - 1e-9))))
-    assert (tiny == 3).all()  # the last of the law, never past its end
+    tiny = random.replace(
+        torch.ones(1000, dtype=torch.long), 1e-12, distribution, Given(torch.tensor(1e-12 * (1 - 1e-9)))
+    )
+    assert (tiny == 3).all()  # the last of the distribution, never past its end
 
 
 def test_replace_can_be_enumerated():
-    law, x = torch.tensor([0.5, 0.1, 0.4], dtype=D), torch.tensor([[0, 2]])
+    distribution, x = torch.tensor([0.5, 0.1, 0.4], dtype=D), torch.tensor([[0, 2]])
     total = torch.zeros(3, 3, dtype=D)
     for a, b in itertools.product(range(3), repeat=2):
         script = Script([[a, b]], 1)
-        assert random.replace(x, 0.3, law, script).tolist() == [[a, b]]
+        assert random.replace(x, 0.3, distribution, script).tolist() == [[a, b]]
         total[a, b] = script.probability[0]
     kept = torch.eye(3, dtype=D)
-    torch.testing.assert_close(total, torch.outer(0.3 * law + 0.7 * kept[0], 0.3 * law + 0.7 * kept[2]))
+    torch.testing.assert_close(
+        total, torch.outer(0.3 * distribution + 0.7 * kept[0], 0.3 * distribution + 0.7 * kept[2])
+    )

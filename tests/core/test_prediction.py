@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from worlds import L, V, all_processes, data_law, mixtures, numbers
+from worlds import L, V, all_processes, data_distribution, mixtures, numbers
 from zellige import exact
 from zellige.core import maths
 from zellige.core.curves import Linear
@@ -35,19 +35,19 @@ KINDS = ("mean", "leave_one_out", "score")
 close = torch.testing.assert_close
 
 
-def law_of(P):
-    return data_law(int(P.clean.sum()))
+def distribution_of(P):
+    return data_distribution(int(P.clean.sum()))
 
 
 def reachable(P, t):
-    """Every x_t of positive probability (N, L), the times, and the law of x_t on all of K^L."""
-    p = exact.marginal(P, exact.embed(P, law_of(P), L), L, t)
+    """Every x_t of positive probability (N, L), the times, and the distribution of x_t on all of K^L."""
+    p = exact.marginal(P, exact.embed(P, distribution_of(P), L), L, t)
     X = exact.states(P.K, L)[p > 0]
     return X, torch.full(X.shape, t, dtype=D), p
 
 
 def three(P, X, time):
-    return {kind: exact.Denoiser(P, law_of(P), L, kind).predict(X, time) for kind in KINDS}
+    return {kind: exact.Denoiser(P, distribution_of(P), L, kind).predict(X, time) for kind in KINDS}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,7 +55,7 @@ def test_reverse_kernels_are_bayes_rule(name):
     P = ALL[name]
     for t, s in itertools.product((0.3, 0.7, 1.0), (CLEAN, 0.0, 0.2)):
         X, time, p_t = reachable(P, t)
-        p_s = exact.marginal(P, exact.embed(P, law_of(P), L), L, s)
+        p_s = exact.marginal(P, exact.embed(P, distribution_of(P), L), L, s)
         Q = P.matrix(s, t)
         joint = (p_s[:, None] * torch.kron(Q, Q))[:, exact.index(X, P.K)]  # (K^L, N)
         whole = (joint / p_t[exact.index(X, P.K)]).T.reshape(-1, P.K, P.K)
@@ -122,7 +122,7 @@ def anything(P, N=40, seed=0):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_mean_and_leave_one_out_give_laws_whatever_the_network_says(name):
+def test_mean_and_leave_one_out_give_distributions_whatever_the_network_says(name):
     P = ALL[name]
     w, x_t = anything(P)
     for t, s in ((0.4, CLEAN), (0.4, 0.2), (1.0, 0.5), (PRIOR, 1.0), (PRIOR, CLEAN)):
@@ -168,7 +168,7 @@ def test_subs_is_that_restriction_and_its_gradient_is_finite():
             assert (pred.mu[:, P.mask] == 0).all()
 
 
-def test_a_law_on_its_support_is_its_own_restriction():
+def test_a_distribution_on_its_support_is_its_own_restriction():
     P = absorbing(V + 1, Linear())
     mu = torch.cat((maths.normalise(numbers(5, V)), torch.zeros(5, 1, dtype=D)), -1)
     x_t, t = torch.full((5,), V), torch.full((5,), 0.6, dtype=D)
@@ -208,7 +208,7 @@ def test_a_wrong_score_sums_right_and_is_clipped_by_the_kernel():
     assert (raw < 0).any()
     assert (p >= 0).all()
     close(p, raw.clamp_min(0) / raw.clamp_min(0).sum(-1, keepdim=True))
-    right = exact.Denoiser(P, data_law(), L, "score").predict(torch.tensor([[0, 1]]), 0.8)
+    right = exact.Denoiser(P, data_distribution(), L, "score").predict(torch.tensor([[0, 1]]), 0.8)
     close(kernel(right, 0.1), reverse(right, 0.1))  # the exact score needs no clipping
 
 
@@ -239,7 +239,7 @@ def test_a_score_at_prior_is_that_of_t_1_and_gives_the_same_first_jump():
                 kernel(score_, torch.full_like(time, s).minimum(time)),
                 kernel(mean, torch.full_like(time, s).minimum(time)),
             )
-    # a wrong score, too, gives a law: that of its normalised posterior
+    # a wrong score, too, gives a distribution: that of its normalised posterior
     wrong = Score(P, numbers(1, L, P.K, seed=4), X[-1:], torch.full((1, L), PRIOR, dtype=D))
     jump = kernel(wrong, 1.0)
     close(jump[..., :V].sum(-1), torch.full((1, L), 0.2, dtype=D))

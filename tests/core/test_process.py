@@ -12,7 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worlds import CTMC, L, V, all_processes, data_law, generator_matrix, mixtures, numbers, per_token, processes
+from worlds import (
+    CTMC,
+    L,
+    V,
+    all_processes,
+    data_distribution,
+    generator_matrix,
+    mixtures,
+    numbers,
+    per_token,
+    processes,
+)
 from zellige import exact
 from zellige.core import matrices
 from zellige.core.curves import Linear, LinearSigma, Polynomial
@@ -213,7 +224,7 @@ def test_a_chain_may_hold_some_of_its_products(matrices_held, monkeypatch):
     assert len(some.products) <= matrices_held + 1
     for i, j in itertools.combinations_with_replacement(range(T + 1), 2):
         close(some.matrix(i / T, j / T), whole.matrix(i / T, j / T), rtol=1e-13, atol=0)
-        close(some.law(torch.arange(V), PRIOR), whole.law(torch.arange(V), PRIOR))
+        close(some.marginal(torch.arange(V), PRIOR), whole.marginal(torch.arange(V), PRIOR))
 
 
 def test_the_chain_is_its_matrices():
@@ -284,14 +295,14 @@ def test_a_tabulated_mixture_has_no_rate_and_no_time_between(name):
 
 # ---------------------------------------------------------------------------------- draws
 class Even:
-    """Uniforms (n + 1/2) / N along the first axis: what is drawn N times has its law to within 1/N."""
+    """Uniforms (n + 1/2) / N along the first axis: what is drawn N times has its distribution to within 1/N."""
 
     def uniform(self, shape, device):
         return ((torch.arange(shape[0]) + 0.5).double() / shape[0]).reshape(-1, *[1] * (len(shape) - 1)).expand(shape)
 
 
-def test_draws_at_many_states_hold_no_law_for_each_position():
-    """50,258 states, 4,096 positions: 1.6 GB as laws in float64."""
+def test_draws_at_many_states_hold_no_distribution_for_each_position():
+    """50,258 states, 4,096 positions: 1.6 GB as distributions in float64."""
     P, x = uniform(50_258, Tabulated(TABLE)), torch.zeros(4, 1024, dtype=torch.long)
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
         x_t = P.sample(x, 0.6, torch.Generator().manual_seed(0))
@@ -303,7 +314,7 @@ def test_draws_at_many_states_hold_no_law_for_each_position():
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_samples_have_the_law_of_the_matrix(name):
+def test_samples_have_the_distribution_of_the_matrix(name):
     P, N = ALL[name], 2000
     for x_0, t in itertools.product(range(P.K), (CLEAN, 0.0, 0.4, 1.0, PRIOR)):
         x_t = P.sample(torch.full((N,), x_0), t, Even())
@@ -318,7 +329,7 @@ def test_what_can_move_and_where_sampling_starts():
     assert absorbing(V + 1, Linear()).movable(x).tolist() == [False, False, False, True]
     assert absorbing(V + 1, Linear(), mask=1).movable(x).tolist() == [False, True, False, False]
     assert uniform(V, Linear()).movable(x[:V]).all()
-    assert absorbing(V + 1, Linear()).start == PRIOR  # all masks is the law of the prior, not of t = 1
+    assert absorbing(V + 1, Linear()).start == PRIOR  # all masks is the distribution of the prior, not of t = 1
     assert ALL["absorbing into a data state"].start == PRIOR
     assert uniform(V, Linear()).start == 1.0
     assert ALL["ctmc"].start == 1.0
@@ -343,12 +354,14 @@ def test_rates_position_by_position_are_the_rates_on_the_whole_space(name):
     P = RATED[name]
     for t in (0.3, 0.8):
         R, X = joint(P, t, L), exact.states(P.K, L)
-        p = exact.marginal(P, exact.embed(P, data_law(int(P.clean.sum())), L), L, t)
-        close(slope(lambda t: exact.marginal(P, exact.embed(P, data_law(int(P.clean.sum())), L), L, t), t), p @ R)
+        p = exact.marginal(P, exact.embed(P, data_distribution(int(P.clean.sum())), L), L, t)
+        close(
+            slope(lambda t: exact.marginal(P, exact.embed(P, data_distribution(int(P.clean.sum())), L), L, t), t), p @ R
+        )
         time = at(t).expand(X.shape)
         into, out = P.rate_into(X, time), P.rate_from(X, time)
         kept = p > 0
-        back = reverse_rate(exact.Denoiser(P, data_law(int(P.clean.sum())), L).predict(X[kept], time[kept]))
+        back = reverse_rate(exact.Denoiser(P, data_distribution(int(P.clean.sum())), L).predict(X[kept], time[kept]))
         for i, y in itertools.product(range(L), range(P.K)):
             moved = X.clone()
             moved[:, i] = y

@@ -1,4 +1,5 @@
-"""Both sides of -log p hold in expectation, by enumeration of everything that is drawn; replayed samplers have their own law."""
+"""Both sides of -log p hold in expectation, by enumeration of everything that is drawn; replayed samplers have their own
+law."""
 
 import dataclasses
 import functools
@@ -235,7 +236,9 @@ def test_the_mean_over_orders_is_the_law_of_any_order(name):
     method = table(name, {} if name != "md4" else {"time": False}, 3)
     q, log_w = in_all_orders(method, texts(3))
     p = (q * log_w.exp()).sum(1)
-    assert torch.allclose(p, exact.sample_law(AnyOrder(), method, 3)[method.process.clean[exact.states(4, 3)].all(-1)])
+    assert torch.allclose(
+        p, exact.sample_distribution(AnyOrder(), method, 3)[method.process.clean[exact.states(4, 3)].all(-1)]
+    )
     by_hand = [method.in_order(Batch(texts(3)), torch.tensor(o)) for o in itertools.permutations((0.0, 1.0, 2.0))]
     assert torch.allclose(p, torch.stack(by_hand).neg().exp().mean(0))
 
@@ -249,13 +252,14 @@ def test_the_mean_over_orders_is_the_law_of_any_order(name):
     ],
 )
 def test_a_deterministic_sampler_has_the_likelihood_of_its_own_code(sampler, steps):
-    """DUEL: p of all texts is the law that enumeration of the sampler's code gives; parallel steps, time and scores included."""
+    """DUEL: p of all texts is the law that enumeration of the sampler's code gives; parallel steps, time and scores
+    included."""
     others = [("md4", {"time": True}), ("sedd", {}), ("genmd4", {}), ("d3pm", {"diffusion_steps": 4})]
     for name, choices in [("mdlm", {}), *(others if steps == 2 else [])]:
         method = table(name, choices, 3)
         if sampler.refuse(method) is None:
             p = weigh(method, Batch(texts(3)), Replayed(sampler, "", steps)).log_w[:, 0].exp()
-            law = exact.sample_law(sampler, method, len(sampler.times(method, steps)) - 1)
+            law = exact.sample_distribution(sampler, method, len(sampler.times(method, steps)) - 1)
             assert torch.allclose(p, law[method.process.clean[exact.states(4, 3)].all(-1)])
             assert float(p.sum()) == pytest.approx(1)
 
@@ -280,7 +284,7 @@ def test_a_model_of_t_steps_is_weighed_by_its_own_chain(name, choices):
     for rows, log_w, q in drawn:
         mean.index_add_(1, rows, q * torch.stack((log_w.exp(), -log_w)))
     truth = exact.log_likelihood(method, method.grid(2))
-    assert path.law == "ancestral, T = 2"
+    assert path.distribution == "ancestral, T = 2"
     assert torch.allclose(mean[0].log(), truth, rtol=0, atol=1e-9)
     assert torch.allclose(mean[1], exact.step_bound(method, texts(2), method.grid(2)), rtol=0, atol=1e-9)
     below = torch.zeros(9, dtype=torch.float64)  # psi of one draw, p of others, whose mean is known
@@ -406,7 +410,8 @@ def test_the_exact_value_lies_between_the_rows(name, choices):
 
 
 def test_a_row_of_weights_that_hardly_count_says_so():
-    """Kish's number: of equal weights all draws, of one that outweighs the others one; with few of them no interval is given."""
+    """Kish's number: of equal weights all draws, of one that outweighs the others one; with few of them no interval is
+    given."""
     equal, one = torch.zeros(1, 8, 1), torch.full((1, 8, 1), -100.0)
     one[0, 3] = 0.0
     assert effective(equal).tolist() == [1.0]

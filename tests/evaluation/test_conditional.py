@@ -10,7 +10,7 @@ import torch
 
 from small import V as LETTERS
 from small import apart, make
-from worlds import data_law, table
+from worlds import data_distribution, table
 from zellige import METHODS, Batch, InputError, exact
 from zellige.core.curves import Linear
 from zellige.core.prediction import kernel
@@ -53,7 +53,8 @@ def enumerated(name: str, **choices) -> Method:
 
 # ------------------------------------------------------------------------------------------------------- what it bounds
 class Told(exact.Denoiser):
-    """Under absorbing noise a token that is there is clean; the all-mask input of PRIOR has tokens in it where some are given."""
+    """Under absorbing noise a token that is there is clean; the all-mask input of PRIOR has tokens in it where some are
+    given."""
 
     def predict(self, x_t, t, **more):
         return super().predict(x_t, torch.where(x_t == self.process.mask, torch.as_tensor(t), CLEAN), **more)
@@ -63,7 +64,7 @@ class Told(exact.Denoiser):
 def test_the_exact_denoiser_gives_the_conditional_itself(given):
     """E[bound] = -log p(continuation | context) for absorbing noise, wherever the given tokens stand."""
     given, x = torch.tensor(given), exact.states(V, L)
-    law = data_law(V, L)
+    law = data_distribution(V, L)
     denoiser = Told(absorbing(V + 1, Linear(1e-6)), law, L)
     found = exact.expectation(masked(denoiser, given), x)
     close(found, conditional_law(law, x, given), rtol=0, atol=2e-5)
@@ -71,7 +72,7 @@ def test_the_exact_denoiser_gives_the_conditional_itself(given):
 
 def test_uniform_noise_bounds_another_law():
     """The clamped chain of the exact denoiser is no conditional of the law: its bound stays above, by more than the ends."""
-    x, law = exact.states(V, L), data_law(V, L)
+    x, law = exact.states(V, L), data_distribution(V, L)
     denoiser = exact.Denoiser(uniform(V, Linear(1e-6)), law, L, "leave_one_out")
     whole = exact.expectation(masked(denoiser, torch.zeros(L, dtype=torch.bool)), x)
     assert float(law @ whole - exact.entropy(law)) == pytest.approx(0.0, abs=1e-4)  # of all tokens it is exact
@@ -96,7 +97,7 @@ def test_the_bound_is_one_of_the_law_that_fills(name, choices):
     found = exact.expectation(masked(method, GIVEN), x, nodes)
     for first in range(V):
         fixed = torch.where(GIVEN, first, -1)
-        law = exact.sample_law(Ancestral(), method, 3, fixed)
+        law = exact.sample_distribution(Ancestral(), method, 3, fixed)
         rows = x[:, 0] == first
         index = exact.index(x[rows], method.process.K)
         gap = found[rows] + law[index].log()
@@ -113,7 +114,7 @@ def test_in_continuous_time_too(name):
     for first in range(V):
         fixed, rows = torch.where(GIVEN, first, -1), x[:, 0] == first
         sampler, steps = (FirstHitting(), L) if free else (Ancestral(), 64)
-        law = exact.sample_law(sampler, method, steps, fixed)
+        law = exact.sample_distribution(sampler, method, steps, fixed)
         gap = found[rows] + law[exact.index(x[rows], method.process.K)].log()
         assert (gap > (-2e-3 if free else -2e-2)).all()  # the ends of time, the steps
 

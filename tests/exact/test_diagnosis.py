@@ -88,9 +88,9 @@ class NormalisedOverTheMask(MDLM):
     variants = ({},)
 
     def read(self, logits, x_t, t):
-        law = torch.where(self.process.clean, logits.softmax(-1), 0.0)
+        distribution = torch.where(self.process.clean, logits.softmax(-1), 0.0)
         held = self.process.one_hot(x_t)
-        return Mean(self.process, torch.where((x_t == self.mask)[..., None], law, held), x_t, t)
+        return Mean(self.process, torch.where((x_t == self.mask)[..., None], distribution, held), x_t, t)
 
 
 class NotCarriedOver(MDLM):

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from worlds import L, V, all_processes, data_law, numbers, table
+from worlds import L, V, all_processes, data_distribution, numbers, table
 from zellige import exact
 from zellige.core import bound, maths, random
 from zellige.core.batch import Batch
@@ -32,13 +32,13 @@ def test_index_is_the_row_of_states(K, length):
     assert len(X.unique(dim=0)) == len(X)
 
 
-def test_laws_embed_on_clean_sequences():
-    P, law = absorbing(V + 1, Linear(), mask=1), data_law()
-    whole, X = exact.embed(P, law, L), exact.states(V + 1, L)
+def test_distributions_embed_on_clean_sequences():
+    P, distribution = absorbing(V + 1, Linear(), mask=1), data_distribution()
+    whole, X = exact.embed(P, distribution, L), exact.states(V + 1, L)
     assert (whole[(X == 1).any(-1)] == 0).all()
-    close(whole[(X != 1).all(-1)], law)
+    close(whole[(X != 1).all(-1)], distribution)
     with pytest.raises(ValueError, match="9 sequences are clean"):
-        exact.embed(P, law[:4], L)
+        exact.embed(P, distribution[:4], L)
 
 
 def test_entropy():
@@ -48,19 +48,19 @@ def test_entropy():
 @pytest.mark.parametrize("name", ALL)
 def test_marginal_is_the_sum_over_x_0(name):
     P, length = ALL[name], 3
-    law = exact.embed(P, data_law(int(P.clean.sum()), length), length)
+    distribution = exact.embed(P, data_distribution(int(P.clean.sum()), length), length)
     for s, t in ((CLEAN, 0.4), (0.2, 0.9), (0.3, PRIOR)):
         Q, X = P.matrix(s, t), exact.states(P.K, length)
         joint = torch.stack([Q[X[:, i]][:, X[:, i]] for i in range(length)]).prod(0)
-        close(exact.marginal(P, law, length, t, s), law @ joint, rtol=1e-12, atol=1e-15)
+        close(exact.marginal(P, distribution, length, t, s), distribution @ joint, rtol=1e-12, atol=1e-15)
 
 
 # ---------------------------------------------------------------------------------- the exact denoiser
 @pytest.mark.parametrize("name", ALL)
 def test_denoiser_is_bayes_rule_for_three_positions(name):
     P, length, t = ALL[name], 3, 0.6
-    law = data_law(int(P.clean.sum()), length)
-    p_0, X = exact.embed(P, law, length), exact.states(P.K, length)
+    distribution = data_distribution(int(P.clean.sum()), length)
+    p_0, X = exact.embed(P, distribution, length), exact.states(P.K, length)
     Q = P.matrix(CLEAN, t)
     for x_t in X[numbers(len(X)) < 0.2]:
         joint = p_0 * torch.stack([Q[X[:, i], x_t[i]] for i in range(length)]).prod(0)
@@ -68,10 +68,13 @@ def test_denoiser_is_bayes_rule_for_three_positions(name):
         if joint.sum() == 0:
             continue
         each = lambda w: torch.stack([torch.zeros(P.K, dtype=D).index_add(0, X[:, i], w[i]) for i in range(length)])  # noqa: E731
-        mean = exact.Denoiser(P, law, length).predict(x_t[None], t).mu[0]
+        mean = exact.Denoiser(P, distribution, length).predict(x_t[None], t).mu[0]
         close(mean, maths.normalise(each([joint] * length)))
-        close(exact.Denoiser(P, law, length, "leave_one_out").predict(x_t[None], t).mu[0], maths.normalise(each(loo)))
-        score = exact.Denoiser(P, law, length, "score").predict(x_t[None], t).v[0]
+        close(
+            exact.Denoiser(P, distribution, length, "leave_one_out").predict(x_t[None], t).mu[0],
+            maths.normalise(each(loo)),
+        )
+        score = exact.Denoiser(P, distribution, length, "score").predict(x_t[None], t).v[0]
         p_t = exact.marginal(P, p_0, length, t)
         for i, y in itertools.product(range(length), range(P.K)):
             moved = x_t.clone()
@@ -80,11 +83,11 @@ def test_denoiser_is_bayes_rule_for_three_positions(name):
 
 
 def test_denoiser_takes_a_time_for_each_position_and_asks_where_told():
-    P, law = absorbing(V + 1, Linear()), data_law()
-    denoiser, x_t = exact.Denoiser(P, law, L), torch.tensor([[V, 1], [2, V]])
+    P, distribution = absorbing(V + 1, Linear()), data_distribution()
+    denoiser, x_t = exact.Denoiser(P, distribution, L), torch.tensor([[V, 1], [2, V]])
     t = torch.tensor([[0.5, CLEAN], [CLEAN, 0.5]], dtype=D)
     mean = denoiser.predict(x_t, t)
-    joint = law.reshape(V, V)
+    joint = distribution.reshape(V, V)
     close(mean.mu[0, 0, :V], joint[:, 1] / joint[:, 1].sum())
     close(mean.mu[1, 1, :V], joint[2] / joint[2].sum())
     some = denoiser.predict(x_t, t, at=x_t == V)
@@ -111,7 +114,7 @@ def test_quadrature(f, value):
     assert float((w * f(t)).sum()) == pytest.approx(value, rel=1e-7)
 
 
-# ---------------------------------------------------------------------------------- the law of a sampler's code
+# ---------------------------------------------------------------------------------- the distribution of a sampler's code
 def mdlm(length=L):
     return MDLM(table(V + 1, length), V, (length,))
 
@@ -129,7 +132,7 @@ def md4():
 
 @torch.no_grad()
 def test_transitions_of_the_plain_step_are_the_product_of_its_kernels():
-    for method in (md4(), exact.Denoiser(uniform(V, Linear()), data_law(), L)):
+    for method in (md4(), exact.Denoiser(uniform(V, Linear()), data_distribution(), L)):
         X = exact.states(method.process.K, L)
         sampler = Ancestral(choose=False)
         state = sampler.init(method, X.shape)
@@ -141,12 +144,12 @@ def test_transitions_of_the_plain_step_are_the_product_of_its_kernels():
 
 
 @torch.no_grad()
-def test_enumerated_laws_are_laws():
+def test_enumerated_distributions_are_distributions():
     for sampler, method in ((Ancestral(), mdlm(3)), (Ancestral(choose=False), md4()), (FirstHitting(), mdlm())):
         (length,) = method.shape
-        law = exact.sample_law(sampler, method, 3 if length == L else 1)
-        assert (law >= 0).all()
-        close(law.sum(), torch.ones((), dtype=D))
+        distribution = exact.sample_distribution(sampler, method, 3 if length == L else 1)
+        assert (distribution >= 0).all()
+        close(distribution.sum(), torch.ones((), dtype=D))
 
 
 @torch.no_grad()
@@ -157,8 +160,8 @@ def test_a_script_counts_every_outcome_once():
     for a, b in itertools.product(itertools.product(range(2), repeat=2), itertools.product(range(3), repeat=2)):
         script = exact.Script([a, b], 1)
         coin = script.bernoulli(p[None])
-        law = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], dtype=D)[None].expand(1, 2, 3)
-        drawn = script.categorical(law[coin], coin)
+        distribution = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], dtype=D)[None].expand(1, 2, 3)
+        drawn = script.categorical(distribution[coin], coin)
         total += float(script.probability)
         key = (tuple(coin[0].tolist()), tuple(drawn.tolist()))
         seen[key] = seen.get(key, 0.0) + float(script.probability)
@@ -245,7 +248,8 @@ def test_expectation_over_a_noisy_text_at_a_drawn_time(mask):
 
 
 def test_expectation_over_orders_and_its_gradient():
-    """Uniforms (B, L) stand for an order. The gradient is the expectation of the gradient of the draw, with the chances fixed."""
+    """Uniforms (B, L) stand for an order. The gradient is the expectation of the gradient of the draw, with the chances
+    fixed."""
     w = torch.tensor([0.3, -0.2], dtype=D, requires_grad=True)
 
     def draw(batch, generator):
@@ -285,11 +289,11 @@ def test_parts_integrate_what_jumps_between_them():
 
 
 @torch.no_grad()
-def test_laws_of_a_sampler_at_every_time():
+def test_distributions_of_a_sampler_at_every_time():
     method, sampler = md4(), Ancestral()
-    laws = exact.sample_laws(sampler, method, 4)
-    assert laws.shape == (5, (V + 1) ** L)
-    assert laws[0, -1] == 1.0  # all masks
-    close(laws[-1], exact.sample_law(sampler, method, 4))
-    close(laws[2], exact.sample_law(sampler, method, sampler.times(method, 4)[:3]))
-    close(laws.sum(-1), torch.ones(5, dtype=D))
+    distributions = exact.sample_distributions(sampler, method, 4)
+    assert distributions.shape == (5, (V + 1) ** L)
+    assert distributions[0, -1] == 1.0  # all masks
+    close(distributions[-1], exact.sample_distribution(sampler, method, 4))
+    close(distributions[2], exact.sample_distribution(sampler, method, sampler.times(method, 4)[:3]))
+    close(distributions.sum(-1), torch.ones(5, dtype=D))

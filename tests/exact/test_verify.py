@@ -194,7 +194,7 @@ def test_the_matrix():
     pairings["mdlm"]["euler"] = None
     pairings["d3pm"] |= dict.fromkeys(list(SAMPLERS)[1:])
     lines = Report((), 1.0, pairings).lines()
-    _, *lines = lines[lines.index("distance of 128 steps' law from the data's, exact network (- cannot be paired)") :]
+    _, *lines = lines[lines.index("distance of 128-step samples from the data, exact network (- cannot be paired)") :]
     parts = [part.split("\n") for part in "\n".join(lines).split("\n\n")]
     assert max(map(len, lines)) <= 100
     assert [name for part in parts for name in part[1].split()] == [name.split("_")[-1] for name in SAMPLERS]
@@ -264,4 +264,7 @@ def test_an_own_process_without_a_schedule(every):
     assert [report.failures for report in reports] == [[]] * len(reports)
     keys = {row.key for report in reports for row in report.rows if row.method}
     assert {"bound.limit", "bound.entropy", "bound.draws", "sampler.ancestral-choose"} <= keys
-    assert not keys & {"bound.log-snr", "sampler.ancestral"}  # it starts from its stationary law, not from that of x_1
+    assert not keys & {
+        "bound.log-snr",
+        "sampler.ancestral",
+    }  # it starts from its stationary distribution, not from that of x_1

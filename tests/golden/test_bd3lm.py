@@ -299,10 +299,10 @@ def test_first_hitting_replayed(golden, weights, case):
     c, scalars = golden[case], golden.scalars(case)
     memory, before = torch.ones(1).double(), -1
     for i, x, method, pred, after in _steps(golden, weights, case):
-        law = posterior(guide.guided(pred, nucleus=scalars["nucleus_p"], drop=True)).double()
+        distribution = posterior(guide.guided(pred, nucleus=scalars["nucleus_p"], drop=True)).double()
         masked = x == MASK
         golden.near(
-            CACHES[0], law[masked], c["probs"][i][masked]
+            CACHES[0], distribution[masked], c["probs"][i][masked]
         )  # the tolerance of the same network's log-probabilities
         begins = int(masked.sum()) >= before  # in each block the time begins anew
         memory, before = torch.ones(1).double() if begins else memory, int(masked.sum())
@@ -311,7 +311,7 @@ def test_first_hitting_replayed(golden, weights, case):
         u = 1 - c["hit_u"][i : i + 1]
         memory, chosen = FirstHitting()._next(method, state, RecordedUniforms(u, where))
         rounded(c["t"][i, 0] if c["t"][i].ndim else c["t"][i], memory[0], 4, torch.float32)
-        x = torch.where(chosen, race(law, c["cat_u"][i]), x)
+        x = torch.where(chosen, race(distribution, c["cat_u"][i]), x)
         assert torch.equal(x, after)
 
 
@@ -329,9 +329,9 @@ def test_ancestral_replayed(golden, weights, case):
             assert (after[masked] == 0).all()
             continue
         s = torch.tensor(max(t - 1 / scalars["num_steps"], 0.0), dtype=torch.float64)
-        law = kernel(pred, s.expand(x.shape))
+        distribution = kernel(pred, s.expand(x.shape))
         golden.near(
-            CACHES[0], law[masked], c["probs"][i][masked]
+            CACHES[0], distribution[masked], c["probs"][i][masked]
         )  # the tolerance of the same network's log-probabilities
-        assert torch.equal(torch.where(masked, race(law, c["cat_u"][i]), x), after)
+        assert torch.equal(torch.where(masked, race(distribution, c["cat_u"][i]), x), after)
     assert bool(broken) == ("few_steps" in case)

@@ -1,7 +1,7 @@
 """A third party's re-implementation of concrete score matching (not the authors') against ours: scores, and the explicit loss.
 
-It compares c_theta with the true c, which needs the law of the data, and takes the mean over the neighbours where the paper has
-the sum. `identities.score.explicit` is that form of ours, a sum for each text.
+It compares c_theta with the true c, which needs the distribution of the data, and takes the mean over the neighbours where the
+paper has the sum. `identities.score.explicit` is that form of ours, a sum for each text.
 """
 
 import pytest
@@ -31,10 +31,10 @@ def golden():
     return JAX
 
 
-def true_scores(name, law):
+def true_scores(name, distribution):
     """c (S, S) by tokens, nan where there is no arrow."""
     arrows, x = NEIGHBOURHOODS[name](S), torch.arange(S)[:, None]
-    c = metropolis.Scores(arrows, law, 1).predict(x, 0.0).v[:, 0] - 1
+    c = metropolis.Scores(arrows, distribution, 1).predict(x, 0.0).v[:, 0] - 1
     return torch.where(arrows.of(x[:, 0]), c, torch.nan)
 
 
@@ -74,10 +74,10 @@ def test_concrete_score(golden, case):
 def test_loss(golden, case):
     """Each text's sum over its neighbours, divided by their number, in the mean over the recorded texts."""
     c, name = golden[case], golden.index[case]["config"]["structure"]
-    arrows, law, x = NEIGHBOURHOODS[name](S), c["p_data"].double(), c["x"]
+    arrows, distribution, x = NEIGHBOURHOODS[name](S), c["p_data"].double(), c["x"]
     table = slots(name, c["model_table"])
     method = model(name, table)
-    each, _ = explicit(method, law)
+    each, _ = explicit(method, distribution)
     number = arrows.of(exact.states(S, 1)).sum((1, 2))
     golden.near(case, (each / number)[x].mean(), c["loss"])
     ours = each[x].detach().mean()

@@ -62,10 +62,12 @@ def test_loss(golden, case):
 
     def posteriors(eps: float) -> tuple[Tensor, Tensor]:
         """Logits of their p and q at x_s: eps in both factors of eq. 4 and in x_0; at the first step those of x_0."""
-        laws = logits.softmax(-1), (P.one_hot(x_0) + eps) / (1 + S * eps)
-        each = [(P.likelihood(x_t, s[:, None], noised) + eps).log() + (P.push(law, CLEAN, s[:, None]) + eps).log()
-                for law in laws]  # fmt: skip
-        p, q = (torch.where(later[:, None, None], z, law.log()) for z, law in zip(each, laws))
+        distributions = logits.softmax(-1), (P.one_hot(x_0) + eps) / (1 + S * eps)
+        each = [(P.likelihood(x_t, s[:, None], noised) + eps).log() + (P.push(distribution, CLEAN, s[:, None]) + eps).log()
+                for distribution in distributions]  # fmt: skip
+        p, q = (
+            torch.where(later[:, None, None], z, distribution.log()) for z, distribution in zip(each, distributions)
+        )
         return p, q
 
     def vb(eps: float) -> Tensor:

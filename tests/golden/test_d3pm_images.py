@@ -112,9 +112,9 @@ def test_loss(golden, case):
     t, first, bits = (c["t"] + 1).to(D) / n, c["t"] == 0, x_0.shape[1] * math.log(2)
     s = torch.where(first, CLEAN, t - 1 / n)
     time, later = t[:, None].expand(x_0.shape), s[:, None].expand(x_0.shape)
-    golden.near(case, P.law(x_0, time), flat(c["q_probs"]))
+    golden.near(case, P.marginal(x_0, time), flat(c["q_probs"]))
     likely = P.likelihood(x_t, later, time)
-    laws = {"logits": logits.softmax(-1), "x0": P.one_hot(x_0)}
+    distributions = {"logits": logits.softmax(-1), "x0": P.one_hot(x_0)}
 
     def method(eps: float) -> D3PM:
         return d3pm(logits, P, kind(config), n, last="image", log_eps=eps)
@@ -134,11 +134,11 @@ def test_loss(golden, case):
     golden.near(case, hybrid, c["hybrid_loss"])
     golden.near(case, gradient(hybrid), flat(c["grad_logits_of_mean_hybrid"]))
     golden.near(case, method(EPS).prior_term(Batch(x_0)) / bits, c["prior_bpd"])
-    for name, law in laws.items():
-        posterior = lambda eps, law=law: (likely + eps).log() + (P.push(law, CLEAN, later) + eps).log()  # noqa: E731
+    for name, distribution in distributions.items():
+        posterior = lambda eps, p=distribution: (likely + eps).log() + (P.push(p, CLEAN, later) + eps).log()  # noqa: E731
         golden.near(case, posterior(EPS)[~first], flat(c[f"posterior_logits_from_{name}"])[~first])
     # ours without eps: that of the paper, but for the mass that p~ has where x_1 can come from, at the first step
-    mass = torch.where(first, (laws["logits"] * (likely > 0)).sum(-1).log().sum(-1) / bits, 0.0)
+    mass = torch.where(first, (distributions["logits"] * (likely > 0)).sum(-1).log().sum(-1) / bits, 0.0)
     torch.testing.assert_close(loss(0.0)[first], (loss(EPS) + mass)[first], rtol=0, atol=1e-12)
     golden.near(case, loss(0.0)[first], (c["vb_bpd"] + mass)[first])
     vanishes(lambda eps: loss(eps) + mass - loss(0.0))
@@ -146,7 +146,7 @@ def test_loss(golden, case):
     pred = method(0.0).predict(x_t, t[:, None])
     vanishes(
         lambda eps: (
-            normalise((likely + eps) * (P.push(laws["logits"], CLEAN, later) + eps))[~first]
+            normalise((likely + eps) * (P.push(distributions["logits"], CLEAN, later) + eps))[~first]
             - kernel(pred, later)[~first]
         )
     )

@@ -31,7 +31,7 @@ LOSS, MI = JAX.cases(CASE + r"loss\..*"), JAX.cases(CASE + r"mutual_information\
 K, T = (JAX.index[GAUSSIAN]["config"][k] for k in ("dim", "T"))
 TESTED = {BETAS, *MI, *Q, *BAND, GAUSSIAN, *NEAREST, RATE, *LOSS}
 
-FORCED = "its fast inference sets the product of all T steps to the stationary law: ours to PRIOR"
+FORCED = "its fast inference sets the product of all T steps to the stationary distribution: ours to PRIOR"
 FORMS = {
     BETAS: "its linear betas stop one step before beta_max; ours end at it, and scale with T",
     **{case: FORCED for case, (kind, schedule) in Q.items() if kind in ("beta_diagonal", "mask") and schedule != "standard"},
@@ -95,22 +95,22 @@ def test_betas(golden):
 
 @pytest.mark.parametrize("case", MI)
 def test_mutual_information(golden, case):
-    """Exponents e at which an even part of the information about x_0 is lost, for a law of x_0: Q = exp(e R)."""
+    """Exponents e at which an even part of the information about x_0 is lost, for a distribution of x_0: Q = exp(e R)."""
     c = golden[case]
-    law, keep = c["initial_distribution"].to(D), lambda e: torch.exp(torch.tensor(-e, dtype=D)).item()
+    distribution, keep = c["initial_distribution"].to(D), lambda e: torch.exp(torch.tensor(-e, dtype=D)).item()
     if case.endswith("mask"):
         kernel = lambda e: d3pm_transitions.absorbing(K, 1 - keep(e), K - 1)  # noqa: E731
     else:
         kernel = lambda e: d3pm_transitions.uniform(K, 1 - keep(e))  # noqa: E731
-    lost = [1 - d3pm_transitions.kept(kernel(e), law) for e in c["query_exponents"].tolist()]
+    lost = [1 - d3pm_transitions.kept(kernel(e), distribution) for e in c["query_exponents"].tolist()]
     golden.near(case, torch.stack(lost), c["query_info_removal"])
     removed = c["schedule_info_removal"]
     golden.near(case, removed, torch.arange(1, len(removed) + 1, dtype=D) / (len(removed) + 1))
-    golden.near(case, d3pm_transitions.informed(kernel, law, removed), c["exponents"][1 : len(removed) + 1])
-    if case.endswith("mask"):  # alpha_i = 1 - i/T whatever the law; the last step jumps
+    golden.near(case, d3pm_transitions.informed(kernel, distribution, removed), c["exponents"][1 : len(removed) + 1])
+    if case.endswith("mask"):  # alpha_i = 1 - i/T whatever the distribution; the last step jumps
         golden.near(case, table("mutual-information", T, K, True)[:-1], torch.exp(-c["exponents"].to(D))[:-1])
-    else:  # a method has no law of x_0 at hand: x_0 uniform, and all of it is lost at T
-        even = torch.full_like(law, 1 / K)
+    else:  # a method has no distribution of x_0 at hand: x_0 uniform, and all of it is lost at T
+        even = torch.full_like(distribution, 1 / K)
         lost = [1 - d3pm_transitions.kept(d3pm_transitions.uniform(K, 1 - float(a)), even)
                 for a in table("mutual-information", T, K, False)]  # fmt: skip
         rounded(torch.stack(lost), torch.arange(T + 1, dtype=D) / T, 4, scale=1.0)  # shares of the information
@@ -124,7 +124,7 @@ def test_mixtures(golden, case):
     golden.near(case, P.matrix(i[:-1], i[1:]).mT, c["q_onestep"])
     whole = P.matrix(torch.zeros_like(i), i).mT
     golden.near(case, whole[:-1], c["q_cum"][:-1])
-    if case in FORMS:  # forced to the stationary law, whatever the betas
+    if case in FORMS:  # forced to the stationary distribution, whatever the betas
         golden.near(case, P.matrix(CLEAN, PRIOR).mT, c["q_cum"][-1])
         alpha = float(P.schedule.alpha_1)
         golden.near(case, whole[-1], alpha * torch.eye(len(whole[-1]), dtype=D) + (1 - alpha) * c["q_cum"][-1])

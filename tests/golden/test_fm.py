@@ -150,7 +150,7 @@ def test_the_net_flow_has_our_marginals(case):
     x, t = torch.arange(p.K), torch.full((p.K,), 0.3, dtype=torch.float64)
     for x_1 in p.clean.nonzero():
         clean = x_1.expand(p.K)
-        q = p.law(clean[:1], t[:1])[0]
+        q = p.marginal(clean[:1], t[:1])[0]
         at = x[q > 0]  # where x_1 can be seen
         pred = truth(p, clean[at], at, t[at])
         flow, whole = (
@@ -170,21 +170,23 @@ def test_euler_step(golden, case):
     u = given_each(p, x_t, t)
     if much:  # a rate that leaves q(. | x_1) as it is: towards y in proportion to it
         push = p.schedule.beta(t) / (1 - p.schedule.alpha(t))
-        law = torch.stack([p.push(p.one_hot(torch.full_like(x_t, v)), CLEAN, t) for v in range(len(u))])
-        u = u + (much * push * law).scatter(-1, own.expand(len(u), *own.shape), 0.0)
+        distribution = torch.stack([p.push(p.one_hot(torch.full_like(x_t, v)), CLEAN, t) for v in range(len(u))])
+        u = u + (much * push * distribution).scatter(-1, own.expand(len(u), *own.shape), 0.0)
     total, free = u.sum(-1), p.movable(x_t)
     jump = -torch.expm1(-h * total)
     # difference: theirs has rates out of a token that is not x_1 though no mask, which cannot be; ours are 0 there
     possible = p.likelihood(x_t, CLEAN, t)[..., p.clean].movedim(-1, 0) > 0
     golden.near(case, u[possible], c["u_given_x1"][: len(u)][possible])
     golden.near(case, jump[possible], c["jump_prob_given_x1"][: len(u)][possible])
-    law = (jump / total.clamp_min(1e-300))[..., None] * u
-    law = law + (1 - jump)[..., None] * torch.zeros_like(law).scatter(-1, own.expand(len(u), *own.shape), 1.0)
-    step = torch.einsum("vblk,blv->blk", law, c["p_1t"][..., p.clean])
+    distribution = (jump / total.clamp_min(1e-300))[..., None] * u
+    distribution = distribution + (1 - jump)[..., None] * torch.zeros_like(distribution).scatter(
+        -1, own.expand(len(u), *own.shape), 1.0
+    )
+    step = torch.einsum("vblk,blv->blk", distribution, c["p_1t"][..., p.clean])
     on_mask = c["p_1t"][..., p.mask] if p.mask is not None else torch.zeros(x_t.shape, dtype=torch.float64)
     step = step.scatter_add(-1, own, on_mask[..., None])  # a mask that is to become the mask stays
     golden.near(case, step[free], c["step_probs"][free])
-    if p.mask is not None and not much:  # the same law, with another probability to be revealed
+    if p.mask is not None and not much:  # the same distribution, with another probability to be revealed
         w = p.schedule.weight(t)
         euler = (
             (-torch.expm1(-h * w) / (h * w))

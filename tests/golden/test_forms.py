@@ -96,7 +96,7 @@ def test_mass_on_the_mask(V, L, T):
 
 @sized
 def test_kernels_that_are_not_divided(V, L, T):
-    """MDLM's and ReMDM's law of a step lacks the factor 1/(1 - alpha_t); MDLM's cache has alpha = 1 - t."""
+    """MDLM's and ReMDM's distribution of a step lacks the factor 1/(1 - alpha_t); MDLM's cache has alpha = 1 - t."""
     x_0, masked, logits = drawn(V, L)
     x_t = torch.where(masked, V, x_0)
     for eps in (0.0, 0.02):
@@ -312,8 +312,8 @@ def test_surrogate_of_genmd4(V, L, T):
 @pytest.mark.parametrize("K", [5, 17, 33])
 @pytest.mark.parametrize("beta", [0.3, 4.0])
 def test_gaussians_of_other_spacing(K, beta):
-    """Google's images spread K levels over 255, its text over K, where eq. 8 has K - 1: ours at a beta times the square of K - 1
-    over that."""
+    """Google's images spread K levels over 255, its text over K, where eq. 8 has K - 1: ours at a beta times the square of K -
+    1 over that."""
 
     def theirs(spacing: float) -> Tensor:
         n = torch.arange(-(K - 1), K, dtype=D) * spacing
@@ -378,7 +378,7 @@ def test_linear_betas_of_the_text_code(T, low, high):
     theirs = torch.tensor([low + (high - low) * i / T for i in range(T)], dtype=D)
     close(torch.linspace(low, high, T + 1, dtype=D)[:-1], theirs)
     assert float(theirs[-1]) < high
-    # its fast inference has the stationary law at T, whatever is left: ours to PRIOR
+    # its fast inference has the stationary distribution at T, whatever is left: ours to PRIOR
     K, alpha = 6, torch.cat((torch.ones(1, dtype=D), (1 - theirs).cumprod(0)))
     ours = uniform(K, Tabulated(alpha))
     close(ours.matrix(CLEAN, PRIOR), torch.full((K, K), 1 / K, dtype=D))
@@ -389,7 +389,8 @@ def test_linear_betas_of_the_text_code(T, low, high):
 @pytest.mark.parametrize("K", [8, 15, 31])
 @pytest.mark.parametrize("width", [3, 4, 5])
 def test_bands_of_the_text_code(K, width):
-    """Each column divided by its own band: equal to eq. 10 far from the ends at an odd width, one level more below at an even."""
+    """Each column divided by its own band: equal to eq. 10 far from the ends at an odd width, one level more below at an
+    even."""
     beta, low, high = 0.05, (width - 1) // 2, width // 2
     theirs = torch.zeros(K, K, dtype=D)  # rows are sources
     for source in range(K):
@@ -467,7 +468,7 @@ def test_eps_of_cloneofsimo(V, L, T, eps):
 @pytest.mark.parametrize("S", [5, 8, 21])
 @pytest.mark.parametrize("std", [1.5, 6.0])
 def test_initial_gaussian(S, std):
-    """It starts at S // 2 where the stationary law has S/2: for odd S half a state beside."""
+    """It starts at S // 2 where the stationary distribution has S/2: for odd S half a state beside."""
     k = torch.arange(S, dtype=D)
     theirs = (-((k + 1 - S // 2) ** 2) / (2 * std**2)).softmax(0)
     ours = tauldr_rates.gaussian(S, 2.0, std)[1]
@@ -521,7 +522,7 @@ def test_mean_over_neighbours(S):
     from zellige.methods.csm_neighbourhood import NEIGHBOURHOODS
 
     g = torch.Generator().manual_seed(S)
-    law, table = torch.randn(S, generator=g, dtype=D).softmax(0), torch.randn(S, S, generator=g, dtype=D)
+    distribution, table = torch.randn(S, generator=g, dtype=D).softmax(0), torch.randn(S, S, generator=g, dtype=D)
     for name in ("cycle", "grid"):
         near = [
             [(i - 1) % S, (i + 1) % S] if name == "cycle" else [j for j in (i - 1, i + 1) if 0 <= j < S]
@@ -531,10 +532,10 @@ def test_mean_over_neighbours(S):
         with torch.no_grad():
             network.logits[0, :, 0] = table
         method = CSM(network, S, (1,), CSM.Config(neighbourhood=name))
-        each, _ = explicit(method, law)
+        each, _ = explicit(method, distribution)
         arrows = NEIGHBOURHOODS[name](S)
         theirs = torch.stack([
-            torch.stack([(table[i, j] - (law[j] / law[i] - 1)) ** 2 for j in near[i]]).mean() for i in range(S)
+            torch.stack([(table[i, j] - (distribution[j] / distribution[i] - 1)) ** 2 for j in near[i]]).mean() for i in range(S)
         ])  # fmt: skip
         number = arrows.of(torch.arange(S)[:, None]).sum((-1, -2)) if name == "grid" else torch.full((S,), 2)
         close(each / number, theirs)

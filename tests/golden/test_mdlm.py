@@ -74,14 +74,14 @@ FORMS = {
              f"log(1 + alpha_t m/(1 - alpha_t)) - (1 - r) log(1 + alpha_s m/(1 - alpha_s)); {RECONSTRUCTION}"
        for case in D3PM_LOSS if not case.endswith("subsmask")},
     "mdlm__step_ddpm_d3pm": f"{ON_THE_MASK}its probability of a token is ours times 1 - m, and all is times the share of masks",
-    **dict.fromkeys(DDPM, "its law is not divided by the share of masks: ours times move_chance_t"),
+    **dict.fromkeys(DDPM, "its distribution is not divided by the share of masks: ours times move_chance_t"),
     "mdlm__loss_subs_importance": CONSTANT,
     "mdlm__loss_subs_change_of_variables": f"{CONSTANT}; its network is told t",
     "mdlm__sample_t": "each row has a uniform of its own, ours one for all; ours at each of them",
 }  # fmt: skip
 DIFFERS = {
     **dict.fromkeys([*FIRST, *D3PM_FIRST], "nan at t = 1/T; ours is the limit"),
-    "mdlm__sample_categorical": "a float32 race of K clocks, ours one float64 uniform through the inverse CDF of the same law",
+    "mdlm__sample_categorical": "a float32 race of K clocks, ours one float64 uniform through the inverse CDF of it",
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def test_q_xt(golden):
     assert torch.equal(process.sample(c["x0"], t, RecordedUniforms(c["u"])), c["xt"])
 
 
-def test_their_race_and_our_inverse_cdf_draw_from_one_law(golden):
+def test_their_race_and_our_inverse_cdf_draw_from_one_distribution(golden):
     """Difference: theirs is a float32 race of K clocks, ours one float64 uniform through the inverse CDF. The race is what the
     trajectories below are replayed with."""
     c = golden["mdlm__sample_categorical"]
@@ -414,11 +414,11 @@ def test_remdm_nucleus_step(golden):
     case = "remdm__step_mdlm_nucleus"
     c, scalars = golden[case], golden.scalars(case)
     plain, masked = golden["remdm__step_mdlm"], c["x"] == MASK
-    law = plain["p_x0"].double()[masked]
+    distribution = plain["p_x0"].double()[masked]
     t, s, theirs = scalars["t"], scalars["t"] - scalars["dt"], c["probs"].double()[masked][:, :MASK]
-    ours = maths.normalise(guide.top_p(law, scalars["nucleus_p"], drop=True))[:, :MASK]
+    ours = maths.normalise(guide.top_p(distribution, scalars["nucleus_p"], drop=True))[:, :MASK]
     golden.near(case, (t - s) * ours, theirs)
-    more = (guide.top_p(law, scalars["nucleus_p"])[:, :MASK] > 0).sum(-1) - (ours > 0).sum(-1)
+    more = (guide.top_p(distribution, scalars["nucleus_p"])[:, :MASK] > 0).sum(-1) - (ours > 0).sum(-1)
     assert ((more == 1) | ((ours > 0).sum(-1) == 1)).all()
 
 
@@ -468,8 +468,8 @@ def test_d3pm_loss(golden, network, case):
     t = (t * T).round() / T
     x_0, x_t, time, s = c["x0"], c["xt"], t[:, None].expand(c["x0"].shape), (t - 1 / T)[:, None]
     target, masked = truth(method.process, x_0, x_t, time), x_t == MASK
-    law = _with_the_mask(method, x_t)
-    pred = LeaveOneOut(method.process, law, x_t, time)  # eq. 4 as it stands
+    distribution = _with_the_mask(method, x_t)
+    pred = LeaveOneOut(method.process, distribution, x_t, time)  # eq. 4 as it stands
     if config["subs_masking"]:
         pred = method.predict(x_t, t[:, None])
     each = T * bound.discrete(target, pred, s.expand(time.shape)) * masked
@@ -478,7 +478,7 @@ def test_d3pm_loss(golden, network, case):
     golden.near(case, T * method.step(Batch(x_0), x_t, t, s[:, 0]), ours.sum(-1))
     if not config["subs_masking"]:
         rounded(
-            ours + T * mass_on_the_mask(law[..., MASK], t[:, None], T) * masked,
+            ours + T * mass_on_the_mask(distribution[..., MASK], t[:, None], T) * masked,
             each,
             4,
             torch.float32,
@@ -487,8 +487,8 @@ def test_d3pm_loss(golden, network, case):
     # difference: upstream adds what the network says of clean tokens at sigma = 0, which no step of the chain asks
     golden.near(case, c["loss_per_token"] - c["d3pm_loss"], c["reconstruction_loss"])
     clean = d3pm(network, T, 0.0)
-    law = clean.predict(x_0, 1 / T).mu if config["subs_masking"] else _with_the_mask(clean, x_0)
-    said = -law.gather(-1, x_0[..., None])[..., 0].log()
+    distribution = clean.predict(x_0, 1 / T).mu if config["subs_masking"] else _with_the_mask(clean, x_0)
+    said = -distribution.gather(-1, x_0[..., None])[..., 0].log()
     golden.near(case, said, c["reconstruction_loss"])
     assert not jumps_at(clean.process, 0)
 
@@ -503,8 +503,8 @@ def test_d3pm_first_step_is_finite(golden, network, case):
     t = torch.full_like(t, 1 / T)
     method = d3pm(network, T, c["unet_conditioning"])
     ours = method.step(Batch(c["x0"]), c["xt"], t, torch.full_like(t, CLEAN))
-    law = method.predict(c["xt"], t[:, None]).mu.gather(-1, c["x0"][..., None])[..., 0]
-    golden.near(case, ours, (-law.log() * (c["xt"] == MASK)).sum(-1))
+    distribution = method.predict(c["xt"], t[:, None]).mu.gather(-1, c["x0"][..., None])[..., 0]
+    golden.near(case, ours, (-distribution.log() * (c["xt"] == MASK)).sum(-1))
     assert (ours > 0).any()
 
 

@@ -22,7 +22,7 @@ LOSSES = TORCH.cases("radd__loss_.*_D[SC]E")
 ORDERS = TORCH.cases("radd__loss_ar_.*")
 DIRECT = TORCH.cases("radd__traj_(tweedie|euler)_direct.*")
 CUT, ORDERED = TORCH.cases("radd__traj_tweedie_top_.*"), TORCH.cases("radd__traj_ordered_.*")
-HALF = "; its laws are held in float16, ours rounded to it"
+HALF = "; its distributions are held in float16, ours rounded to it"
 FORMS = {
     "radd__loss_t_DCE": "it is taken of the log score and so carries a constant for each mask; its gradient agrees",
     **{
@@ -34,7 +34,8 @@ FORMS = {
 }
 DIFFERS = {
     **dict.fromkeys(
-        CUT, "it cuts a law with the mask in it, so a mask may be drawn as a token, at the end too: no law of texts"
+        CUT,
+        "it cuts a distribution with the mask in it, so a mask may be drawn as a token, at the end too: no distribution of texts",
     ),
 }
 EXCLUDED: dict[str, str] = {}
@@ -141,7 +142,8 @@ def test_update_rate(golden, radd):
 
 
 def cut(p: Tensor, strategy: str, level: float | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Our law for one of their strategies, normalised, and the token at a place in it: of top-k they list the k largest."""
+    """Our distribution for one of their strategies, normalised, and the token at a place in it: of top-k they list the k
+    largest."""
     if strategy == "direct" or level is None:
         return maths.normalise(p), lambda index: index
     if strategy == "top_p":
@@ -157,16 +159,16 @@ def test_strategies(golden):
     golden.near(case, p, c["direct_probs"])
     scalars = golden.scalars(case)
     for strategy in ("direct", "top_p", "top_k"):
-        law, token = cut(p, strategy, scalars[strategy])
-        golden.near(case, law, c[f"{strategy}_probs"])
-        assert torch.equal(token(race(law, c[f"{strategy}_u"])), c[f"{strategy}_index"])
+        distribution, token = cut(p, strategy, scalars[strategy])
+        golden.near(case, distribution, c[f"{strategy}_probs"])
+        assert torch.equal(token(race(distribution, c[f"{strategy}_u"])), c[f"{strategy}_index"])
 
 
 @pytest.mark.parametrize("case", DIRECT)
 @torch.no_grad()
 def test_direct_trajectories(golden, radd, case):
-    """On the published grid. In form: the last step reveals with probability 1.001 there, so its mask has -0.001, which is never
-    drawn; one run held its laws in float16, which ours are rounded to there."""
+    """On the published grid. In form: the last step reveals with probability 1.001 there, so its mask has -0.001, which is
+    never drawn; one run held its distributions in float16, which ours are rounded to there."""
     c, steps, half = golden[case], golden.scalars(case)["steps"], case.endswith("fp16")
     grid, x = (
         (Euler if "euler" in case else Ancestral)("published").times(radd, steps),
@@ -192,7 +194,7 @@ def test_direct_trajectories(golden, radd, case):
 @pytest.mark.parametrize("case", CUT)
 @torch.no_grad()
 def test_cut_trajectories(golden, radd, case):
-    """Their law at each step, from our network: with the mask in it, which ours has not."""
+    """Their distribution at each step, from our network: with the mask in it, which ours has not."""
     c, scalars = golden[case], golden.scalars(case)
     steps, x, u = scalars["steps"], torch.full_like(c["final"], MASK), 0
     grid, strategy = times(steps), (scalars["strategy"], scalars["para"])

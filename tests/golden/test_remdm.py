@@ -29,7 +29,7 @@ TESTED = {"remdm__step_forward_backward", *KINDS, *LOOP, *FLOW, *TRAJECTORIES, *
 EXCLUDED: dict[str, str] = {}
 FORMS = dict.fromkeys(
     ["remdm__step_mdlm", "remdm__step_mdlm_nucleus", *LOOP],
-    "its law is not divided by the share of masks: ours times 1 - alpha_t",
+    "its distribution is not divided by the share of masks: ours times 1 - alpha_t",
 )
 DIFFERS: dict[str, str] = {}
 
@@ -48,7 +48,8 @@ def test_every_case_is_accounted_for(golden):
 
 
 def stepped(p: Tensor, x: Tensor, alpha_t: Tensor, alpha_s: Tensor, sigma: Tensor, held: Tensor) -> Tensor:
-    """The law of x_s: a token is masked with `sigma`, a mask revealed as `held` says; p (B, L, K) the clean posterior."""
+    """The distribution of x_s: a token is masked with `sigma`, a mask revealed as `held` says; p (B, L, K) the clean
+    posterior."""
     up = reveal(alpha_t, alpha_s, held)[..., None]
     mask = torch.nn.functional.one_hot(torch.tensor(MASK), p.shape[-1]).double()
     token = torch.nn.functional.one_hot(x, p.shape[-1]).double()
@@ -61,7 +62,7 @@ def alphas(scalars) -> tuple[Tensor, Tensor]:
     return tuple(torch.tensor([1 - u], dtype=torch.float64) for u in (t, s))  # pyright: ignore[reportReturnType]
 
 
-def law_of(method, x: Tensor, t: float) -> Tensor:
+def distribution_of(method, x: Tensor, t: float) -> Tensor:
     return posterior(method.predict(x, t)).double()
 
 
@@ -78,7 +79,7 @@ def test_step(golden, method, case):
     )  # theirs holds minus the probability
     state = State(c["x"], torch.zeros_like(masked), torch.zeros(len(masked)), memory=memory)
     sigma = sampler.sigma(state, masked, a, b)
-    p = law_of(method, c["x"], scalars["t"])
+    p = distribution_of(method, c["x"], scalars["t"])
     ours = stepped(p, c["x"], a, b, sigma, torch.zeros_like(sigma) if kind == "conf" else sigma)
     golden.near(case, ours, c["probs"])
     assert torch.equal(race(ours, c["u"]), c["x_next"])
@@ -116,7 +117,7 @@ def test_loop_outside(golden, method, case):
     state = State(c["x"], torch.zeros_like(masked), torch.zeros(len(masked)))
     sigma = sampler.sigma(state, masked, a, b)
     assert float(sigma.abs().max()) == 0.0
-    ours = stepped(law_of(method, c["x"], t), c["x"], a, b, sigma, sigma)
+    ours = stepped(distribution_of(method, c["x"], t), c["x"], a, b, sigma, sigma)
     golden.near(case, (ours * (1 - a))[masked], c["probs"][masked])
     assert torch.equal(torch.where(masked, race(ours, c["u"]), c["x"]), c["x_next"])
     grid = sampler.times(method, 20)  # even times u = 1, 0.95, ...
@@ -133,7 +134,7 @@ def test_forward_backward(golden, method):
     c = golden[case]
     a, b = alphas(golden.scalars(case))
     sigma = ((b - a) / a).expand(c["x"].shape)
-    ours = stepped(law_of(method, c["x"], golden.scalars(case)["t"]), c["x"], a, b, sigma, sigma)
+    ours = stepped(distribution_of(method, c["x"], golden.scalars(case)["t"]), c["x"], a, b, sigma, sigma)
     golden.near(case, ours, c["probs"])
     assert torch.equal(race(ours, c["u"]), c["x_next"])
 
@@ -155,7 +156,8 @@ def test_discrete_flow_matching(golden, method, case):
 @pytest.mark.parametrize("case", TRAJECTORIES)
 @torch.no_grad()
 def test_trajectories(golden, network, case):
-    """On the published grid, with alpha from 1 to 0, each step's law from the sampler's own sigma; the last one is an argmax."""
+    """On the published grid, with alpha from 1 to 0, each step's distribution from the sampler's own sigma; the last one is an
+    argmax."""
     c, scalars = golden[case], golden.scalars(case)
     kind, eta, n = scalars["sampler"].removeprefix("remdm-"), scalars.get("eta", 0.02), scalars["steps"]
     sampler = Remasking(kind, eta, grid="published", argmax="last")
@@ -168,7 +170,7 @@ def test_trajectories(golden, network, case):
         a, b = schedule.alpha(t), schedule.alpha(s)
         masked = state.x == MASK
         sigma = sampler.sigma(state, masked, a, b)
-        p = law_of(method, state.x, float(t))
+        p = distribution_of(method, state.x, float(t))
         new = race(stepped(p, state.x, a, b, sigma, torch.zeros_like(sigma) if kind == "conf" else sigma), c["u"][i])
         drawn = p.gather(-1, new[..., None])[..., 0]
         state = replace(state, x=new, memory=torch.where(masked & (new != MASK), drawn, state.memory))

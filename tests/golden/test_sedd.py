@@ -42,9 +42,10 @@ ABSORB = [case for case in STEPS if "_denoiser_absorb_" in case]
 FORMS = {
     "sedd__noise": "its float32 rate of loglinear has the roundings of alpha over alpha, 1.3e-5 at t = 1",
     **dict.fromkeys(
-        ABSORB, "its law of clean tokens has no column for the mask, and does not sum to 1: ours has 0 there and does"
+        ABSORB,
+        "its distribution of clean tokens has no column for the mask, and does not sum to 1: ours has 0 there and does",
     ),
-    "mdlm__step_denoiser_sedd": "its law of clean tokens has 0 for the mask, and does not sum to 1: ours does",
+    "mdlm__step_denoiser_sedd": "its distribution of clean tokens has 0 for the mask, and does not sum to 1: ours does",
 }
 DIFFERS = {
     "sedd__graph_uniform": "a draw of x_t takes one uniform here, a coin and a token there; its float32 score entropy cancels",
@@ -213,7 +214,7 @@ def test_mdlm_loss(golden, networks):
 
 
 # ---------------------------------------------------------------------------------- steps
-def laws(method: SEDD, name: str, x: Tensor, t: Tensor, s: Tensor) -> Tensor:
+def distributions(method: SEDD, name: str, x: Tensor, t: Tensor, s: Tensor) -> Tensor:
     """The unclipped weights of a step: negative entries, which theirs has too, can never be drawn."""
     pred = method.predict(x, t)
     assert isinstance(pred, Score)
@@ -235,12 +236,12 @@ def test_step(golden, networks, case):
     pred = method.predict(x, t)
     assert isinstance(pred, Score)
     golden.near(case, score(pred), c["score"])
-    p = laws(method, name, x, t, s)
+    p = distributions(method, name, x, t, s)
     theirs = c["probs"]
     if name == "denoiser" and method.process.mask is not None:
         p = p[
             ..., :-1
-        ]  # difference: ours gives the mask no mass since its law is the posterior; theirs drops the column
+        ]  # difference: ours gives the mask no mass since its distribution is the posterior; theirs drops the column
     golden.near(case, p[movable], theirs[movable])
     # what our samplers draw from is this, clipped and normalised; theirs races with the clipped weights
     ours = stepped(pred, s.expand(x.shape)) if name == "euler" else kernel(pred, CLEAN if name == "denoiser" else s)

@@ -30,7 +30,7 @@ LOSSES = JAX.cases(r"tauldr\.loss\..*")
 CHAINS = JAX.cases(r"tauldr\.sampler\..*")
 GAUSSIAN = "tauldr.sampler.TauLeaping.GaussianTargetRate"
 FORMS = {
-    **{case: "it starts from a Gaussian half a state beside the stationary law: S // 2 for S/2" for case in INITIAL if
+    **{case: "it starts from a Gaussian half a state beside the stationary distribution: S // 2 for S/2" for case in INITIAL if
        JAX.index[case]["config"]["S"] % 2},
 }  # fmt: skip
 DIFFERS = {
@@ -92,14 +92,14 @@ def test_rate(golden, case):
 
 
 @pytest.mark.parametrize("case", INITIAL)
-def test_initial_law(golden, case):
+def test_initial_distribution(golden, case):
     c, S = golden[case], golden.index[case]["config"]["S"]
     std = golden.index[case]["config"]["std"]
-    law, k = tauldr_rates.gaussian(S, 2.0, std)[1], torch.arange(S, dtype=torch.float64)
+    distribution, k = tauldr_rates.gaussian(S, 2.0, std)[1], torch.arange(S, dtype=torch.float64)
     golden.near(case, (-((k - S // 2 + 1) ** 2) / (2 * std**2)).softmax(0), c["probs"])
-    golden.near(case, (-((k - S / 2 + 1) ** 2) / (2 * std**2)).softmax(0), law)
+    golden.near(case, (-((k - S / 2 + 1) ** 2) / (2 * std**2)).softmax(0), distribution)
     if S % 2 == 0:
-        golden.near(case, law, c["probs"])
+        golden.near(case, distribution, c["probs"])
 
 
 # ---------------------------------------------------------------------------------- losses
@@ -145,8 +145,8 @@ class Replay:
     def constants(self, x: Tensor, f) -> Tensor:
         """The sum over positions and y of R_t(y, x) f(u_y), u the score given x_0: (B,)."""
         P, t = self.method.process, self.t[:, None].expand(x.shape)
-        law = P.law(self.batch.tokens, t)
-        u = law / law.gather(-1, x[..., None])
+        distribution = P.marginal(self.batch.tokens, t)
+        u = distribution / distribution.gather(-1, x[..., None])
         return (P.rate_into(x, t) * f(u)).sum(-1)[:, self.given :].sum(-1)
 
     def part(self, f, x: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class Published:
         P, at = r.method.process, slice(r.given, None)
         t = r.t[:, None].expand(x.shape)
         self.q, self.p = P.matrix(CLEAN, r.t), logits.softmax(-1)[:, at]  # (B, S, S) from x_0 to y
-        self.law, self.x = P.law(r.batch.tokens, t)[:, at], x[:, at]
+        self.distribution, self.x = P.marginal(r.batch.tokens, t)[:, at], x[:, at]
         self.likely, self.into = P.likelihood(x, CLEAN, t)[:, at], P.rate_into(x, t)[:, at]
         z = tauldr_rows.exits(P)
         total = z[self.x].sum(-1)[:, None, None]
@@ -184,7 +184,7 @@ class Published:
         return (self.into * self.score(eps)).sum((1, 2))
 
     def sig(self, eps: float) -> Tensor:
-        flow = self.into * self.law / (self.law.gather(-1, self.x[..., None]) + eps)
+        flow = self.into * self.distribution / (self.distribution.gather(-1, self.x[..., None]) + eps)
         return -(flow * (self.score(eps) + eps).log()).sum((1, 2)) / (flow / self.before).sum((1, 2))
 
 
@@ -193,8 +193,8 @@ def test_loss(golden, case, monkeypatch):
     r = Replay(golden, case, monkeypatch)
     c, at = r.c, slice(r.given, None)
     # what is drawn
-    law = r.method.process.law(r.batch.tokens, r.t[:, None])[:, at]
-    golden.near(case, law, c["x_t_sampling_probs"])
+    distribution = r.method.process.marginal(r.batch.tokens, r.t[:, None])[:, at]
+    golden.near(case, distribution, c["x_t_sampling_probs"])
     leave = tauldr_rows.exits(r.method.process)[r.x_t[:, at]]
     golden.near(case, leave / leave.sum(-1, keepdim=True), c["dim_sampling_probs"])
     place = (c["square_dims"] + r.given)[:, None]
@@ -295,7 +295,7 @@ def test_chain(golden, case, monkeypatch):
         return ours.process.one_hot(landing(x, torch.where(count.sum(-1, keepdim=True) > 1, 0.0, count)))
 
     monkeypatch.setattr(random, "poisson", lambda mean, generator, at: jumps(mean))
-    monkeypatch.setattr(tau_leaping, "single_law", landed)
+    monkeypatch.setattr(tau_leaping, "single_distribution", landed)
     x = torch.cat((given, c["x_init"]), 1)
     state = State(x, fixed >= 0, torch.zeros(len(x), dtype=torch.long))
     for t, s in steps(settings, pc):
@@ -313,6 +313,10 @@ def test_chain(golden, case, monkeypatch):
             continue
         # sum_x0 p q(y | x0) / q(x | x0): float32 has roundings of 1 in both q, which 1/q(x | x0) enlarges
         P, end = ours.process, settings["min_t"]
-        law, q, least = posterior(ours.predict(asked, end)), P.matrix(CLEAN, end), P.likelihood(asked, CLEAN, end)
-        enlarged = torch.einsum("blv,blv,blvk->blk", law, 1 / least, 1 + q / least[..., None])
+        distribution, q, least = (
+            posterior(ours.predict(asked, end)),
+            P.matrix(CLEAN, end),
+            P.likelihood(asked, CLEAN, end),
+        )
+        enlarged = torch.einsum("blv,blv,blvk->blk", distribution, 1 / least, 1 + q / least[..., None])
         rounded(c["poisson_mean"][k], mean, 2, torch.float32, end * P.rate_into(asked, end) * enlarged)

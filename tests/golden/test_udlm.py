@@ -27,7 +27,7 @@ RECONSTRUCTION = "it adds -log mu(x_0) at clean x_0 and sigma = 0, where alpha i
 FORMS = {
     **dict.fromkeys(LOSSES, f"{RECONSTRUCTION}; its bound has alpha = 1 - t, x_t and sigma have (1 - eps) t: ours with eps = 0"),
     "udlm__loss_udlm_ct_zero_recon": "its bound has alpha = 1 - t, x_t and sigma have (1 - eps) t: ours with eps = 0",
-    **{name: "p^gamma q^(1 - gamma) of two of our laws, one told the class and one told none: no guidance of ours mixes them yet"
+    **{name: "p^gamma q^(1 - gamma) of two predictions, with and without the class: no guidance of ours mixes them yet"
        for name in CFG if not name.endswith(("gamma0.0", "gamma1.0"))},
 }  # fmt: skip
 TESTED = {
@@ -184,8 +184,8 @@ def test_step(golden, weights, case):
 
 @pytest.mark.parametrize("case", CFG)
 def test_step_guided_without_classifier(golden, weights, case):
-    """gamma = 1 is the network told the class, 0 the one told none. Between and beyond, p^gamma q^(1 - gamma), normalised: of the
-    kernels for uniform noise, of the clean posteriors for absorbing noise."""
+    """gamma = 1 is the network told the class, 0 the one told none. Between and beyond, p^gamma q^(1 - gamma), normalised: of
+    the kernels for uniform noise, of the clean posteriors for absorbing noise."""
     c, scalars = golden[case], golden.scalars(case)
     s, gamma = scalars["t"] - scalars["dt"], scalars["gamma"]
     said = predicted(weights, c, scalars, c["cond"])

@@ -146,20 +146,20 @@ def test_draws_are_those_of_the_cpu(case, device):
 
 
 @device
-def test_draws_of_the_devices_own_generator_have_the_law(device):
+def test_draws_of_the_devices_own_generator_have_the_distribution(device):
     """Two tokens drawn one at a time: as often as p(x_1) p(x_2 | x_1) of both orders says, within five standard errors."""
     _, method = pair("mdlm", device, replace(NET, length=2, conv=0))
     method, n, mask = method.double().eval(), 5_000, V
     with torch.inference_mode():
         *_, state = run(find("any_order")(), method, (n, 2), None, generator=torch.Generator(device).manual_seed(0))
-        law = torch.zeros(V, V, dtype=torch.float64)
+        distribution = torch.zeros(V, V, dtype=torch.float64)
         logits = lambda x: method.logits(method.hidden(x.to(device), None))[..., :V].cpu().softmax(-1)  # noqa: E731
         first = logits(torch.tensor([[mask, mask]]))[0]
         for k in range(V):
-            law[k] += first[0, k] * logits(torch.tensor([[k, mask]]))[0, 1] / 2
-            law[:, k] += first[1, k] * logits(torch.tensor([[mask, k]]))[0, 0] / 2
+            distribution[k] += first[0, k] * logits(torch.tensor([[k, mask]]))[0, 1] / 2
+            distribution[:, k] += first[1, k] * logits(torch.tensor([[mask, k]]))[0, 0] / 2
     count = Count(map(tuple, state.x.tolist()))
-    for (i, j), p in ((ij, float(law[ij])) for ij in ((i, j) for i in range(V) for j in range(V))):
+    for (i, j), p in ((ij, float(distribution[ij])) for ij in ((i, j) for i in range(V) for j in range(V))):
         assert abs(count[i, j] / n - p) < 5 * (p * (1 - p) / n) ** 0.5
 
 
@@ -218,7 +218,8 @@ def test_a_training_in_fewer_bits(precision, device, tmp_path, no_page):
 
 @device
 def test_convolutions_of_a_float32_model_are_in_float32(device, monkeypatch):
-    """As near the CPU's as float32 is, where PyTorch's own setting, TF32, is thousand times further; and TF32 where asked for."""
+    """As near the CPU's as float32 is, where PyTorch's own setting, TF32, is thousand times further; and TF32 where asked
+    for."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     net = Net(kind="unet", channels=32, multipliers=(1, 2), attention=(0,), length=64, grid=(8, 8))
     errors = {}

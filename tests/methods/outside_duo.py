@@ -1,6 +1,7 @@
-"""Duo: the diffusion duality (Sahoo et al. 2025, arXiv 2506.10892), written outside of the package: its reading of uniform noise.
+"""Duo: the diffusion duality (Sahoo et al. 2025, arXiv 2506.10892), written outside of the package: its reading of uniform
+noise.
 
-    q(x_t | x_0)     uniform: the law of the argmax of Gaussian noise on one-hot tokens, by its own alpha_t
+    q(x_t | x_0)     uniform: the distribution of the argmax of Gaussian noise on one-hot tokens, by its own alpha_t
     network          mu takes the place of x_0 in the posterior                                (the family `Uniform`)
     bound            with w(x) = K alpha x + 1 - alpha, z = x_t, zeta = (1 - alpha) / (K alpha + 1 - alpha), l = log w(mu)
 

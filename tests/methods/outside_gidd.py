@@ -55,8 +55,8 @@ class GIDD(Diffusion):
         if s is not None:
             return super().cost(logits, x_0, x_t, t, s)
         mu = self.read(logits, x_t, t).mu.to(self.process.prior)
-        q, q_mu = self.process.law(x_0, t), self.process.push(mu, CLEAN, t)
-        here, here_mu = (law.gather(-1, x_t[:, None])[:, 0] for law in (q, q_mu))
+        q, q_mu = self.process.marginal(x_0, t), self.process.push(mu, CLEAN, t)
+        here, here_mu = (distribution.gather(-1, x_t[:, None])[:, 0] for distribution in (q, q_mu))
         itakura_saito = here / here_mu - (here / here_mu).log() - 1
         rate = self.process.schedule.beta(t)[:, 0] * self.process.prior[x_t]
         return rate / here * (maths.kl(q, q_mu) + itakura_saito)

@@ -1,4 +1,5 @@
-"""AR: its likelihood is that of its conditional laws and sums to one; documents, padding, and `=` wherever it is printed."""
+"""AR: its likelihood is that of its conditional distributions and sums to one; documents, padding, and `=` wherever it is
+printed."""
 
 import html
 
@@ -36,7 +37,7 @@ def small(length=8) -> AR:
     return method
 
 
-def test_the_likelihood_is_the_product_of_the_laws_of_the_next_tokens():
+def test_the_likelihood_is_the_product_of_the_distributions_of_the_next_tokens():
     method = ar()
     table = method.network.logits[0].detach().reshape(4, 4, 4, LENGTH, V).log_softmax(-1)
     for x, nats in zip(X.tolist(), method.bound(Batch(X)).detach()):

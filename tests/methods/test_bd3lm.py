@@ -133,8 +133,8 @@ def test_blocks_of_one_are_autoregression():
     method, nll, cache = blocks(1), torch.zeros(len(X_0), dtype=torch.float64), None
     for i in range(LENGTH):
         x = X_0[:, i : i + 1]
-        law = method.predict(torch.full_like(x, MASK), 0.5, context=cache).mu[:, 0]  # pyright: ignore
-        nll -= law.gather(-1, x)[:, 0].log()
+        distribution = method.predict(torch.full_like(x, MASK), 0.5, context=cache).mu[:, 0]  # pyright: ignore
+        nll -= distribution.gather(-1, x)[:, 0].log()
         cache = method.extend(cache, x)
     assert method.exact
     for schedule in ("loglinear", "cosine", "geometric"):
@@ -163,7 +163,7 @@ def test_times_cost_the_variance_that_counts_do_not():
 # ---------------------------------------------------------------------------------- orders
 @pytest.mark.parametrize("block", [2, 4])
 @torch.no_grad()
-def test_orders_are_laws(block):
+def test_orders_are_distributions(block):
     method = blocks(block)
     for order in itertools.permutations(range(LENGTH)):
         nll = method.in_order(Batch(X_0), torch.tensor(order))
@@ -171,8 +171,8 @@ def test_orders_are_laws(block):
     left = method.estimators()["forward"](Batch(X_0))
     cache = method.extend(None, X_0[:, :block]) if block < LENGTH else None
     last = X_0[:, -block:].masked_fill(torch.arange(block) >= block - 1, MASK)  # the last token of the last block
-    law = method.predict(last, 0.5, context=cache).mu[:, -1]  # pyright: ignore
-    given = left + law.gather(-1, X_0[:, -1:])[:, 0].log()
+    distribution = method.predict(last, 0.5, context=cache).mu[:, -1]  # pyright: ignore
+    given = left + distribution.gather(-1, X_0[:, -1:])[:, 0].log()
     close((-given).exp().unflatten(0, (-1, V))[:, 0].sum(), torch.ones((), dtype=torch.float64))
 
 

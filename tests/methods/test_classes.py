@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import small
-from worlds import L, V, data_law
+from worlds import L, V, data_distribution
 from zellige import exact
 from zellige.core.batch import Batch
 from zellige.errors import InputError
@@ -138,23 +138,24 @@ def test_a_longer_text_keeps_its_class():
 
 # ---------------------------------------------------------------------------------------------------- by enumeration
 class Posterior(nn.Module):
-    """The exact network of several data laws (C, V^L), one for each class: log p(x_0^i | x_t at the other places, class)."""
+    """The exact network of several data distributions (C, V^L), one for each class: log p(x_0^i | x_t at the other places,
+    class)."""
 
     block = 0
 
-    def __init__(self, laws, states):
+    def __init__(self, distributions, states):
         super().__init__()
-        self.laws, self.states, self.X = laws, states, exact.states(V, L)
+        self.distributions, self.states, self.X = distributions, states, exact.states(V, L)
 
     def features(self, x, time=None, *, segments=None, condition=None):
-        law = self.laws[torch.full((len(x),), -1) if condition is None else condition]  # (B, M)
+        distribution = self.distributions[torch.full((len(x),), -1) if condition is None else condition]  # (B, M)
         same = (x[:, :, None] == self.X.T).double()  # (B, L, M)
         if time is None:
             each = torch.where(x[:, :, None] == V, 1.0, same)
         else:
             alpha = torch.exp(-time.double()).reshape(len(x), -1, 1)
             each = alpha * same + (1 - alpha) / V
-        joint = law[:, None] * torch.stack([each[:, 1], each[:, 0]], 1)  # L = 2: the other place
+        joint = distribution[:, None] * torch.stack([each[:, 1], each[:, 0]], 1)  # L = 2: the other place
         mass = torch.stack([(joint * self.X.T.eq(k)).sum(-1) for k in range(V)], -1)
         logits = (mass / mass.sum(-1, keepdim=True)).log()
         return torch.nn.functional.pad(logits, (0, self.states - V), value=-1e9)
@@ -165,17 +166,18 @@ class Posterior(nn.Module):
 
 @pytest.mark.parametrize("name", ["mdlm", "udlm"])
 def test_the_bound_given_the_class_is_minus_log_p_given_the_class(name):
-    """Two classes that decide the law, the exact network: the bound, enumerated, is -log p(x | c), and of none -log p(x).
+    """Two classes that decide the distribution, the exact network: the bound, enumerated, is -log p(x | c), and of none -log
+    p(x).
 
     With a mask the orders are averaged over, and each gives p itself; uniform noise is undone by its exact reverse process, so
     that the bound is tight too. The tolerance is what the log-linear schedule, which ends at alpha = 1e-3, leaves at the ends.
     """
-    first, second = data_law(seed=1), data_law(seed=2)
+    first, second = data_distribution(seed=1), data_distribution(seed=2)
     assert float((first - second).abs().sum()) > 0.3
-    laws = torch.stack([first, second, (first + second) / 2])
+    distributions = torch.stack([first, second, (first + second) / 2])
     x = exact.states(V, L)
-    for label, law in ((0, first), (1, second), (-1, laws[2])):
-        network = Posterior(laws, V + 1 if name == "mdlm" else V)
+    for label, distribution in ((0, first), (1, second), (-1, distributions[2])):
+        network = Posterior(distributions, V + 1 if name == "mdlm" else V)
         method = MDLM(network, V, (L,)) if name == "mdlm" else UDLM(network, V, (L,))
 
         def draw(batch, script, method=method, label=label):
@@ -183,8 +185,8 @@ def test_the_bound_given_the_class_is_minus_log_p_given_the_class(name):
 
         bound = exact.expectation(draw, x)
         tolerance = 1e-5 if name == "mdlm" else 5e-3
-        close(bound, -law.log(), rtol=0, atol=tolerance)
-        other = laws[1 - label if label >= 0 else 0]
+        close(bound, -distribution.log(), rtol=0, atol=tolerance)
+        other = distributions[1 - label if label >= 0 else 0]
         assert float((bound + other.log()).abs().max()) > 0.1  # and not that of the other class
     with pytest.raises(InputError, match="condition must say a class of 0 to 2 for each of 2 rows, or -1 for none"):
         conditional("mdlm").bound(Batch(torch.zeros(2, small.LENGTH, dtype=torch.long), condition=torch.tensor([0, 4])))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import zellige
-from worlds import L, V, data_law, numbers, table
+from worlds import L, V, data_distribution, numbers, table
 from zellige import InputError, exact, verify
 from zellige.core.batch import Batch
 from zellige.core.prediction import DataScore, Prediction
@@ -31,10 +31,12 @@ def csm(length=L, **choices) -> CSM:
     return CSM(table(V, length), V, (length,), CSM.Config(**choices)).double()
 
 
-def at_truth(law, **choices) -> CSM:
-    """With a table that holds the true scores of a law."""
+def at_truth(distribution, **choices) -> CSM:
+    """With a table that holds the true scores of a distribution."""
     method = csm(**choices)
-    v = metropolis.Scores(method.neighbourhood, law, L).predict(X, 0.0).v  # 0 where there is no arrow: any number does
+    v = (
+        metropolis.Scores(method.neighbourhood, distribution, L).predict(X, 0.0).v
+    )  # 0 where there is no arrow: any number does
     with torch.no_grad():
         method.network.logits[0] = v.clamp_min(1e-9).log() if method.positive else v - 1
     return method
@@ -97,18 +99,18 @@ def test_drawn_neighbours_of_the_first_sum(choices):
 
 # ---------------------------------------------------------------------------------- along a path
 @pytest.mark.parametrize("name", NEIGHBOURHOODS)
-def test_the_ratio_along_any_path_is_that_of_the_law(name):
-    law = data_law(4, 3, seed=2)
-    truth = metropolis.Scores(NEIGHBOURHOODS[name](4), law, 3)
+def test_the_ratio_along_any_path_is_that_of_the_distribution(name):
+    distribution = data_distribution(4, 3, seed=2)
+    truth = metropolis.Scores(NEIGHBOURHOODS[name](4), distribution, 3)
     texts = exact.states(4, 3)
     x, y = texts[torch.randperm(64, generator=torch.Generator().manual_seed(0))], texts
-    ratio = (law[exact.index(x, 4)] / law[exact.index(y, 4)]).log()
+    ratio = (distribution[exact.index(x, 4)] / distribution[exact.index(y, 4)]).log()
     for order in itertools.permutations(range(3)):
         close(metropolis.log_ratio(truth, x, y, order), ratio, rtol=0, atol=1e-10)
     through = y.flip(0)  # a path of two pieces
     pieces = metropolis.log_ratio(truth, through, y) + metropolis.log_ratio(truth, x, through)
     close(pieces, ratio, rtol=0, atol=1e-10)
-    close(metropolis.path_law(truth), law)
+    close(metropolis.path_distribution(truth), distribution)
 
 
 def test_paths_are_the_shortest_walks():
@@ -126,7 +128,7 @@ class _Apart(Neighbourhood):
         return (self._all(x) < 2) & (x[..., None] < 2) & (self._all(x) != x[..., None])
 
 
-def test_scores_of_no_law_depend_on_the_path():
+def test_scores_of_no_distribution_depend_on_the_path():
     method = csm(positive=True)
     zero = torch.zeros_like(X)
     ways = [metropolis.log_ratio(method, X, zero, order) for order in ((0, 1), (1, 0))]
@@ -153,19 +155,19 @@ def test_given_positions_are_never_drawn():
 @pytest.mark.parametrize("choices", [{}, {"positive": True}, {"objective": "score-entropy"}, {"objective": "denoising"}],
                          ids=str)  # fmt: skip
 def test_the_true_scores_are_the_minimum(name, choices):
-    """Of the data's law; of the denoising loss that of the noised data."""
+    """Of the data's distribution; of the denoising loss that of the noised data."""
     from zellige.exact.identities.score import ONCE, noised
 
-    law = data_law()
-    kept = law @ noised(law, 0.1) if choices.get("objective") == "denoising" else law
+    distribution = data_distribution()
+    kept = distribution @ noised(distribution, 0.1) if choices.get("objective") == "denoising" else distribution
     method = at_truth(kept, neighbourhood=name, **choices)
     once = ONCE
-    value = (law * exact.expectation(method.loss, X, once)).sum()
+    value = (distribution * exact.expectation(method.loss, X, once)).sum()
     (gradient,) = torch.autograd.grad(value, list(method.parameters()))
     assert float(gradient.abs().max()) < 1e-12
     with torch.no_grad():
         method.network.logits += 0.1 * (numbers(*method.network.logits.shape) - 0.5)
-    assert (law * exact.expectation(method.loss, X, once)).sum() > value
+    assert (distribution * exact.expectation(method.loss, X, once)).sum() > value
 
 
 def test_draws_vary_less_with_more_neighbours():
@@ -278,16 +280,16 @@ def test_evaluate_gives_the_divergence(run):
     assert result.kind == "exact"
     assert list(result.terms) == ["entropy of the texts", "divergence"]
     x = torch.stack([data.train.collate([data.train[i]]).tokens[0] for i in range(len(data.train))])
-    law = exact.index(x, 3).bincount(minlength=81) / len(x)
-    kl = metropolis.divergence(law.double(), run.model.method)
+    distribution = exact.index(x, 3).bincount(minlength=81) / len(x)
+    kl = metropolis.divergence(distribution.double(), run.model.method)
     assert result.terms["divergence"] == pytest.approx(float(kl), abs=1e-6)
     assert sum(result.terms.values()) == pytest.approx(4 * result.value, abs=1e-6)
-    assert 0 < float(kl) < float(math.log(81) - exact.entropy(law.double()))  # it has learnt something
+    assert 0 < float(kl) < float(math.log(81) - exact.entropy(distribution.double()))  # it has learnt something
     path = zellige.evaluate(run.model, data, "train", estimator="path")
-    law = metropolis.path_law(run.model.method)
+    distribution = metropolis.path_distribution(run.model.method)
     assert (path.kind, 4 * path.value) == (
         "exact",
-        pytest.approx(-float(law[exact.index(x, 3)].log().mean()), abs=1e-5),
+        pytest.approx(-float(distribution[exact.index(x, 3)].log().mean()), abs=1e-5),
     )
     loss = zellige.evaluate(run.model, data, estimator="loss", draws=2)
     assert (loss.kind, loss.unit) == ("loss", "loss/token")

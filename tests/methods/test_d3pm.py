@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from worlds import L, V, data_law, five_sigma, numbers, table
+from worlds import L, V, data_distribution, five_sigma, numbers, table
 from zellige import exact, methods
 from zellige.core import bound, maths
 from zellige.core.batch import Batch
@@ -142,18 +142,18 @@ def test_what_the_network_is_told_and_read_as(process, prediction, last):
     assert method.process.start == (PRIOR if process in ("absorbing", "middle") else 1.0)
     x_t = torch.full((3, L), K - 1)
     for t in (0.25, 1.0):
-        law = posterior(method.predict(x_t, t))
+        distribution = posterior(method.predict(x_t, t))
         assert float(method.network.told[-1][0]) == 1000 * t
         logits = method.network.features(x_t, torch.full((3,), 1000 * t))
         if process.startswith("absorbing"):
             logits = logits[..., :V]
-            assert (law[..., V] == 0).all()
+            assert (distribution[..., V] == 0).all()
         raw = logits.softmax(-1)
         as_mean = prediction == "mean" or (last == "image" and t == 0.25)  # else text: q(x_1 | x_0) enters
         likely = method.process.likelihood(x_t, CLEAN, t)[..., :V]
-        close(law[..., :V], maths.normalise(raw * (likely > 0) if as_mean else raw * likely))
+        close(distribution[..., :V], maths.normalise(raw * (likely > 0) if as_mean else raw * likely))
         if process in ("uniform", "gaussian", "absorbing"):
-            assert torch.allclose(law[..., :V], raw) == (as_mean or process == "absorbing")
+            assert torch.allclose(distribution[..., :V], raw) == (as_mean or process == "absorbing")
 
 
 # ---------------------------------------------------------------------------------- the bound
@@ -162,30 +162,35 @@ def test_what_the_network_is_told_and_read_as(process, prediction, last):
 @torch.no_grad()
 def test_one_step_of_one_token_is_exact_with_the_exact_network(process, predicts):
     """On one position the T-step bound with the exact network is the entropy (+ KL(p_T || prior)), for any T."""
-    law = data_law(V, 1)
+    distribution = data_distribution(V, 1)
     for T in (1, 3, 8):
         method = D3PM(None, V, (1,), D3PM.Config(process, "cosine", T))
-        denoiser = exact.Denoiser(method.process, law, 1, predicts)
-        value = (law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum()
-        p_T = exact.marginal(method.process, exact.embed(method.process, law, 1), 1, method.process.start)
-        close(value, exact.entropy(law) + maths.kl(p_T, method.process.prior))
+        denoiser = exact.Denoiser(method.process, distribution, 1, predicts)
+        value = (distribution * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum()
+        p_T = exact.marginal(method.process, exact.embed(method.process, distribution, 1), 1, method.process.start)
+        close(value, exact.entropy(distribution) + maths.kl(p_T, method.process.prior))
 
 
 @pytest.mark.parametrize("process", ["uniform", "absorbing"])
 @torch.no_grad()
 def test_more_steps_of_the_exact_network_come_down_to_the_entropy(process):
-    law = data_law()
+    distribution = data_distribution()
     gaps = []
     for T in (16, 32, 64):
         method = D3PM(None, V, (L,), D3PM.Config(process, diffusion_steps=T))
-        denoiser = exact.Denoiser(method.process, law, L, method.parameterization)
-        gaps.append(float((law * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum() - exact.entropy(law)))
+        denoiser = exact.Denoiser(method.process, distribution, L, method.parameterization)
+        gaps.append(
+            float(
+                (distribution * exact.step_bound(denoiser, denoiser.x_0, method.grid(T))).sum()
+                - exact.entropy(distribution)
+            )
+        )
     assert gaps[0] > gaps[1] > gaps[2] > 0
     assert gaps[0] / gaps[2] > 3
 
 
 @torch.no_grad()
-def test_uniform_prior_term_is_the_divergence_of_the_last_law():
+def test_uniform_prior_term_is_the_divergence_of_the_last_distribution():
     method = d3pm("uniform", schedule="linear", steps=6)
     alpha = float(method.process.schedule.alpha_1)
     here = alpha + (1 - alpha) / V
@@ -315,14 +320,14 @@ def test_absorbing_uniform_is_its_matrix(proportion):
     method = d3pm("absorbing-uniform", schedule="mutual-information", steps=T, mask_proportion=w)
     process, eye, ones = method.process, torch.eye(K, dtype=D), torch.ones(K, K, dtype=D)
     alpha, Q = process.schedule.table, eye
-    law = torch.cat((torch.full((V,), 1 / V, dtype=D), torch.zeros(1, dtype=D)))
+    distribution = torch.cat((torch.full((V,), 1 / V, dtype=D), torch.zeros(1, dtype=D)))
     for i in range(1, T + 1):
         b = 1 - alpha[i] / alpha[i - 1]
         step = (1 - b) * eye + b * w * torch.nn.functional.one_hot(torch.tensor(V), K) + b * (1 - w) * ones / K
         close(process.matrix((i - 1) / T, i / T), step)
         Q = Q @ step
         close(process.matrix(CLEAN, i / T), Q)
-        close(d3pm_transitions.kept(Q, law), torch.tensor(1 - i / T, dtype=D), rtol=0, atol=1e-9)
+        close(d3pm_transitions.kept(Q, distribution), torch.tensor(1 - i / T, dtype=D), rtol=0, atol=1e-9)
     close(process.prior @ Q, process.prior)
     assert (process.mask, process.blank, process.start) == (None, V, 1.0)
     assert process.clean.tolist() == [True] * V + [False]
@@ -388,13 +393,13 @@ def test_wrong_choices_are_one_line(wrong, said):
 # ---------------------------------------------------------------------------------- sampling
 @kinds
 @torch.no_grad()
-def test_samples_have_the_law_of_the_model(process, prediction, last):
+def test_samples_have_the_distribution_of_the_model(process, prediction, last):
     method = d3pm(process, prediction, last)
     for steps in (1, 2, 4):
         times = Ancestral().times(method, steps)
-        law = exact.sample_law(Ancestral(), method, steps)
+        distribution = exact.sample_distribution(Ancestral(), method, steps)
         log_p = exact.log_likelihood(method, times)
         clean = method.process.clean[exact.states(method.process.K, L)].all(-1)
-        close(law[clean], log_p.exp())
+        close(distribution[clean], log_p.exp())
     last_step = kernel(method.predict(X_0, 0.25), CLEAN)
     close(last_step.sum(-1), torch.ones(X_0.shape, dtype=D))

@@ -33,14 +33,15 @@ def test_logistic_head_is_logits_of_two_numbers(process, last):
         parameters = list(method.parameters())
         close(*(torch.autograd.grad(v.sum(), parameters)[0] for v in (a, b)))
     with torch.no_grad():
-        close(*(exact.sample_law(Ancestral(), m, 2) for m in (method, other)))
+        close(*(exact.sample_distribution(Ancestral(), m, 2) for m in (method, other)))
 
 
-def test_logistic_law_by_its_definition():
-    """P(level k) is the mass of the logistic law between k -+ half a level, renormalised; scale = exp(log_scale - 2)."""
+def test_logistic_distribution_by_its_definition():
+    """P(level k) is the mass of the logistic distribution between k -+ half a level, renormalised; scale = exp(log_scale -
+    2)."""
     K, mean, log_scale = 9, 2 * numbers(6, seed=1) - 1, 4 * numbers(6, seed=2) - 3
-    law = logistic(mean, log_scale, K).softmax(-1)
-    for m, s, p in zip(mean.tolist(), log_scale.exp().tolist(), law):
+    distribution = logistic(mean, log_scale, K).softmax(-1)
+    for m, s, p in zip(mean.tolist(), log_scale.exp().tolist(), distribution):
         cdf = lambda x, m=m, s=s: 1 / (1 + math.exp(-(x - m) / (s * math.exp(-2))))  # noqa: E731
         mass = [cdf((2 * k + 1) / (K - 1) - 1) - cdf((2 * k - 1) / (K - 1) - 1) for k in range(K)]
         close(p, torch.tensor(mass, dtype=D) / sum(mass), rtol=1e-9, atol=1e-12)
@@ -54,15 +55,15 @@ def test_logistic_head_is_relative_to_x_t_and_excludes_nothing():
     method = d3pm("gaussian", head="logistic")
     V, outputs = method.process.K, torch.tensor([[0.4, -9.0]], dtype=D)
     for x_t in range(V):
-        law = method._clean(outputs, torch.tensor([x_t])).softmax(-1)[0]
-        assert float(law.min()) >= 1e-6 / V * 0.999
-        assert float(law.max()) > 0.99
-        assert int(law.argmax()) == round((math.tanh(2 * x_t / (V - 1) - 1 + 0.4) + 1) / 2 * (V - 1))
+        distribution = method._clean(outputs, torch.tensor([x_t])).softmax(-1)[0]
+        assert float(distribution.min()) >= 1e-6 / V * 0.999
+        assert float(distribution.max()) > 0.99
+        assert int(distribution.argmax()) == round((math.tanh(2 * x_t / (V - 1) - 1 + 0.4) + 1) / 2 * (V - 1))
 
 
 @torch.no_grad()
 def test_gaussian_on_many_levels_in_float32():
-    """256 levels, 1,000 steps, float32 logits and a sharp law: the bound is finite and that of float64."""
+    """256 levels, 1,000 steps, float32 logits and a sharp distribution: the bound is finite and that of float64."""
     T, N = 200, 64
     for prediction, last in (("leave-one-out", "text"), ("leave-one-out", "image"), ("mean", "text")):
         method = D3PM(None, 256, (1,), D3PM.Config("gaussian", "linear", T, prediction, last, head="logistic"))
@@ -109,8 +110,8 @@ def test_neighbours_beside_a_mask(tmp_path, schedule, rate):
         close(Q[:N, N], (1 - alpha).expand(N))
     close(Q[N], torch.nn.functional.one_hot(torch.tensor(N), N + 1).to(D))
     if schedule == "mutual-information":  # of a uniform token a share i/T of what is known is lost by step i
-        law = torch.full((N,), 1 / N, dtype=D)
-        lost = torch.stack([1 - d3pm_transitions.kept(P.matrix(0.0, i / T)[:N], law) for i in range(1, T)])
+        distribution = torch.full((N,), 1 / N, dtype=D)
+        lost = torch.stack([1 - d3pm_transitions.kept(P.matrix(0.0, i / T)[:N], distribution) for i in range(1, T)])
         close(
             lost, torch.arange(1, T, dtype=D) / T, rtol=0, atol=2e-3
         )  # interpolated between strengths 5% apart, as in the paper

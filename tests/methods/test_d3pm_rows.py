@@ -50,7 +50,7 @@ READ = [{}, {"last": "image"}, {"prediction": "mean"}, {"process": "band"}]
 def test_values_and_gradients_are_those_of_float64(more, scale):
     """From the first step to the last, of flat and of sharp networks.
 
-    A law of float32 is right to about K eps in proportion, so a term log(q/p) to that beside itself.
+    A distribution of float32 is right to about K eps in proportion, so a term log(q/p) to that beside itself.
     """
     m = method(**more)
     rows = m._rows(T, S)
@@ -93,7 +93,7 @@ def test_what_is_drawn():
     rows = m._rows(T, S)
     assert rows is not None
     counted = torch.rand(B, L, generator=seeded(4)) < 0.7
-    drawn = random.categorical(m.process.law(X, T[:, None].expand(B, L)), seeded(5))
+    drawn = random.categorical(m.process.marginal(X, T[:, None].expand(B, L)), seeded(5))
     assert torch.equal(rows.sample(X, counted, seeded(5)), torch.where(counted, drawn, X))
 
 
@@ -125,7 +125,7 @@ def test_the_divergence_of_each_state_once():
 
 @pytest.mark.parametrize("dtype", [D, torch.float32])
 def test_the_floored_head_is_its_definition(dtype):
-    """Values and gradients, of sharp and of flat laws, at the ends too."""
+    """Values and gradients, of sharp and of flat distributions, at the ends too."""
     outputs = torch.stack(
         [torch.linspace(-6, 6, 41), torch.linspace(5, -9, 41)[torch.randperm(41, generator=seeded(3))]], -1
     ).to(dtype)
@@ -133,8 +133,8 @@ def test_the_floored_head_is_its_definition(dtype):
     weight = torch.randn(41, K, generator=seeded(2), dtype=D)
     exact = outputs.double().requires_grad_()
     shift, log_scale = exact.unbind(-1)
-    law = logistic(torch.tanh(2 * x.double() / (K - 1) - 1 + shift), log_scale, K).softmax(-1)
-    wanted = (law + 1e-6 / K).log()
+    distribution = logistic(torch.tanh(2 * x.double() / (K - 1) - 1 + shift), log_scale, K).softmax(-1)
+    wanted = (distribution + 1e-6 / K).log()
     ours = outputs.clone().requires_grad_()
     value = near(ours, x, K)
     tolerance = 1e-9 if dtype == D else 2e-2  # of the most, a level in float32 is 1e-7 off and the scale 1/8,000

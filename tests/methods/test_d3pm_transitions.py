@@ -1,4 +1,5 @@
-"""The matrices of D3PM: stochastic, with the law they are said to keep, by the formulas of the paper and by brute force."""
+"""The matrices of D3PM: stochastic, with the distribution they are said to keep, by the formulas of the paper and by brute
+force."""
 
 import itertools
 import math
@@ -180,32 +181,32 @@ def test_graph_is_the_exponential_of_sums(schedule):
 
 
 def test_graph_loses_information_evenly():
-    """A.7: t/T of the information is gone at t, whatever the law of x_0."""
+    """A.7: t/T of the information is gone at t, whatever the distribution of x_0."""
     e, T = embedding(20, 2), 40
     weights = numbers(20, seed=3) ** 2 + 0.01
-    for law in (None, weights / weights.sum()):
-        P = tr.graph(e, 4, T, "mutual-information", law)
-        p = torch.full((20,), 1 / 20, dtype=D) if law is None else law
+    for distribution in (None, weights / weights.sum()):
+        P = tr.graph(e, 4, T, "mutual-information", distribution)
+        p = torch.full((20,), 1 / 20, dtype=D) if distribution is None else distribution
         for i in range(1, T):
             assert 1 - float(tr.kept(P.matrix(CLEAN, i / T), p)) == pytest.approx(i / T, abs=3e-4)
         close(P.matrix(CLEAN, 1.0), P.prior.expand(20, -1))
 
 
 def test_information_by_enumeration():
-    law, Q = torch.tensor([0.2, 0.5, 0.3], dtype=D), tr.gaussian(3, 0.7)
-    joint = law[:, None] * Q
+    distribution, Q = torch.tensor([0.2, 0.5, 0.3], dtype=D), tr.gaussian(3, 0.7)
+    joint = distribution[:, None] * Q
     entropy = lambda p: -sum(float(v) * math.log(float(v)) for v in p.reshape(-1) if v > 0)  # noqa: E731
-    expected = (entropy(law) + entropy(joint.sum(0)) - entropy(joint)) / entropy(law)
-    assert float(tr.kept(Q, law)) == pytest.approx(expected, rel=1e-12)
-    assert float(tr.kept(torch.eye(3, dtype=D), law)) == pytest.approx(1.0)
-    assert float(tr.kept(law.expand(3, -1), law)) == pytest.approx(0.0, abs=1e-15)
+    expected = (entropy(distribution) + entropy(joint.sum(0)) - entropy(joint)) / entropy(distribution)
+    assert float(tr.kept(Q, distribution)) == pytest.approx(expected, rel=1e-12)
+    assert float(tr.kept(torch.eye(3, dtype=D), distribution)) == pytest.approx(1.0)
+    assert float(tr.kept(distribution.expand(3, -1), distribution)) == pytest.approx(0.0, abs=1e-15)
 
 
 def test_informed_masks_are_masked_in_proportion():
-    """At the mask the schedule is 1/(T - i + 1), whatever the law (A.7)."""
-    law = torch.tensor([0.2, 0.5, 0.3, 0.0], dtype=D)
+    """At the mask the schedule is 1/(T - i + 1), whatever the distribution (A.7)."""
+    distribution = torch.tensor([0.2, 0.5, 0.3, 0.0], dtype=D)
     removed = torch.tensor([0.05, 0.3, 0.5, 0.95], dtype=D)
-    exponents = tr.informed(lambda a: tr.absorbing(4, 1 - math.exp(-a), 3), law, removed)
+    exponents = tr.informed(lambda a: tr.absorbing(4, 1 - math.exp(-a), 3), distribution, removed)
     close(1 - torch.exp(-exponents), removed, rtol=2e-4, atol=0)
 
 
@@ -377,5 +378,5 @@ def test_wrong_choices_are_one_line(tmp_path):
 def test_kl_of_rows_is_finite_where_entries_are_cut():
     P = tr.levels("gaussian", 64, 50, "linear")
     x_0 = torch.arange(64)
-    law = P.law(x_0, 1 / 50)
-    assert torch.isfinite(maths.kl(law, P.law(x_0, 2 / 50))).all()
+    distribution = P.marginal(x_0, 1 / 50)
+    assert torch.isfinite(maths.kl(distribution, P.marginal(x_0, 2 / 50))).all()

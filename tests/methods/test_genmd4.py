@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import zellige
-from worlds import Counting, L, V, data_law, five_sigma, table
+from worlds import Counting, L, V, data_distribution, five_sigma, table
 from zellige import Data, Net, Train, exact
 from zellige.core import bound
 from zellige.core.batch import Batch
@@ -81,12 +81,12 @@ def test_equal_exponents_are_a_weighted_cross_entropy():
 @torch.no_grad()
 def test_at_the_exact_network_the_terms_are_the_entropy():
     process = genmd4(eps=1e-6).process
-    denoiser = exact.Denoiser(process, data_law(), L)
+    denoiser = exact.Denoiser(process, data_distribution(), L)
     terms = exact.continuous_terms(denoiser, denoiser.x_0)
-    law = data_law()
-    total = (law * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
-    assert float(total - exact.entropy(law)) == pytest.approx(0.0, abs=1e-6)
-    assert float((law * terms["reconstruction"]).sum()) > 1e-3  # what lies before t_1 is in it
+    distribution = data_distribution()
+    total = (distribution * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
+    assert float(total - exact.entropy(distribution)) == pytest.approx(0.0, abs=1e-6)
+    assert float((distribution * terms["reconstruction"]).sum()) > 1e-3  # what lies before t_1 is in it
 
 
 @torch.no_grad()
@@ -150,7 +150,7 @@ def expectation_of_values(method, x_0, t, s, q):
     return (q * f).sum()
 
 
-def test_log_q_is_the_law_of_the_noise():
+def test_log_q_is_the_distribution_of_the_noise():
     method = genmd4(begin=0.05, eps=0.01)
     x_0, x_t = pairs(method)
     for t in (0.0, 0.3, 1.0):
@@ -209,7 +209,7 @@ def test_the_head_is_asked_at_masks_only_and_empty_rows_not_at_all():
 def test_ancestral_is_the_plain_kernel_and_the_model():
     method = genmd4(begin=0.05, eps=0.02)
     for steps in (1, 2, 5):
-        chosen, plain = (exact.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
+        chosen, plain = (exact.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
         close(chosen, plain, rtol=1e-9, atol=1e-12)
         likelihood = exact.log_likelihood(method, Ancestral().times(method, steps))
         close(plain[exact.index(X_0, V + 1)], likelihood.exp())
@@ -217,9 +217,16 @@ def test_ancestral_is_the_plain_kernel_and_the_model():
 
 @torch.no_grad()
 def test_the_exact_network_draws_the_data_and_early_tokens_first():
-    denoiser = exact.Denoiser(genmd4().process, data_law(), L)
+    denoiser = exact.Denoiser(genmd4().process, data_distribution(), L)
     far, near = (
-        float((exact.sample_law(Ancestral(), denoiser, n) - exact.embed(denoiser.process, data_law(), L)).abs().sum())
+        float(
+            (
+                exact.sample_distribution(Ancestral(), denoiser, n)
+                - exact.embed(denoiser.process, data_distribution(), L)
+            )
+            .abs()
+            .sum()
+        )
         for n in (32, 64)
     )
     assert math.log2(far / near) == pytest.approx(1.0, abs=0.2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import small
-from worlds import CTMC, Given, L, V, data_law, five_sigma, generator_matrix, numbers, orders, table
+from worlds import CTMC, Given, L, V, data_distribution, five_sigma, generator_matrix, numbers, orders, table
 from zellige import exact, methods
 from zellige.core import random
 from zellige.core.batch import Batch
@@ -460,14 +460,17 @@ def test_schedules_of_the_papers():
 
 @torch.no_grad()
 def test_the_exact_network_reaches_the_entropy_of_the_data():
-    """The sum of the terms of MDLM, alpha_1 = 1e-3, with the true p(x_0 | x_t): H; up to O(alpha_1^2) with a jump at the end."""
-    method, law = free(), data_law()
-    denoiser = exact.Denoiser(method.process, law, L)
+    """The sum of the terms of MDLM, alpha_1 = 1e-3, with the true p(x_0 | x_t): H; up to O(alpha_1^2) with a jump at the
+    end."""
+    method, distribution = free(), data_distribution()
+    denoiser = exact.Denoiser(method.process, distribution, L)
     logits = torch.zeros_like(method.network.logits[0])
     X = exact.states(V + 1, L)
     logits[exact.index(X, V + 1)] = posterior(denoiser.predict(X, 0.5)).log().clamp_min(-1e4)
     method.network.logits[0] = logits
-    bound, jumps = ((law * total(counted(method, Batch(X_0), f))).sum() for f in (method.terms, method.jump_terms))
-    close(bound, exact.entropy(law), rtol=0, atol=1e-9)
-    close(jumps, exact.entropy(law), rtol=0, atol=8e-6)
-    assert jumps > exact.entropy(law) + 1e-8
+    bound, jumps = (
+        (distribution * total(counted(method, Batch(X_0), f))).sum() for f in (method.terms, method.jump_terms)
+    )
+    close(bound, exact.entropy(distribution), rtol=0, atol=1e-9)
+    close(jumps, exact.entropy(distribution), rtol=0, atol=8e-6)
+    assert jumps > exact.entropy(distribution) + 1e-8

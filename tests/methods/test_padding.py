@@ -186,13 +186,13 @@ class InRow:
 
 @pytest.mark.parametrize("name", ["mdlm", "sedd", "udlm"])
 @torch.no_grad()
-def test_the_law_of_samples_is_that_without_padding(name):
+def test_the_distribution_of_samples_is_that_without_padding(name):
     method = make(name, {}, length=3, layers=1)
-    law = exact.sample_law(Ancestral(), InRow(method), 2, torch.tensor([-1, -1, 1]))  # pyright: ignore
+    distribution = exact.sample_distribution(Ancestral(), InRow(method), 2, torch.tensor([-1, -1, 1]))  # pyright: ignore
     K = method.process.K
-    short = exact.sample_law(Ancestral(), of_length(method, 2), 2)
-    close(law.reshape(K, K, K)[:, :, 1].reshape(-1), short, rtol=1e-6, atol=1e-9)
-    close(law.sum(), torch.ones((), dtype=torch.float64))
+    short = exact.sample_distribution(Ancestral(), of_length(method, 2), 2)
+    close(distribution.reshape(K, K, K)[:, :, 1].reshape(-1), short, rtol=1e-6, atol=1e-9)
+    close(distribution.sum(), torch.ones((), dtype=torch.float64))
 
 
 class Model:

@@ -129,19 +129,19 @@ def test_loss_is_that_of_its_draws():
 
 # ---------------------------------------------------------------------------------- orders
 @torch.no_grad()
-def test_the_likelihood_in_each_order_is_a_law_and_their_mean_is_any_order():
+def test_the_likelihood_in_each_order_is_a_distribution_and_their_mean_is_any_order():
     method = radd(length=3)
     x_0 = exact.states(V, 3)
     total = torch.zeros(len(x_0), dtype=D)
     for order in itertools.permutations(range(3)):
         nll = method.in_order(Batch(x_0), torch.tensor(order).argsort())
         close(nll.neg().exp().sum(), torch.ones((), dtype=D))
-        law = exact.sample_law(FixedOrder(list(order)), method, 3)
-        close(nll.neg().exp(), law[exact.index(x_0, V + 1)])  # what the sampler of that order draws
+        distribution = exact.sample_distribution(FixedOrder(list(order)), method, 3)
+        close(nll.neg().exp(), distribution[exact.index(x_0, V + 1)])  # what the sampler of that order draws
         total += nll / 6
     close(total, exact.any_order(method, x_0))
-    # Jensen: the mean over orders bounds -log of the mixture, which is the law of the any-order sampler
-    mixture = -exact.sample_law(AnyOrder(), method, 3)[exact.index(x_0, V + 1)].log()
+    # Jensen: the mean over orders bounds -log of the mixture, which is the distribution of the any-order sampler
+    mixture = -exact.sample_distribution(AnyOrder(), method, 3)[exact.index(x_0, V + 1)].log()
     assert (total >= mixture - 1e-12).all()
     assert (total > mixture + 1e-4).any()
 

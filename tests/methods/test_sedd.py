@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from worlds import Counting, L, V, data_law, five_sigma, numbers, positions, table, value_and_gradient
+from worlds import Counting, L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact, guide
 from zellige.core.batch import Batch
 from zellige.core.prediction import Score, kernel, posterior, score
@@ -42,10 +42,10 @@ each_noise = pytest.mark.parametrize(
 class Exact(nn.Module):
     """The network that SEDD's would be if it knew the data: log scores, by enumeration."""
 
-    def __init__(self, config: SEDD.Config, law: torch.Tensor, length: int = L):
+    def __init__(self, config: SEDD.Config, distribution: torch.Tensor, length: int = L):
         super().__init__()
         self.method, self.config = SEDD(None, V, (length,), config), config
-        self.denoiser = exact.Denoiser(self.method.process, law, length, "score")
+        self.denoiser = exact.Denoiser(self.method.process, distribution, length, "score")
 
     def features(self, x, time=None, **kwargs):
         sigma = time.double()[:, None]
@@ -58,7 +58,7 @@ class Exact(nn.Module):
 
 
 def known(config: SEDD.Config) -> SEDD:
-    return SEDD(Exact(config, data_law()), V, (L,), config)
+    return SEDD(Exact(config, data_distribution()), V, (L,), config)
 
 
 def tabled(config: SEDD.Config, seed: int = 0) -> SEDD:
@@ -96,9 +96,9 @@ def test_single_precision_is_enough_at_any_noise(config, sigma):
     time = t.expand(len(x_0))
     logits = logits.float()
     close(method.cost(logits, x_0, x_t, time), method.cost(logits.double(), x_0, x_t, time), rtol=1e-5, atol=1e-9)
-    law = known(config)
+    distribution = known(config)
     x = exact.states(method.process.K, L)
-    asked = law.logits(law.hidden(x, t.expand(len(x), 1)))
+    asked = distribution.logits(distribution.hidden(x, t.expand(len(x), 1)))
     for near in (1.0, 0.1, 0.01):  # log scores that are off by so much
         some = (asked + near * (numbers(*asked.shape, seed=5) - 0.5))[:, 0].float()
         for token in range(V):
@@ -111,13 +111,13 @@ def test_single_precision_is_enough_at_any_noise(config, sigma):
 @each_noise
 @torch.no_grad()
 def test_with_the_exact_score_the_bound_is_the_entropy(config):
-    method, law = known(config), data_law()
+    method, distribution = known(config), data_distribution()
     terms = exact.continuous_terms(method, X_0)
-    whole = (law * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
-    end = exact.marginal(method.process, exact.embed(method.process, law, L), L, 1.0)
+    whole = (distribution * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
+    end = exact.marginal(method.process, exact.embed(method.process, distribution, L), L, 1.0)
     prior = method.process.prior[exact.states(method.process.K, L)].prod(-1)
     over = 0.0 if method.process.mask is not None else float((end * (end / prior).log()).sum())
-    close(whole, exact.entropy(law) + over, rtol=0, atol=2e-5)
+    close(whole, exact.entropy(distribution) + over, rtol=0, atol=2e-5)
 
 
 @each_noise
@@ -184,13 +184,13 @@ def test_wrong_choices_are_refused():
 # ---------------------------------------------------------------------------------- samples
 @each_noise
 @torch.no_grad()
-def test_samples_approach_the_law(config):
+def test_samples_approach_the_distribution(config):
     """Analytic and Euler, with the exact score; uniform noise ends at t = 1 a little away from its prior."""
-    method, law = known(config), data_law()
-    whole = exact.embed(method.process, law, L)
+    method, distribution = known(config), data_distribution()
+    whole = exact.embed(method.process, distribution, L)
     grid = "log-snr" if config.schedule == "geometric" or config.process == "uniform" else "uniform"
     for sampler in (Ancestral(grid), Euler(grid)):
-        few, many = (0.5 * (exact.sample_law(sampler, method, n) - whole).abs().sum() for n in (16, 64))
+        few, many = (0.5 * (exact.sample_distribution(sampler, method, n) - whole).abs().sum() for n in (16, 64))
         assert many < 0.45 * few
         assert many < 0.03
 

@@ -35,7 +35,8 @@ def small(process, length=L, **more) -> TauLDR:
 @pytest.mark.parametrize("process", ["uniform", "gaussian", "birth-death"])
 @pytest.mark.parametrize("prediction", TauLDR.choices["prediction"])
 def test_a_logistic_head_is_the_logits_that_it_stands_for(process, prediction):
-    """On images of 2 x 2 places and 3 levels: losses, gradients, bound, and the law of samples, all 81 images enumerated."""
+    """On images of 2 x 2 places and 3 levels: losses, gradients, bound, and the distribution of samples, all 81 images
+    enumerated."""
     of = {"prediction": prediction, "auxiliary": 0.3}
     method, other = small(process, 4, head="logistic", **of), small(process, 4, **of)
     assert method.outputs(V, method.config) == 2
@@ -53,15 +54,15 @@ def test_a_logistic_head_is_the_logits_that_it_stands_for(process, prediction):
     method.ordered = other.ordered = True
     with torch.no_grad():
         for sampler in (Ancestral(), TauLeaping(argmax="last")):
-            a, b = (exact.sample_law(sampler, m, 2) for m in (method, other))
+            a, b = (exact.sample_distribution(sampler, m, 2) for m in (method, other))
             close(a, b)
         times, X = method.grid(2), exact.states(V, 4)
         log_p = exact.log_likelihood(method, times)
-        close(exact.sample_law(Ancestral(), method, 2), log_p.exp())
+        close(exact.sample_distribution(Ancestral(), method, 2), log_p.exp())
         assert (exact.step_bound(method, X, times) > -log_p).all()
 
 
-def test_a_logistic_law_far_from_x_t_costs_no_more_than_it_is():
+def test_a_logistic_distribution_far_from_x_t_costs_no_more_than_it_is():
     """At the smallest time of the paper: of 64 levels every bound is finite, and moderate where x_t is near."""
     config = TauLDR.Config("gaussian", head="logistic", base=3.0, growth=100.0, min_time=0.01)
     K, method = 64, TauLDR(None, 64, (1,), config)
@@ -82,8 +83,8 @@ def jump(method, batch, x, t, generator=None):
 
 @each_process
 @pytest.mark.parametrize(("given", "time"), [((), 0.6), ((1,), 0.02)])
-def test_the_weight_is_the_ratio_of_two_laws(process, given, time):
-    """The law of x~ given x_0, from every outcome of the code's own draws, against q_t."""
+def test_the_weight_is_the_ratio_of_two_distributions(process, given, time):
+    """The distribution of x~ given x_0, from every outcome of the code's own draws, against q_t."""
     method = small(process, 3)
     K, P = method.process.K, method.process
     x_0 = torch.tensor([[2, 0, 1]])

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from worlds import L, V, data_law, five_sigma, numbers, positions, table, value_and_gradient
+from worlds import L, V, data_distribution, five_sigma, numbers, positions, table, value_and_gradient
 from zellige import exact
 from zellige.core.batch import Batch
 from zellige.core.prediction import LeaveOneOut
@@ -27,10 +27,10 @@ each_schedule = pytest.mark.parametrize("schedule", SCHEDULES)
 class Exact(nn.Module):
     """log p(x_0 | the other positions), by enumeration."""
 
-    def __init__(self, config: UDLM.Config, law: torch.Tensor):
+    def __init__(self, config: UDLM.Config, distribution: torch.Tensor):
         super().__init__()
         self.process = UDLM(None, V, (L,), config).process
-        self.denoiser = exact.Denoiser(self.process, law, L, "leave_one_out")
+        self.denoiser = exact.Denoiser(self.process, distribution, L, "leave_one_out")
 
     def features(self, x, time=None, **kwargs):
         t = self.process.schedule.inverse(torch.exp(-time.double()))[:, None]
@@ -42,7 +42,7 @@ class Exact(nn.Module):
 
 def known(schedule="loglinear", **more) -> UDLM:
     config = UDLM.Config(schedule, **more)
-    return UDLM(Exact(config, data_law()), V, (L,), config)
+    return UDLM(Exact(config, data_distribution()), V, (L,), config)
 
 
 def tabled(schedule="loglinear", time=True, **more) -> UDLM:
@@ -84,12 +84,12 @@ def test_single_precision_is_enough(schedule, t):
 # ---------------------------------------------------------------------------------- the bound
 @each_schedule
 @torch.no_grad()
-def test_with_the_exact_law_the_bound_is_the_entropy(schedule):
-    method, law = known(schedule), data_law()
+def test_with_the_exact_distribution_the_bound_is_the_entropy(schedule):
+    method, distribution = known(schedule), data_distribution()
     terms = exact.continuous_terms(method, X_0)
-    whole = (law * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
-    end = exact.marginal(method.process, law, L, 1.0)
-    close(whole, exact.entropy(law) + (end * (end * V**L).log()).sum(), rtol=0, atol=2e-5)
+    whole = (distribution * (terms["diffusion"] + terms["reconstruction"] + terms["prior"])).sum()
+    end = exact.marginal(method.process, distribution, L, 1.0)
+    close(whole, exact.entropy(distribution) + (end * (end * V**L).log()).sum(), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("steps", [0, 6])
@@ -113,9 +113,9 @@ def test_terms_are_draws_of_the_bound(steps, time):
 
 @pytest.mark.parametrize("sampler", [Ancestral, Euler])
 @torch.no_grad()
-def test_samples_approach_the_law(sampler):
-    method, law = known(), data_law()
-    few, many = (0.5 * (exact.sample_law(sampler(), method, n) - law).abs().sum() for n in (16, 64))
+def test_samples_approach_the_distribution(sampler):
+    method, distribution = known(), data_distribution()
+    few, many = (0.5 * (exact.sample_distribution(sampler(), method, n) - distribution).abs().sum() for n in (16, 64))
     assert many < 0.45 * few
     assert many < 0.02
 

@@ -1,7 +1,7 @@
 """The planted errors: each is one small change of one file, and the check of `verify` or the tests that must catch it.
 
-An entry says what is wrong; where (a file under src/zellige); the text there, which occurs once, and what takes its place; and a
-check with the method that it is made of ("bound.draws mdlm"; a method is left out where the check is shared). `why` is where
+An entry says what is wrong; where (a file under src/zellige); the text there, which occurs once, and what takes its place; and
+a check with the method that it is made of ("bound.draws mdlm"; a method is left out where the check is shared). `why` is where
 verify cannot catch it, and `tests` then says who does.
 """
 
@@ -245,7 +245,7 @@ PROCESSES = [
         P,
         "prior[-1] += proportion",
         "prior[0] += proportion",
-        why="another law of noise: all identities hold of it",
+        why="another distribution of noise: all identities hold of it",
         tests="tests/methods/test_d3pm.py -k absorbing_uniform_is_its_matrix",
     ),
 ]
@@ -322,7 +322,7 @@ PREDICTIONS = [
         "bound.normalised tauldr",
     ),
     M(
-        "a mean taken for a leave-one-out law",
+        "a mean taken for a leave-one-out distribution",
         R,
         "maths.normalise(pred.ratio(CLEAN))",
         "maths.normalise(reverse(pred, CLEAN))",
@@ -425,49 +425,49 @@ DRAWS = [
         D,
         "torch.minimum(u * total, below), right=True)",
         "torch.minimum(u * total, below), right=False)",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "the CDF in float32",
         D,
         "return _pick(p.cumsum(-1, dtype=torch.float64), u)",
         "return _pick(p.cumsum(-1, dtype=torch.float32), u.float())",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "float32 Gumbel noise",
         D,
         "return _invert(p, u[..., None])[..., 0]",
         "return (p.float().log() - torch.log(-torch.log(torch.rand(p.shape)))).argmax(-1)",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "a replaced token drawn with the u that replaced it",
         D,
-        "_invert(law, u / torch.where(drawn, p, 1.0))",
-        "_invert(law, u)",
-        "draws.laws",
+        "_invert(distribution, u / torch.where(drawn, p, 1.0))",
+        "_invert(distribution, u)",
+        "draws.distributions",
     ),
     M(
         "a coin that shows the other side",
         D,
         "return _uniform_at(p.shape, generator, p.device, at) < p",
         "return _uniform_at(p.shape, generator, p.device, at) >= p",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "waiting times with a sign",
         D,
         "return -(-uniform(shape, generator, device)).log1p()",
         "return -uniform(shape, generator, device).log1p()",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "Poisson counts that are one too few",
         D,
         "return count.masked_scatter(some, high)",
         "return count.masked_scatter(some, low)",
-        "draws.laws",
+        "draws.distributions",
     ),
     M(
         "a rank's strata among its own rows alone",
@@ -490,7 +490,7 @@ DRAWS = [
         "core/counting.py",
         "for _ in range(10):",
         "for _ in range(9):",
-        why="nine rounds look random enough for any law",
+        why="nine rounds look random enough for any distribution",
         tests="tests/core/test_counting.py -k known_answers",
     ),
     M(
@@ -791,7 +791,7 @@ FAMILIES = [
         "bound.closed-form udlm",
     ),
     M(
-        "a law that keeps what the token itself says",
+        "a distribution that keeps what the token itself says",
         U,
         "return logits.scatter_add(-1, x_t[..., None], -own[..., None])",
         "return logits",
@@ -908,7 +908,7 @@ PAPERS = [
         "blocks.documents ar",
     ),
     M(
-        "D3PM's law of the others read as that of x_0 given x_t",
+        "D3PM's distribution of the others read as that of x_0 given x_t",
         DP,
         "return LeaveOneOut(self.process, mu, x_t, t)  # D3PM eq. 4",
         "return restricted(self.process, mu, x_t, t)",
@@ -926,7 +926,7 @@ PAPERS = [
         DP,
         "return scale * self.cost(logits, x_0, x_t, t, s) + auxiliary * ce",
         "return scale * (self.cost(logits, x_0, x_t, t, s) + auxiliary * ce)",
-        why="what training adds to the bound is no part of a law",
+        why="what training adds to the bound is no part of a distribution",
         tests="tests/methods/test_d3pm.py -k hybrid_loss",
     ),
     M(
@@ -1116,8 +1116,8 @@ SAMPLERS = [
     M(
         "the least likely token for the likeliest",
         SA,
-        "law.argmax(-1, keepdim=True)",
-        "law.argmin(-1, keepdim=True)",
+        "distribution.argmax(-1, keepdim=True)",
+        "distribution.argmin(-1, keepdim=True)",
         "sampler.ancestral-argmax udlm",
     ),
     M(
@@ -1177,7 +1177,7 @@ SAMPLERS = [
         "sampler.guided mdlm",
     ),
     M(
-        "a guided law that is not normalised",
+        "a guided distribution that is not normalised",
         SG,
         "p / p.sum(-1, keepdim=True), pred.x_t",
         "p, pred.x_t",
@@ -1188,7 +1188,7 @@ SAMPLERS = [
         SH,
         "state.memory * u ** (1 / n.clamp_min(1))",
         "state.memory * u ** (1 / left.shape[1])",
-        "sampler.law md4",
+        "sampler.distribution md4",
     ),
     M(
         "thinning of events without the token's own rate",
@@ -1210,9 +1210,15 @@ SAMPLERS = [
         SO,
         "torch.where(some, left.double(), 1.0)",
         "torch.where(some, left.double() * (1 + torch.arange(left.shape[-1])), 1.0)",
-        "sampler.any_order-law mdlm",
+        "sampler.any_order-distribution mdlm",
     ),
-    M("backward is forward", SF, "order = order.flip(-1)", "order = order + 0", "sampler.fixed_order-law mdlm"),
+    M(
+        "backward is forward",
+        SF,
+        "order = order.flip(-1)",
+        "order = order + 0",
+        "sampler.fixed_order-distribution mdlm",
+    ),
     M(
         "given tokens use up a step of a fixed order",
         SF,
@@ -1267,7 +1273,7 @@ SAMPLERS = [
         ST,
         "(count * (y - x[..., None])).sum(-1)",
         "(count * y).sum(-1)",
-        why="verify enumerates the law of a leap and draws no counts",
+        why="verify enumerates the distribution of a leap and draws no counts",
         tests="tests/samplers/test_tau_leaping.py -k law_of_a_leap",
     ),
     M(
@@ -1296,7 +1302,7 @@ SAMPLERS = [
         "samplers/confidence.py",
         "torch.argsort(sure, dim=-1, descending=True, stable=True)",
         "torch.argsort(sure, dim=-1, descending=False, stable=True)",
-        why="with the exact network every order has the law of the data",
+        why="with the exact network every order has the distribution of the data",
         tests="tests/samplers/test_confidence.py -k surest_come_first",
     ),
     M(

@@ -81,7 +81,8 @@ def silu(x):
 
 
 class Plain:
-    """The network on one image, from the state_dict of a UNet of two resolutions with one block each, attention in the second."""
+    """The network on one image, from the state_dict of a UNet of two resolutions with one block each, attention in the
+    second."""
 
     def __init__(self, network, channels=8):
         self.w, self.channels, self.net = network.state_dict(), channels, network.net
@@ -102,8 +103,8 @@ class Plain:
         pixels = self.norm(f"{name}.norm", x).flatten(1).T
         linear = lambda layer, y: y @ self.w[f"{name}.{layer}.weight"].T + self.w[f"{name}.{layer}.bias"]  # noqa: E731
         q, k, v = linear("qkv", pixels).split(len(x), -1)
-        law = (q @ k.T / len(x) ** 0.5).exp()
-        return self.sum(x, linear("out", law / law.sum(-1, keepdim=True) @ v).T.reshape(x.shape))
+        distribution = (q @ k.T / len(x) ** 0.5).exp()
+        return self.sum(x, linear("out", distribution / distribution.sum(-1, keepdim=True) @ v).T.reshape(x.shape))
 
     def block(self, name, x, c, attention=False):
         h = self.conv(f"{name}.conv1", silu(self.norm(f"{name}.norm1", x)))
@@ -200,8 +201,8 @@ def test_a_transformer_in_the_middle_is_plain_arithmetic_on_patches(told):
         q, k, v = layer("qkv", normed(f"blocks.{i}.norm1", h, shift1, scale1)).split(16, -1)
         heads = []
         for part in (slice(0, 8), slice(8, 16)):
-            law = (q[..., part] @ k[..., part].mT / 8**0.5).softmax(-1)
-            heads.append(law @ v[..., part])
+            distribution = (q[..., part] @ k[..., part].mT / 8**0.5).softmax(-1)
+            heads.append(distribution @ v[..., part])
         h = h + gate1 * (torch.cat(heads, -1) @ w[f"blocks.{i}.out.weight"].T)
         h = h + gate2 * layer("mlp.2", gelu(layer("mlp.0", normed(f"blocks.{i}.norm2", h, shift2, scale2))))
     shift, scale = vectors("", 2)[:2]
@@ -556,7 +557,8 @@ def small(name, **choices):
     ],
 )
 def test_bounds_are_those_of_enumeration(name, choices):
-    """Masked and structured noise: closed forms equal the generic bound at every x_t, and the T-step bound lies above -log p."""
+    """Masked and structured noise: closed forms equal the generic bound at every x_t, and the T-step bound lies above -log
+    p."""
     method = small(name, **choices)
     assert isinstance(method.network, UNet)
     assert method.network.levels == ("process" in choices)

@@ -112,12 +112,12 @@ class Counting(nn.Module):
 
 
 class Exact(exact.Denoiser):
-    """The truth about a block given the blocks before, for a known law of the data; later blocks are masked."""
+    """The truth about a block given the blocks before, for a known distribution of the data; later blocks are masked."""
 
     block = 0
 
-    def __init__(self, law, length, block):
-        super().__init__(absorbing(V + 1, Linear()), law, length)
+    def __init__(self, distribution, length, block):
+        super().__init__(absorbing(V + 1, Linear()), distribution, length)
         self.block = block
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
@@ -149,14 +149,15 @@ def after(method, prefix, length):
 
 
 def by_blocks(method, inner, block, steps, fixed=None):
-    """The product over blocks of the law of `inner`, (V^L,): each from transition matrices, the network without a cache."""
-    law, fixed = torch.ones(1, dtype=torch.float64), torch.full((L,), -1) if fixed is None else fixed
+    """The product over blocks of the distribution of `inner`, (V^L,): each from transition matrices, the network without a
+    cache."""
+    distribution, fixed = torch.ones(1, dtype=torch.float64), torch.full((L,), -1) if fixed is None else fixed
     clean = (exact.states(V + 1, block) < V).all(-1)
     for start in range(0, L, block):
         here = fixed[start : start + block]
-        laws = [
-            exact.sample_law(inner, after(method, prefix, block), steps, here)[clean]
+        distributions = [
+            exact.sample_distribution(inner, after(method, prefix, block), steps, here)[clean]
             for prefix in exact.states(V, start)
         ]
-        law = (law[:, None] * torch.stack(laws)).reshape(-1)
-    return law
+        distribution = (distribution[:, None] * torch.stack(distributions)).reshape(-1)
+    return distribution

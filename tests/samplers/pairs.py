@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from worlds import L, V, data_law, per_token, table
+from worlds import L, V, data_distribution, per_token, table
 from zellige import exact
 from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.process import absorbing, uniform
@@ -34,7 +34,7 @@ def md4(schedule="cosine"):
 
 
 def denoiser(process, predicts="mean"):
-    return exact.Denoiser(process, data_law(), L, predicts)
+    return exact.Denoiser(process, data_distribution(), L, predicts)
 
 
 def genmd4():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pairs import close, d3pm, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from worlds import CTMC, L, V, data_law, generator_matrix, per_token, table
+from worlds import CTMC, L, V, data_distribution, generator_matrix, per_token, table
 from zellige import exact
 from zellige.core.curves import Geometric, Linear, Polynomial
 from zellige.core.prediction import kernel
@@ -29,10 +29,10 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("heat", [{}, {"temperature": 0.5}, {"top_p": 0.7}, {"temperature": 0.0}])
 @torch.no_grad()
-def test_choose_then_ask_has_the_law_of_the_plain_kernel(name, heat):
+def test_choose_then_ask_has_the_distribution_of_the_plain_kernel(name, heat):
     method = METHODS[name]()
     for grid, T in (("uniform", 1), ("cosine", 3)):
-        chosen, plain = (exact.sample_law(Ancestral(grid, choose=c, **heat), method, T) for c in (True, False))
+        chosen, plain = (exact.sample_distribution(Ancestral(grid, choose=c, **heat), method, T) for c in (True, False))
         close(chosen, plain, rtol=0, atol=1e-12)
         close(chosen.sum(), torch.ones((), dtype=D))
         assert (chosen[(exact.states(V + 1, L) == method.process.mask).any(-1)] < 1e-12).all()  # no mask is left
@@ -69,7 +69,7 @@ def test_the_last_step_by_argmax(sampler, name):
     method.ordered = name == "leapt over"
     last = sampler(argmax="last")
     times = last.times(method, 4)
-    ours, plain = (exact.sample_laws(s, method, times) for s in (last, sampler()))
+    ours, plain = (exact.sample_distributions(s, method, times) for s in (last, sampler()))
     close(ours[:-1], plain[:-1], rtol=0, atol=1e-12)
     X = exact.states(method.process.K, L)
     each = kernel(method.predict(X, times[-2]), times[-1].expand(X.shape)).argmax(-1)
@@ -81,8 +81,8 @@ def test_the_last_step_by_argmax(sampler, name):
 def test_argmax_in_every_step_leaves_nothing_to_chance():
     """But for the start; of noise that absorbs not even that. A prompt is kept."""
     method, sampler = mdlm(), Ancestral(argmax="every")
-    law = exact.sample_law(sampler, method, 3)
-    assert sorted(law.tolist())[-2:] == [0.0, 1.0]
+    distribution = exact.sample_distribution(sampler, method, 3)
+    assert sorted(distribution.tolist())[-2:] == [0.0, 1.0]
     fixed = torch.tensor([[1, -1]])
     draws = [
         list(run(sampler, method, (1, L), 3, fixed=fixed, generator=torch.Generator().manual_seed(s)))[-1].x
@@ -99,7 +99,8 @@ def test_argmax_in_every_step_leaves_nothing_to_chance():
 
 @torch.no_grad()
 def test_argmax_of_mu_leaves_out_what_x_t_says():
-    """The last step to the most probable token of the network's softmax; a kernel multiplies in q(x_t | x_0) (uniform noise)."""
+    """The last step to the most probable token of the network's softmax; a kernel multiplies in q(x_t | x_0) (uniform
+    noise)."""
     method, X = denoiser(uniform(V, Linear(0.01)), "leave_one_out"), exact.states(V, L)
     state = Ancestral().init(method, X.shape)
     state = type(state)(X, state.fixed, state.calls)
@@ -117,7 +118,7 @@ def test_argmax_of_mu_leaves_out_what_x_t_says():
         exact.transition(Ancestral(argmax="mu"), sedd(True), state, t, clean)
 
 
-# ---------------------------------------------------------------------------------- against the data's law
+# ---------------------------------------------------------------------------------- against the data's distribution
 PROCESSES = {
     "absorbing": absorbing(V + 1, Linear()),
     "an exponent per token": absorbing(V + 1, Polynomial(per_token(1.0, 1.3, 2.5, 1.0))),
@@ -130,8 +131,8 @@ PROCESSES = {
 @torch.no_grad()
 def test_ancestral_converges_with_order_1(name):
     P = PROCESSES[name]
-    exact_method, data = denoiser(P), exact.embed(P, data_law(), L)
-    a, b = (distance(exact.sample_law(Ancestral(), exact_method, T), data) for T in (64, 128))
+    exact_method, data = denoiser(P), exact.embed(P, data_distribution(), L)
+    a, b = (distance(exact.sample_distribution(Ancestral(), exact_method, T), data) for T in (64, 128))
     assert math.log2(a / b) == pytest.approx(1.0, abs=0.15)
     assert b < 0.02
 
@@ -144,8 +145,8 @@ def test_discrete_time():
         for T in (12, 6, 1):
             times = Ancestral().times(method, T)
             close(times[1:-1] * 12, (times[1:-1] * 12).round())
-            law = exact.sample_law(Ancestral(), method, T)
-            close(law[clean], exact.log_likelihood(method, times).exp(), rtol=0, atol=1e-12)
+            distribution = exact.sample_distribution(Ancestral(), method, T)
+            close(distribution[clean], exact.log_likelihood(method, times).exp(), rtol=0, atol=1e-12)
     with pytest.raises(InputError) as error:
         Ancestral().times(d3pm(), 1000)
     assert str(error.value) == "1000 steps do not divide the grid T = 12; use 12, 6 or 4"
@@ -192,14 +193,18 @@ def test_published_grids():
 
 
 @torch.no_grad()
-def test_on_the_published_grid_the_law_is_that_of_its_times():
-    """Choosing first changes nothing, and as steps grow the law is the data's but for the first and the last of the times."""
+def test_on_the_published_grid_the_distribution_is_that_of_its_times():
+    """Choosing first changes nothing, and as steps grow the distribution is the data's but for the first and the last of the
+    times."""
     method = denoiser(absorbing(V + 1, Linear()))
     method.published_end = 0.01
-    chosen, plain = (exact.sample_law(Ancestral("published", choose=c), method, 3) for c in (True, False))
+    chosen, plain = (exact.sample_distribution(Ancestral("published", choose=c), method, 3) for c in (True, False))
     close(chosen, plain, rtol=0, atol=1e-12)
     clean = (exact.states(V + 1, L) < V).all(-1)
-    few, many = (distance(exact.sample_law(Ancestral("published"), method, T)[clean], data_law()) for T in (8, 64))
+    few, many = (
+        distance(exact.sample_distribution(Ancestral("published"), method, T)[clean], data_distribution())
+        for T in (8, 64)
+    )
     assert many < few / 4
 
 
@@ -241,10 +246,10 @@ def test_the_log_snr_grid():
         snr = noise.log_snr(torch.cat((times[:-1], torch.tensor([last], dtype=D))))[:, 0]
         close(snr.diff(), snr.diff().mean().expand(8), rtol=1e-9, atol=1e-9)
         assert (times[0], times[-1]) == (1.0, CLEAN)
-        data, law = exact.embed(method.process, data_law(), L), []
+        data, distribution = exact.embed(method.process, data_distribution(), L), []
         for T in (64, 128):
-            law.append(distance(exact.sample_law(Ancestral("log-snr"), method, T), data))
-        assert law[1] < 0.6 * law[0]
+            distribution.append(distance(exact.sample_distribution(Ancestral("log-snr"), method, T), data))
+        assert distribution[1] < 0.6 * distribution[0]
     with pytest.raises(
         InputError, match="grid 'log-snr' needs one alpha for all tokens; with exact use uniform or cosine"
     ):
@@ -253,7 +258,8 @@ def test_the_log_snr_grid():
 
 @torch.no_grad()
 def test_the_log_snr_grid_amplifies_a_wrong_score_less():
-    """A score that is wrong by 5% at alternate tokens, uniform noise, 16 steps: nearer to the law than the grid even in t."""
+    """A score that is wrong by 5% at alternate tokens, uniform noise, 16 steps: nearer to the distribution than the grid even
+    in t."""
     method = sedd(uniformly=True)
     exact_predict, wrong = method.predict, torch.tensor([1.05, 0.95, 1.05], dtype=D)
 
@@ -263,8 +269,10 @@ def test_the_log_snr_grid_amplifies_a_wrong_score_less():
         return type(pred)(pred.process, v.scatter(-1, pred.x_t[..., None], 1.0), pred.x_t, pred.t)
 
     method.predict = predict  # type: ignore[method-assign]
-    data = exact.embed(method.process, data_law(), L)
-    even, snr = (distance(exact.sample_law(Ancestral(grid), method, 16), data) for grid in ("uniform", "log-snr"))
+    data = exact.embed(method.process, data_distribution(), L)
+    even, snr = (
+        distance(exact.sample_distribution(Ancestral(grid), method, 16), data) for grid in ("uniform", "log-snr")
+    )
     assert snr < even
 
 
@@ -282,6 +290,6 @@ def test_the_mask_is_never_drawn_even_if_the_network_wants_it():
     network = table(V + 1, L)
     network.logits.data[..., V] = 1e4
     for choose in (True, False):
-        law = exact.sample_law(Ancestral(choose=choose), MDLM(network, V, (L,)), 3)
-        assert (law[(exact.states(V + 1, L) == V).any(-1)] == 0).all()
-        close(law.sum(), torch.ones((), dtype=D))
+        distribution = exact.sample_distribution(Ancestral(choose=choose), MDLM(network, V, (L,)), 3)
+        assert (distribution[(exact.states(V + 1, L) == V).any(-1)] == 0).all()
+        close(distribution.sum(), torch.ones((), dtype=D))

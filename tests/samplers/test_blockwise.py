@@ -1,4 +1,5 @@
-"""Block after block: the law is the product of the inner sampler's, whatever the cache, the prompt, the window and the batch."""
+"""Block after block: the distribution is the product of the inner sampler's, whatever the cache, the prompt, the window and the
+batch."""
 
 import itertools
 
@@ -7,7 +8,7 @@ import torch
 from growing import Counting, Exact, L, Uncached, V, by_blocks, masked, table, transformer
 from pairs import close, generators
 
-from worlds import data_law
+from worlds import data_distribution
 from zellige import exact
 from zellige.errors import InputError
 from zellige.samplers import (
@@ -40,7 +41,7 @@ def draw(method, sampler, shape, steps=3, seed=0, **how):
     return state
 
 
-# ---------------------------------------------------------------------------------- the law
+# ---------------------------------------------------------------------------------- the distribution
 def inside():
     """(inner sampler, block, time): told the time where that is enumerable; blocks of one token are the easier ones."""
     for name, block in itertools.product(INSIDE, (1, 2)):
@@ -52,12 +53,12 @@ def inside():
 
 @pytest.mark.parametrize(("name", "block", "time"), inside())
 @torch.no_grad()
-def test_the_law_is_the_product_of_the_inner_laws(name, block, time):
+def test_the_distribution_is_the_product_of_the_inner_distributions(name, block, time):
     """That of its code, with the cache, against transition matrices of the inner sampler, without; on any network."""
     inner, method = INSIDE[name], masked(table(block, time))
-    law = exact.run_law(Blockwise(inner), method, L, 2)
-    close(law, by_blocks(method, inner, block, 2), rtol=0, atol=1e-12)
-    close(law.sum(), torch.ones((), dtype=torch.float64))
+    distribution = exact.run_distribution(Blockwise(inner), method, L, 2)
+    close(distribution, by_blocks(method, inner, block, 2), rtol=0, atol=1e-12)
+    close(distribution.sum(), torch.ones((), dtype=torch.float64))
 
 
 CUT = [(1, None, 4), (2, None, 4), (2, None, 3), (0, 1, 4), (0, 2, 3), (0, 2, 4)]  # block, stride, tokens of the text
@@ -89,16 +90,16 @@ def test_expected_calls_where_nobody_knows():
 @pytest.mark.parametrize("block", [1, 2])
 @pytest.mark.parametrize("inner", [FirstHitting(), AnyOrder()])
 @torch.no_grad()
-def test_with_an_exact_sampler_inside_it_is_the_law_of_the_data(inner, block):
-    law = data_law(V, L)
-    close(exact.run_law(Blockwise(inner), Exact(law, L, block), L), law, rtol=0, atol=1e-12)
+def test_with_an_exact_sampler_inside_it_is_the_distribution_of_the_data(inner, block):
+    distribution = data_distribution(V, L)
+    close(exact.run_distribution(Blockwise(inner), Exact(distribution, L, block), L), distribution, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_the_last_block_is_drawn_whole():
     """A text of 3 tokens is the beginning of one of 4, though its blocks have 2."""
     method = masked(table(2))
-    whole, short = (exact.run_law(Blockwise(FirstHitting()), method, n) for n in (4, 3))
+    whole, short = (exact.run_distribution(Blockwise(FirstHitting()), method, n) for n in (4, 3))
     close(short, whole.reshape(8, 2).sum(-1), rtol=0, atol=1e-12)
     network = masked(transformer(4), 16, 5)
     long = draw(network, Blockwise(), (3, 30))
@@ -109,24 +110,24 @@ def test_the_last_block_is_drawn_whole():
 # ---------------------------------------------------------------------------------- prompts
 @pytest.mark.parametrize("prompt", [[1], [0, 1], [1, 1, 0]])
 @torch.no_grad()
-def test_a_prompt_gives_the_conditional_law(prompt):
-    law, given = data_law(V, L), torch.tensor([*prompt, *[-1] * (L - len(prompt))])
-    conditional = law * ((given == exact.states(V, L)) | (given < 0)).all(-1)
+def test_a_prompt_gives_the_conditional_distribution(prompt):
+    distribution, given = data_distribution(V, L), torch.tensor([*prompt, *[-1] * (L - len(prompt))])
+    conditional = distribution * ((given == exact.states(V, L)) | (given < 0)).all(-1)
     for block in (1, 2):
-        ours = exact.run_law(Blockwise(FirstHitting()), Exact(law, L, block), L, fixed=given)
+        ours = exact.run_distribution(Blockwise(FirstHitting()), Exact(distribution, L, block), L, fixed=given)
         close(ours, conditional / conditional.sum(), rtol=0, atol=1e-12)
         method = masked(table(block))
         close(
-            exact.run_law(Blockwise(), method, L, 2, given), by_blocks(method, Ancestral(), block, 2, given),
+            exact.run_distribution(Blockwise(), method, L, 2, given), by_blocks(method, Ancestral(), block, 2, given),
             rtol=0, atol=1e-12,
         )  # fmt: skip
 
 
 @torch.no_grad()
 def test_a_gap_inside_a_block_is_filled_from_both_sides():
-    law, given = data_law(V, L), torch.tensor([0, 1, -1, 1])
-    conditional = law * ((given == exact.states(V, L)) | (given < 0)).all(-1)
-    ours = exact.run_law(Blockwise(FirstHitting()), Exact(law, L, 2), L, fixed=given)
+    distribution, given = data_distribution(V, L), torch.tensor([0, 1, -1, 1])
+    conditional = distribution * ((given == exact.states(V, L)) | (given < 0)).all(-1)
+    ours = exact.run_distribution(Blockwise(FirstHitting()), Exact(distribution, L, 2), L, fixed=given)
     close(ours, conditional / conditional.sum(), rtol=0, atol=1e-12)
 
 
@@ -213,7 +214,7 @@ def test_a_text_does_not_depend_on_when_its_prompt_was_read():
 # ---------------------------------------------------------------------------------- networks of whole texts
 @torch.no_grad()
 def test_semi_autoregressive_is_sampling_given_the_window():
-    """The same draws as those of the inner sampler by itself, with the last tokens given; and the same law."""
+    """The same draws as those of the inner sampler by itself, with the last tokens given; and the same distribution."""
     method, inner = masked(transformer(0), 16, 5), Ancestral()
     ours = draw(method, Blockwise(inner, stride=6), (2, 28), 5).x
     streams = generators(0, 1)
@@ -226,11 +227,11 @@ def test_semi_autoregressive_is_sampling_given_the_window():
     assert torch.equal(ours, x)
 
     method, inner, K = masked(table(0, length=2), 2), FirstHitting(), V + 1
-    law = exact.run_law(Blockwise(inner, stride=1), method, 3, 2).reshape([V] * 3)
-    start = exact.sample_law(inner, method, 2).reshape(K, K)[:V, :V]
+    distribution = exact.run_distribution(Blockwise(inner, stride=1), method, 3, 2).reshape([V] * 3)
+    start = exact.sample_distribution(inner, method, 2).reshape(K, K)[:V, :V]
     for b in range(V):
-        then = exact.sample_law(inner, method, 2, torch.tensor([b, -1])).reshape(K, K)[b, :V]
-        close(law[:, b], start[:, b, None] * then, rtol=0, atol=1e-12)
+        then = exact.sample_distribution(inner, method, 2, torch.tensor([b, -1])).reshape(K, K)[b, :V]
+        close(distribution[:, b], start[:, b, None] * then, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()

@@ -136,9 +136,9 @@ def test_a_score_leaves_no_mask():
 
     method.predict = little  # type: ignore[method-assign]
     for sampler in (Ancestral(), Euler(), Confidence(), Remasking(), Ancestral(temperature=0.5), TauLeaping()):
-        law = exact.sample_law(sampler, method, 2)
-        close(law.sum(), torch.ones((), dtype=torch.float64))
-        assert law[(exact.states(V + 1, L) == V).any(-1)].abs().max() == 0, sampler.name
+        distribution = exact.sample_distribution(sampler, method, 2)
+        close(distribution.sum(), torch.ones((), dtype=torch.float64))
+        assert distribution[(exact.states(V + 1, L) == V).any(-1)].abs().max() == 0, sampler.name
 
 
 # ---------------------------------------------------------------------------------- the stream of a row
@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_samples(sampler):
 
 
 @torch.no_grad()
-def test_samples_of_the_real_generator_have_the_enumerated_law():
+def test_samples_of_the_real_generator_have_the_enumerated_distribution():
     """50,000 samples within 5.5 standard errors of each of the 16 probabilities (a false alarm: 6e-7 a sampler)."""
     for sampler, method, T in (
         (Ancestral(), md4(), 3),
@@ -185,10 +185,10 @@ def test_samples_of_the_real_generator_have_the_enumerated_law():
         (TauLeaping(), md4(), 3),
         (TauLeaping(), METHODS["genmd4"](), 3),
     ):
-        law = exact.sample_law(sampler, method, T)
+        distribution = exact.sample_distribution(sampler, method, T)
         (*_, state) = run(sampler, method, (50_000, L), T, generator=torch.Generator().manual_seed(1))
-        drawn = torch.nn.functional.one_hot(exact.index(state.x, V + 1), len(law)).double()
-        assert five_sigma(drawn, law), sampler.name
+        drawn = torch.nn.functional.one_hot(exact.index(state.x, V + 1), len(distribution)).double()
+        assert five_sigma(drawn, distribution), sampler.name
 
 
 # ---------------------------------------------------------------------------------- asking
@@ -311,14 +311,14 @@ def test_expected_calls_are_the_expectation_of_the_calls(sampler, method, fixed)
     given = None if fixed is None else torch.tensor(fixed)
     for T in (1, 3):
         times = sampler.times(method, T)
-        laws, total = exact.sample_laws(sampler, method, times, given), 0.0
+        distributions, total = exact.sample_distributions(sampler, method, times, given), 0.0
         X = exact.states(method.process.K, L)
         start = sampler.init(method, (len(X), L), fixed=given)
         state = State(X, start.fixed, start.calls)
-        for law, t, s in zip(laws, times, times[1:]):
+        for distribution, t, s in zip(distributions, times, times[1:]):
             time = (t.expand(len(X), 1), s.expand(len(X), 1))
             for new, p in exact.scripts(lambda script: sampler.step(method, state, *time, script), len(X)):  # noqa: B023
-                total += float((law * p * new.calls).sum())
+                total += float((distribution * p * new.calls).sum())
         free = L if given is None else int((given < 0).sum())
         assert sampler.expected_calls(method, times, free) == pytest.approx(total, abs=1e-9)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pairs import METHODS, close, constant, distance, md4, mdlm
 
-from worlds import V, data_law, per_token
+from worlds import V, data_distribution, per_token
 from zellige import exact
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import posterior
@@ -28,11 +28,11 @@ def sureness(p, measure):
 
 
 def by_hand(method, measure, choose):
-    """The law of a sampler that draws the positions choose(sureness of each mask, step), step after step."""
-    law = {(V,) * THREE: 1.0}
+    """The distribution of a sampler that draws the positions choose(sureness of each mask, step), step after step."""
+    distribution = {(V,) * THREE: 1.0}
     for step in range(THREE):
         new = {}
-        for x, p in law.items():
+        for x, p in distribution.items():
             masked = [i for i in range(THREE) if x[i] == V]
             if not masked:
                 new[x] = new.get(x, 0.0) + p
@@ -44,9 +44,9 @@ def by_hand(method, measure, choose):
                 for i, token in zip(where, tokens):
                     y[i], chance = token, chance * float(each[i, token])
                 new[tuple(y)] = new.get(tuple(y), 0.0) + chance
-        law = new
+        distribution = new
     out = torch.zeros((V + 1) ** THREE, dtype=torch.float64)
-    for x, p in law.items():
+    for x, p in distribution.items():
         out[exact.index(torch.tensor(x), V + 1)] = p
     return out
 
@@ -58,23 +58,33 @@ def test_the_surest_come_first(measure):
     surest = lambda sure: sorted(sure, key=lambda i: -sure[i])  # noqa: E731
     for T in (1, 2, 3):
         some = lambda sure, step, T=T: surest(sure)[: math.ceil(len(sure) / max(T - step, 1))]  # noqa: E731
-        close(exact.sample_law(Confidence(measure), method, T), by_hand(method, measure, some), rtol=0, atol=1e-12)
+        close(
+            exact.sample_distribution(Confidence(measure), method, T),
+            by_hand(method, measure, some),
+            rtol=0,
+            atol=1e-12,
+        )
     enough = lambda sure, step: [i for i in sure if sure[i] >= 0.35] or surest(sure)[:1]  # noqa: E731
-    law = exact.sample_law(Confidence(measure, 0.35), method, 1)  # its own number of steps
-    close(law, by_hand(method, measure, enough), rtol=0, atol=1e-12)
+    distribution = exact.sample_distribution(Confidence(measure, 0.35), method, 1)  # its own number of steps
+    close(distribution, by_hand(method, measure, enough), rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
 def test_one_a_step_is_a_draw_in_an_order_that_the_network_chooses():
-    """With the exact network no error, whatever the order; with one whose laws do not agree not the average over orders."""
-    method = exact.Denoiser(absorbing(V + 1, Linear()), data_law(V, THREE), THREE)
-    data = exact.embed(method.process, method.law, THREE)
+    """With the exact network no error, whatever the order; with one whose distributions do not agree not the average over
+    orders."""
+    method = exact.Denoiser(absorbing(V + 1, Linear()), data_distribution(V, THREE), THREE)
+    data = exact.embed(method.process, method.distribution, THREE)
     for measure in ("probability", "margin", "entropy"):
-        close(exact.sample_law(Confidence(measure), method, THREE), data, rtol=0, atol=1e-12)
-    assert distance(exact.sample_law(Confidence(), method, 2), data) > 1e-3  # two at once are drawn independently
+        close(exact.sample_distribution(Confidence(measure), method, THREE), data, rtol=0, atol=1e-12)
+    assert (
+        distance(exact.sample_distribution(Confidence(), method, 2), data) > 1e-3
+    )  # two at once are drawn independently
     method = mdlm(length=THREE)
-    average, law = (exact.sample_law(sampler, method, THREE) for sampler in (AnyOrder(), Confidence()))
-    assert distance(law, average) > 0.01
+    average, distribution = (
+        exact.sample_distribution(sampler, method, THREE) for sampler in (AnyOrder(), Confidence())
+    )
+    assert distance(distribution, average) > 0.01
 
 
 @torch.no_grad()

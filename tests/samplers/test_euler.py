@@ -6,7 +6,7 @@ import pytest
 import torch
 from pairs import close, denoiser, distance, genmd4, md4, mdlm, sedd
 
-from worlds import CTMC, L, V, data_law, generator_matrix, per_token
+from worlds import CTMC, L, V, data_distribution, generator_matrix, per_token
 from zellige import exact
 from zellige.core.curves import Cosine, Linear, Polynomial
 from zellige.core.prediction import kernel, reverse_rate
@@ -41,7 +41,7 @@ def test_a_step_is_a_product_of_one_plus_h_R(name):
             each = (torch.nn.functional.one_hot(X, K) * (1 - h_R.sum(-1, keepdim=True)) + h_R).clamp_min(0.0)
             each = each / each.sum(-1, keepdim=True)
         expected = torch.stack([each[:, i, X[:, i]] for i in range(L)]).prod(0)
-        possible = expected.sum(-1) > 0.5  # from the prior only masks, from a clean end what has a law
+        possible = expected.sum(-1) > 0.5  # from the prior only masks, from a clean end what has a distribution
         possible &= (method.process.mask == X).all(-1) if t == PRIOR else torch.ones_like(possible)
         for choose in (True, False):
             ours = exact.transition(Euler(choose=choose), method, state, time, later)
@@ -61,8 +61,8 @@ PROCESSES = {
 @torch.no_grad()
 def test_euler_converges_with_order_1(name, predicts):
     P = PROCESSES[name]
-    method, data = denoiser(P, predicts), exact.embed(P, data_law(), L)
-    a, b = (distance(exact.sample_law(Euler(), method, T), data) for T in (128, 256))
+    method, data = denoiser(P, predicts), exact.embed(P, data_distribution(), L)
+    a, b = (distance(exact.sample_distribution(Euler(), method, T), data) for T in (128, 256))
     assert math.log2(a / b) == pytest.approx(1.0, abs=0.15)
     assert b < 0.02
 
@@ -71,5 +71,5 @@ def test_euler_converges_with_order_1(name, predicts):
 def test_for_loglinear_masks_it_is_the_reverse_kernel():
     """h weight(t) = (t - s)/t = (alpha_s - alpha_t)/(1 - alpha_t): the Euler and analytic samplers of RADD and SEDD are one."""
     for T in (1, 2, 5):
-        euler, ancestral = (exact.sample_law(sampler, mdlm(), T) for sampler in (Euler(), Ancestral()))
+        euler, ancestral = (exact.sample_distribution(sampler, mdlm(), T) for sampler in (Euler(), Ancestral()))
         close(euler, ancestral, rtol=0, atol=1e-12)

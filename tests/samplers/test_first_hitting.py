@@ -4,7 +4,7 @@ import pytest
 import torch
 from pairs import close, constant, denoiser, generators, mdlm
 
-from worlds import Given, L, V, data_law, five_sigma, per_token, table
+from worlds import Given, L, V, data_distribution, five_sigma, per_token, table
 from zellige import exact
 from zellige.core.curves import Linear, Polynomial
 from zellige.core.prediction import posterior
@@ -17,10 +17,15 @@ from zellige.samplers import AnyOrder, FirstHitting, run
 @torch.no_grad()
 def test_first_hitting_has_no_error():
     for P in (absorbing(V + 1, Linear()), absorbing(V + 1, Linear(0.2), mask=0), absorbing(V + 1, Polynomial(3.0))):
-        method, data = denoiser(P), exact.embed(P, data_law(), L)
-        close(exact.sample_law(FirstHitting(), method, L), data, rtol=0, atol=1e-12)
+        method, data = denoiser(P), exact.embed(P, data_distribution(), L)
+        close(exact.sample_distribution(FirstHitting(), method, L), data, rtol=0, atol=1e-12)
     method = mdlm()  # and of any time-free network: the any-order autoregressive model
-    close(exact.sample_law(FirstHitting(), method, L), exact.sample_law(AnyOrder(), method, L), rtol=0, atol=1e-12)
+    close(
+        exact.sample_distribution(FirstHitting(), method, L),
+        exact.sample_distribution(AnyOrder(), method, L),
+        rtol=0,
+        atol=1e-12,
+    )
 
 
 @torch.no_grad()
@@ -73,7 +78,7 @@ def test_thinning_has_no_error():
     jump at the noisy end, and at the clean end too, where many tokens are still masked."""
     for begin in (0.0, 0.3):
         P = absorbing(V + 1, Polynomial(per_token(0.5, 1.0, 2.5, 1.0), 0.1, begin=begin))
-        method, data = denoiser(P), exact.embed(P, data_law(), L)
+        method, data = denoiser(P), exact.embed(P, data_distribution(), L)
         states = list(run(FirstHitting(), method, (40_000, L), generator=torch.Generator().manual_seed(2)))
         for step, state in enumerate(states):
             assert ((state.x == V).sum(-1) == L - step).all()  # exactly one token a step

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import generators, mdlm
 
-from worlds import L, all_processes, data_law, numbers
+from worlds import L, all_processes, data_distribution, numbers
 from zellige import exact, guide, samplers
 from zellige.core import maths
 from zellige.core.batch import Batch
@@ -23,10 +23,10 @@ from zellige.samplers import Ancestral, Blockwise, Confidence, Guided, LeftToRig
 
 D = torch.float64
 close = torch.testing.assert_close
-laws = st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0]), min_size=1, max_size=6).filter(any)
+distributions = st.lists(st.sampled_from([0.0, 1.0, 1.0, 2.0, 3.0, 5.0, 8.0]), min_size=1, max_size=6).filter(any)
 
 
-@given(laws, st.sampled_from([0.03, 0.2, 0.5, 0.77, 0.9, 0.99]), st.sampled_from([1.0, 0.25, 16.0]))
+@given(distributions, st.sampled_from([0.03, 0.2, 0.5, 0.77, 0.9, 0.99]), st.sampled_from([1.0, 0.25, 16.0]))
 @settings(max_examples=200)
 def test_top_p_keeps_the_smallest_set_that_reaches_p_and_its_ties(weights, level, scale):
     w = torch.tensor(weights, dtype=D)
@@ -98,7 +98,8 @@ def test_guidance_means_the_same_for_all_three_predictions(name):
     X = exact.states(P.K, L)
     t = 0.5
     preds = [
-        exact.Denoiser(P, data_law(int(P.clean.sum())), L, k).predict(X, t) for k in ("mean", "leave_one_out", "score")
+        exact.Denoiser(P, data_distribution(int(P.clean.sum())), L, k).predict(X, t)
+        for k in ("mean", "leave_one_out", "score")
     ]
     for heat, nucleus in ((0.5, 1.0), (1.0, 0.6), (0.0, 1.0), (2.0, 0.9)):
         guided = [guide.guided(p, heat, nucleus) for p in preds]
@@ -113,7 +114,7 @@ def test_guidance_means_the_same_for_all_three_predictions(name):
 
 def test_guidance_changes_what_a_mask_becomes_not_when():
     P = all_processes()["absorbing"]
-    pred = exact.Denoiser(P, data_law(), L).predict(exact.states(P.K, L), 0.8)
+    pred = exact.Denoiser(P, data_distribution(), L).predict(exact.states(P.K, L), 0.8)
     masked = pred.x_t == P.mask
     for heat, nucleus in ((0.0, 1.0), (0.3, 0.5), (5.0, 1.0)):
         stay = kernel(guide.guided(pred, heat, nucleus), 0.3)[masked][:, P.mask]
@@ -130,8 +131,8 @@ def test_a_guided_method_and_a_sampler_with_guidance_draw_alike():
             for sampler, method in ((make(**how), mdlm()), (make(), Guided(mdlm(), **how)))
         ]
         assert all(torch.equal(a, b) for a, b in zip(*states))
-    inside = exact.run_law(Blockwise(Ancestral(**how)), mdlm(), 2, 2)
-    close(inside, exact.run_law(Blockwise(Ancestral(), **how), mdlm(), 2, 2))
+    inside = exact.run_distribution(Blockwise(Ancestral(**how)), mdlm(), 2, 2)
+    close(inside, exact.run_distribution(Blockwise(Ancestral(), **how), mdlm(), 2, 2))
 
 
 @torch.no_grad()
@@ -161,7 +162,7 @@ def test_guidance_of_guidance():
 def test_a_guided_method_has_no_bound():
     guided = Guided(mdlm(), 0.5)
     for ask in (guided.bound, guided.loss, guided.terms):
-        with pytest.raises(NoBound, match="guidance changes the law of mdlm"):
+        with pytest.raises(NoBound, match="guidance changes the distribution of mdlm"):
             ask(Batch(torch.zeros(1, 2, dtype=torch.long)))
 
 

@@ -1,4 +1,5 @@
-"""Left to right: the law is the model's own, with or without the cache; one call a token, whatever the prompt and the length."""
+"""Left to right: the distribution is the model's own, with or without the cache; one call a token, whatever the prompt and the
+length."""
 
 import pytest
 import torch
@@ -21,19 +22,19 @@ def over(network, length=16, vocabulary=5):
     return AR(network, vocabulary, (length,))
 
 
-# ---------------------------------------------------------------------------------- the law
+# ---------------------------------------------------------------------------------- the distribution
 @torch.no_grad()
-def test_the_law_is_that_of_the_model():
+def test_the_distribution_is_that_of_the_model():
     method, X = AR(table(1, outputs=V), V, (L,)), exact.states(V, L)
-    law = (-method.bound(Batch(X))).exp()
-    close(law.sum(), torch.ones((), dtype=torch.float64))
-    close(exact.run_law(LeftToRight(), method, L), law, rtol=0, atol=1e-12)
+    distribution = (-method.bound(Batch(X))).exp()
+    close(distribution.sum(), torch.ones((), dtype=torch.float64))
+    close(exact.run_distribution(LeftToRight(), method, L), distribution, rtol=0, atol=1e-12)
     for prompt in ([1], [0, 1], [1, 0, 0]):
         given = torch.tensor([*prompt, *[-1] * (L - len(prompt))])
-        conditional = law * ((given == X) | (given < 0)).all(-1)
-        ours = exact.run_law(LeftToRight(), method, L, fixed=given)
+        conditional = distribution * ((given == X) | (given < 0)).all(-1)
+        ours = exact.run_distribution(LeftToRight(), method, L, fixed=given)
         close(ours, conditional / conditional.sum(), rtol=0, atol=1e-12)
-    close(exact.run_law(LeftToRight(), method, 2), law.reshape(4, 4).sum(-1), rtol=0, atol=1e-12)
+    close(exact.run_distribution(LeftToRight(), method, 2), distribution.reshape(4, 4).sum(-1), rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
@@ -42,22 +43,22 @@ def test_temperature_top_k_and_top_p():
     p = method.next(method.network.features(torch.full((1, 1), 5)))[0, 0]
     order = p.argsort(descending=True)
 
-    def law(**how):
-        return exact.run_law(LeftToRight(**how), method, 1)
+    def distribution(**how):
+        return exact.run_distribution(LeftToRight(**how), method, 1)
 
     def kept(n, q=p):
         cut = torch.zeros_like(q).index_copy(0, order[:n], q[order[:n]])
         return cut / cut.sum()
 
-    close(law(), p)
-    close(law(top_k=2), kept(2))
-    close(law(top_k=9), p)
-    close(law(top_p=float(p[order[:2]].sum()) + 1e-6), kept(3))
-    close(law(temperature=0.5), kept(5, p**2))
-    close(law(temperature=0.0), kept(1))
+    close(distribution(), p)
+    close(distribution(top_k=2), kept(2))
+    close(distribution(top_k=9), p)
+    close(distribution(top_p=float(p[order[:2]].sum()) + 1e-6), kept(3))
+    close(distribution(temperature=0.5), kept(5, p**2))
+    close(distribution(temperature=0.0), kept(1))
     cold = kept(5, p**2)  # the temperature first, then top_k, then top_p of what is left
     share = float(cold[order[0]] / cold[order[:3]].sum())
-    close(law(temperature=0.5, top_k=3, top_p=share + 1e-6), kept(2, p**2))
+    close(distribution(temperature=0.5, top_k=3, top_p=share + 1e-6), kept(2, p**2))
 
 
 # ---------------------------------------------------------------------------------- the cache

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from worlds import L, V, data_law, table
+from worlds import L, V, data_distribution, table
 from zellige import InputError, exact
 from zellige.exact import metropolis
 from zellige.exact.identities.score import matrix
@@ -20,22 +20,24 @@ close = torch.testing.assert_close
 X = exact.states(V, L)
 
 
-def truth(arrows=Hamming, law=None, length=L, size=V):
-    return metropolis.Scores(arrows(size), data_law(size, length) if law is None else law, length)
+def truth(arrows=Hamming, distribution=None, length=L, size=V):
+    return metropolis.Scores(
+        arrows(size), data_distribution(size, length) if distribution is None else distribution, length
+    )
 
 
 @pytest.mark.parametrize("arrows", NEIGHBOURHOODS.values())
 @pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_a_temperature_is_that_of_the_law(arrows, temperature):
-    kept = data_law() ** (1 / temperature)
+def test_a_temperature_is_that_of_the_distribution(arrows, temperature):
+    kept = data_distribution() ** (1 / temperature)
     kept = kept / kept.sum()
     P = matrix(Metropolis(temperature), truth(arrows))
     close(kept @ P, kept, atol=1e-14, rtol=0)
 
 
 def test_at_temperature_zero_it_only_climbs():
-    law, P = data_law(), matrix(Metropolis(0.0), truth())
-    assert (P[law[:, None] > law] == 0).all()
+    distribution, P = data_distribution(), matrix(Metropolis(0.0), truth())
+    assert (P[distribution[:, None] > distribution] == 0).all()
     assert float(P[0].sum()) == pytest.approx(1)
 
 
@@ -48,13 +50,13 @@ def test_a_score_below_zero_is_a_text_of_probability_zero():
 
 
 @pytest.mark.parametrize("arrows", NEIGHBOURHOODS.values())
-def test_the_law_of_many_chains(arrows):
-    """Drawn, with one call for each proposal; the acceptance that is reported is that of the law."""
+def test_the_distribution_of_many_chains(arrows):
+    """Drawn, with one call for each proposal; the acceptance that is reported is that of the distribution."""
     N, steps = 20_000, 60
     *_, last = run(Metropolis(), truth(arrows), (N, L), steps, generator=torch.Generator().manual_seed(0))
-    law = exact.sample_law(Metropolis(), truth(arrows), steps)
+    distribution = exact.sample_distribution(Metropolis(), truth(arrows), steps)
     seen = exact.index(last.x, V).bincount(minlength=V**L) / N
-    chi = N * ((seen - law) ** 2 / law).sum()
+    chi = N * ((seen - distribution) ** 2 / distribution).sum()
     assert float(torch.special.gammaincc(torch.tensor((V**L - 1) / 2).double(), chi / 2)) > 1e-6
     assert (last.calls == steps).all()
     assert last.memory.proposed == steps
@@ -70,8 +72,8 @@ def test_acceptance_is_counted():
 
 def test_given_positions_stay():
     fixed = torch.tensor([[1, -1, 2], [-1, -1, -1], [0, 1, 2]])
-    law = data_law(V, 3)
-    states = list(run(Metropolis(), truth(law=law, length=3), (3, 3), 50, fixed=fixed))
+    distribution = data_distribution(V, 3)
+    states = list(run(Metropolis(), truth(distribution=distribution, length=3), (3, 3), 50, fixed=fixed))
     for state in states:
         assert (state.x[fixed >= 0] == fixed[fixed >= 0]).all()
     assert states[-1].memory.accepted[2] == 0  # nothing is free
@@ -79,22 +81,22 @@ def test_given_positions_stay():
 
 
 # ---------------------------------------------------------------------------------- how slow it is
-def exact_time(P, law, f):
+def exact_time(P, distribution, f):
     """1 + 2 sum of the autocorrelations of f: by the resolvent of the chain."""
-    away = f - law @ f
-    sums = torch.linalg.solve(torch.eye(len(P)).double() - P + law, P @ away)
-    return float(1 + 2 * (law * away) @ sums / ((law * away) @ away))
+    away = f - distribution @ f
+    sums = torch.linalg.solve(torch.eye(len(P)).double() - P + distribution, P @ away)
+    return float(1 + 2 * (distribution * away) @ sums / ((distribution * away) @ away))
 
 
 @pytest.mark.parametrize("arrows", [Hamming, Cycle, Grid])
 def test_the_autocorrelation_time_is_that_of_the_matrix(arrows):
-    law, size = data_law(5, 1), 5
-    method = truth(arrows, law, 1, size)
+    distribution, size = data_distribution(5, 1), 5
+    method = truth(arrows, distribution, 1, size)
     P = torch.zeros(size, size, dtype=torch.float64).index_put(
         metropolis.transitions(method)[:2], metropolis.transitions(method)[2]
     )
     P.diagonal().add_(1 - P.sum(1))
-    meant = exact_time(P, law, torch.arange(size).double())
+    meant = exact_time(P, distribution, torch.arange(size).double())
     *_, last = run(Metropolis(), method, (256, 1), 1400, generator=torch.Generator().manual_seed(0))
     assert autocorrelation_time(last.memory.path()[:, 500:]) == pytest.approx(meant, rel=0.05)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from pairs import METHODS, close, denoiser, distance, md4, mdlm
 
-from worlds import L, V, data_law
+from worlds import L, V, data_distribution
 from zellige import exact
 from zellige.core.curves import Cosine, Linear
 from zellige.core.process import absorbing
@@ -33,11 +33,11 @@ def at(method, t, s):
 def test_given_x_0_a_step_keeps_the_marginals(sampler, t, s):
     """x_t ~ q(x_t | x_0) and a network that knows x_0: then x_s ~ q(x_s | x_0), all positions jointly."""
     process = absorbing(V + 1, Cosine(1e-2, 1 - 1e-2))
-    law = torch.zeros(V**L, dtype=torch.float64)
-    law[5] = 1.0  # two tokens that differ
-    method = exact.Denoiser(process, law, L)
+    distribution = torch.zeros(V**L, dtype=torch.float64)
+    distribution[5] = 1.0  # two tokens that differ
+    method = exact.Denoiser(process, distribution, L)
     state, time, later = at(method, t, s)
-    before, after = (exact.marginal(process, exact.embed(process, law, L), L, u) for u in (t, s))
+    before, after = (exact.marginal(process, exact.embed(process, distribution, L), L, u) for u in (t, s))
     close(before @ exact.transition(sampler, method, state, time, later), after, rtol=0, atol=1e-12)
 
 
@@ -45,11 +45,11 @@ def test_given_x_0_a_step_keeps_the_marginals(sampler, t, s):
 def test_conf_leaves_more_masks():
     """By alpha_t times the mean of sigma, since its masks are revealed as if nothing were masked again."""
     process = absorbing(V + 1, Linear())
-    law = torch.zeros(V**L, dtype=torch.float64)
-    law[5] = 1.0
-    method = exact.Denoiser(process, law, L)
+    distribution = torch.zeros(V**L, dtype=torch.float64)
+    distribution[5] = 1.0
+    method = exact.Denoiser(process, distribution, L)
     state, t, s = at(method, 0.6, 0.4)
-    before, after = (exact.marginal(process, exact.embed(process, law, L), L, u) for u in (0.6, 0.4))
+    before, after = (exact.marginal(process, exact.embed(process, distribution, L), L, u) for u in (0.6, 0.4))
     got = before @ exact.transition(Remasking("conf"), method, state, t, s)
     masks = (state.x == V).double().mean(-1)
     alpha_t, alpha_s = (process.schedule.alpha(u) for u in (t, s))
@@ -86,24 +86,26 @@ def test_the_last_step_may_be_an_argmax():
 @torch.no_grad()
 def test_with_the_exact_network_each_position_keeps_its_marginal():
     process = absorbing(V + 1, Linear())
-    method, data = denoiser(process), exact.embed(process, data_law(), L)
+    method, data = denoiser(process), exact.embed(process, data_distribution(), L)
     for sampler, t, s in ((CAP, 0.6, 0.4), (RESCALE, 0.6, 0.4), (LOOP, 0.5, 0.5)):
         state, time, later = at(method, t, s)
         got = exact.marginal(process, data, L, t) @ exact.transition(sampler, method, state, time, later)
         expected = exact.marginal(process, data, L, s)
         for axis in range(L):
             close(*(p.reshape([V + 1] * L).sum(axis) for p in (got, expected)), rtol=0, atol=1e-12)
-        assert distance(got, expected) > 1e-3  # but not the joint law: what is drawn anew is drawn independently
+        assert (
+            distance(got, expected) > 1e-3
+        )  # but not the joint distribution: what is drawn anew is drawn independently
 
 
 @pytest.mark.long
 @torch.no_grad()
-def test_the_law_comes_slowly_or_not():
+def test_the_distribution_comes_slowly_or_not():
     """With sigma that does not shrink with the step the order is 1/2, that of ancestral 1; in the loop there is no limit."""
     method = denoiser(absorbing(V + 1, Linear()))
-    data = exact.embed(method.process, data_law(), L)
+    data = exact.embed(method.process, data_distribution(), L)
     for sampler, order in ((Ancestral(), 1.0), (CAP, 0.5), (RESCALE, 0.5), (LOOP, 0.0)):
-        a, b = (distance(exact.sample_law(sampler, method, T), data) for T in (128, 512))
+        a, b = (distance(exact.sample_distribution(sampler, method, T), data) for T in (128, 512))
         assert math.log2(a / b) / 2 == pytest.approx(order, abs=0.07)
 
 
@@ -112,8 +114,8 @@ def test_without_remasking_it_is_ancestral():
     for method in (mdlm(), md4(), METHODS["d3pm, absorbing"]()):
         for kind in ("cap", "rescale"):
             for T in (1, 3):
-                plain = exact.sample_law(Ancestral(), method, T)
-                close(exact.sample_law(Remasking(kind, eta=0.0), method, T), plain, rtol=0, atol=1e-12)
+                plain = exact.sample_distribution(Ancestral(), method, T)
+                close(exact.sample_distribution(Remasking(kind, eta=0.0), method, T), plain, rtol=0, atol=1e-12)
 
 
 def test_sigma():

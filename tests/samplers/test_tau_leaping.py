@@ -1,4 +1,4 @@
-"""Tau-leaping: what Poisson jumps come to, the law of a leap, its order, the corrector."""
+"""Tau-leaping: what Poisson jumps come to, the distribution of a leap, its order, the corrector."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 from pairs import METHODS, close, denoiser, distance, generators, md4, mdlm, sedd
 
-from worlds import Given, L, V, data_law, five_sigma, numbers, per_token
+from worlds import Given, L, V, data_distribution, five_sigma, numbers, per_token
 from zellige import exact
 from zellige.core import random
 from zellige.core.curves import Geometric, Linear, LinearSigma, Polynomial
@@ -18,7 +18,7 @@ from zellige.core.schedule import CLEAN, PRIOR
 from zellige.errors import InputError
 from zellige.methods import tauldr_rates
 from zellige.samplers import Ancestral, State, TauLeaping, run
-from zellige.samplers.tau_leaping import corrector_rate, landing, leap_law, single_law
+from zellige.samplers.tau_leaping import corrector_rate, landing, leap_distribution, single_distribution
 
 D = torch.float64
 
@@ -30,8 +30,8 @@ def ordered(process, predicts="mean"):
 
 
 def birth_death(V=V):
-    R, law = tauldr_rates.birth_death(V)
-    return CTMC(R, law, Geometric(1e-2, 4.0))
+    R, distribution = tauldr_rates.birth_death(V)
+    return CTMC(R, distribution, Geometric(1e-2, 4.0))
 
 
 def pmf(n, mean):
@@ -65,15 +65,15 @@ def test_counts_at_a_position_do_not_depend_on_which_others_are_drawn():
         assert torch.equal(random.poisson(mean, make())[at], random.poisson(mean[at], make(), at))
 
 
-# ---------------------------------------------------------------------------------- the law of a leap
+# ---------------------------------------------------------------------------------- the distribution of a leap
 @pytest.mark.parametrize("x", range(V))
-def test_the_law_of_a_leap_is_that_of_the_counts(x):
+def test_the_distribution_of_a_leap_is_that_of_the_counts(x):
     """Every combination of counts with its probability, and where the code that samples lands with it."""
     mean = (1.5 * numbers(V, seed=5)).scatter(-1, torch.tensor(x), 0.0)
     counts = torch.cartesian_prod(*[torch.arange(30, dtype=D)] * V)
     chance = torch.stack([pmf(counts[:, y], mean[y]) for y in range(V)]).prod(0)
     expected = torch.zeros(V, dtype=D).index_add(0, landing(torch.full((len(counts),), x), counts), chance)
-    close(leap_law(torch.tensor([x]), mean[None])[0], expected, rtol=0, atol=1e-14)
+    close(leap_distribution(torch.tensor([x]), mean[None])[0], expected, rtol=0, atol=1e-14)
 
 
 def test_a_leap_is_clamped_as_a_whole():
@@ -85,14 +85,14 @@ def test_a_leap_is_clamped_as_a_whole():
 
 def test_many_jumps_and_none():
     x = torch.tensor([2, 2])
-    law = leap_law(x, torch.tensor([[0.0, 0.0, 0.0, 0.0], [200.0, 0.0, 0.0, 0.0]], dtype=D))
-    close(law, torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=D), rtol=0, atol=1e-12)
+    distribution = leap_distribution(x, torch.tensor([[0.0, 0.0, 0.0, 0.0], [200.0, 0.0, 0.0, 0.0]], dtype=D))
+    close(distribution, torch.tensor([[0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], dtype=D), rtol=0, atol=1e-12)
 
 
 def test_two_jumps_are_rejected():
     mean = torch.tensor([[0.3, 0.0, 0.2]], dtype=D)
     p = math.exp(-0.5)
-    close(single_law(torch.tensor([1]), mean), torch.tensor([[0.3 * p, 1 - 0.5 * p, 0.2 * p]], dtype=D))
+    close(single_distribution(torch.tensor([1]), mean), torch.tensor([[0.3 * p, 1 - 0.5 * p, 0.2 * p]], dtype=D))
 
 
 # ---------------------------------------------------------------------------------- a step
@@ -119,7 +119,7 @@ def test_a_step_is_a_product_of_leaps_and_a_kernel_at_the_ends(name):
         if t >= 1 or s == CLEAN:
             each = kernel(pred, later.expand(X.shape))
         else:
-            each = (leap_law if jumps == "sum" else single_law)(X, (t - s) * reverse_rate(pred))
+            each = (leap_distribution if jumps == "sum" else single_distribution)(X, (t - s) * reverse_rate(pred))
         expected = torch.stack([each[:, i, X[:, i]] for i in range(L)]).prod(0)
         possible = expected.sum(-1) > 0.5
         possible &= (method.process.mask == X).all(-1) if t == PRIOR else torch.ones_like(possible)
@@ -129,14 +129,14 @@ def test_a_step_is_a_product_of_leaps_and_a_kernel_at_the_ends(name):
 
 
 @torch.no_grad()
-def test_counts_that_are_drawn_have_the_enumerated_law():
+def test_counts_that_are_drawn_have_the_enumerated_distribution():
     """40,000 samples within 5.5 standard errors (a false alarm: 4e-7): what is drawn by counts is enumerated by convolution."""
     method = ordered(birth_death())
-    law = exact.sample_law(TauLeaping(), method, 8)
+    distribution = exact.sample_distribution(TauLeaping(), method, 8)
     (*_, state) = run(TauLeaping(), method, (40_000, L), 8, generator=torch.Generator().manual_seed(1))
-    drawn = torch.nn.functional.one_hot(exact.index(state.x, V), len(law)).double()
-    assert five_sigma(drawn, law)
-    assert not five_sigma(drawn, exact.sample_law(TauLeaping(jumps="one"), method, 8))
+    drawn = torch.nn.functional.one_hot(exact.index(state.x, V), len(distribution)).double()
+    assert five_sigma(drawn, distribution)
+    assert not five_sigma(drawn, exact.sample_distribution(TauLeaping(jumps="one"), method, 8))
 
 
 @torch.no_grad()
@@ -166,8 +166,8 @@ PROCESSES = {
 @torch.no_grad()
 def test_it_converges_with_order_1(name, predicts):
     P, jumps, grid = PROCESSES[name]
-    method, data = ordered(P, predicts), exact.embed(P, data_law(), L)
-    a, b = (distance(exact.sample_law(TauLeaping(grid, jumps), method, T), data) for T in (64, 128))
+    method, data = ordered(P, predicts), exact.embed(P, data_distribution(), L)
+    a, b = (distance(exact.sample_distribution(TauLeaping(grid, jumps), method, T), data) for T in (64, 128))
     assert math.log2(a / b) == pytest.approx(1.0, abs=0.15)
     assert b < 0.02
 
@@ -175,11 +175,13 @@ def test_it_converges_with_order_1(name, predicts):
 # ---------------------------------------------------------------------------------- the corrector
 def moved(method, state, t, h, sampler):
     """The transition matrix of one corrector leap."""
-    law = torch.zeros(len(state.x), method.process.K**L, dtype=D)
-    time, size = (torch.full((len(law), 1), u, dtype=D) for u in (t, h))
-    for new, chance in exact.scripts(lambda script: sampler.correct(method, state, time, size, script), len(law)):
-        law.scatter_add_(1, exact.index(new.x, method.process.K)[:, None], chance[:, None])
-    return law
+    distribution = torch.zeros(len(state.x), method.process.K**L, dtype=D)
+    time, size = (torch.full((len(distribution), 1), u, dtype=D) for u in (t, h))
+    for new, chance in exact.scripts(
+        lambda script: sampler.correct(method, state, time, size, script), len(distribution)
+    ):
+        distribution.scatter_add_(1, exact.index(new.x, method.process.K)[:, None], chance[:, None])
+    return distribution
 
 
 @pytest.mark.parametrize("name", ["md4", "genmd4", "sedd, absorbing", "sedd, uniform", "uniform, mean"])
@@ -190,7 +192,7 @@ def test_a_corrector_leap_is_a_product_of_leaps_of_both_rates(name):
     X = exact.states(method.process.K, L)
     state = State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X)))
     pred = method.predict(X, torch.full(X.shape, t, dtype=D))
-    each = single_law(X, h * (method.process.rate_from(X, torch.tensor(t, dtype=D)) + reverse_rate(pred)))
+    each = single_distribution(X, h * (method.process.rate_from(X, torch.tensor(t, dtype=D)) + reverse_rate(pred)))
     expected = torch.stack([each[:, i, X[:, i]] for i in range(L)]).prod(0)
     close(moved(method, state, t, h, TauLeaping()), expected, rtol=0, atol=1e-10)
     close(h * corrector_rate(pred).sum(-1), h * (pred.process.rate_from(X, pred.t) + reverse_rate(pred)).sum(-1))
@@ -217,32 +219,37 @@ def test_masks_with_correctors(name):
     """40,000 samples of the whole within 5.5 standard errors (a false alarm: 6e-7) of the product of its parts' matrices."""
     method, sampler = METHODS[name](), TauLeaping(corrector=2, corrector_step=0.7)
     X, times = exact.states(V + 1, L), sampler.times(method, 3)
-    state, law = State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X))), method.process.prior[X].prod(-1)
+    state, distribution = (
+        State(X, torch.zeros_like(X, dtype=torch.bool), torch.zeros(len(X))),
+        method.process.prior[X].prod(-1),
+    )
     for t, s in itertools.pairwise(times):
-        law = law @ exact.transition(TauLeaping(), method, state, t.expand(len(X), 1), s.expand(len(X), 1))
+        distribution = distribution @ exact.transition(
+            TauLeaping(), method, state, t.expand(len(X), 1), s.expand(len(X), 1)
+        )
         for _ in range(2 if s.isfinite() else 0):
-            law = law @ moved(method, state, float(s), 0.7 * (min(float(t), 1.0) - float(s)), sampler)
+            distribution = distribution @ moved(method, state, float(s), 0.7 * (min(float(t), 1.0) - float(s)), sampler)
     (*_, last) = run(sampler, method, (40_000, L), 3, generator=torch.Generator().manual_seed(4))
-    assert five_sigma(torch.nn.functional.one_hot(exact.index(last.x, V + 1), len(law)).double(), law)
-    close(law.sum(), torch.ones((), dtype=D))
+    assert five_sigma(torch.nn.functional.one_hot(exact.index(last.x, V + 1), len(distribution)).double(), distribution)
+    close(distribution.sum(), torch.ones((), dtype=D))
 
 
 @torch.no_grad()
-def test_correctors_bring_the_law_nearer():
-    method, data = ordered(uniform(V, Geometric(1e-3, 14.0))), data_law()
-    plain, corrected = (distance(exact.sample_law(TauLeaping(corrector=n), method, 16), data) for n in (0, 1))
+def test_correctors_bring_the_distribution_nearer():
+    method, data = ordered(uniform(V, Geometric(1e-3, 14.0))), data_distribution()
+    plain, corrected = (distance(exact.sample_distribution(TauLeaping(corrector=n), method, 16), data) for n in (0, 1))
     assert corrected < 0.8 * plain
 
 
 @torch.no_grad()
 def test_what_is_given_is_not_corrected():
-    """And with a network that knows that it is clean the rest has the conditional law in the limit."""
+    """And with a network that knows that it is clean the rest has the conditional distribution in the limit."""
     process, given = uniform(V, Geometric(1e-3, 14.0)), torch.tensor([1, -1])
     method, X = denoiser(process), exact.states(V, L)
-    target = data_law() * (X[:, 0] == 1)
-    a, b = (exact.sample_law(TauLeaping(corrector=1), method, T, given) for T in (16, 32))
+    target = data_distribution() * (X[:, 0] == 1)
+    a, b = (exact.sample_distribution(TauLeaping(corrector=1), method, T, given) for T in (16, 32))
     assert float(a[X[:, 0] != 1].abs().max()) == 0
-    a, b = (distance(law, target / target.sum()) for law in (a, b))
+    a, b = (distance(distribution, target / target.sum()) for distribution in (a, b))
     assert b < 0.6 * a
 
 

@@ -5,7 +5,7 @@ import torch
 from pairs import close, denoiser, generators, genmd4, md4, sedd
 
 from worlds import CTMC as NO_SCHEDULE
-from worlds import L, V, data_law, five_sigma, generator_matrix, numbers
+from worlds import L, V, data_distribution, five_sigma, generator_matrix, numbers
 from zellige import exact
 from zellige.core.curves import Cosine, Exponential, Geometric, Linear, LinearSigma
 from zellige.core.matrices import CTMC
@@ -31,12 +31,13 @@ PROCESSES = {
 @pytest.mark.parametrize("name", PROCESSES)
 @torch.no_grad()
 def test_no_rate_is_above_its_bound(name):
-    """For point masses and for laws drawn at random, of both kinds, at times within the interval; and it is not far above."""
+    """For point masses and for distributions drawn at random, of both kinds, at times within the interval; and it is not far
+    above."""
     process = PROCESSES[name]
     x, V_ = torch.arange(process.K), int(process.clean.sum())
-    laws = torch.cat((torch.eye(V_, dtype=D), numbers(20, V_, seed=4) ** 8))
-    mu = torch.zeros(len(laws), process.K, dtype=D)
-    mu[:, process.clean] = laws / laws.sum(-1, keepdim=True)
+    distributions = torch.cat((torch.eye(V_, dtype=D), numbers(20, V_, seed=4) ** 8))
+    mu = torch.zeros(len(distributions), process.K, dtype=D)
+    mu[:, process.clean] = distributions / distributions.sum(-1, keepdim=True)
     mu = mu[:, None].expand(-1, process.K, -1)
     for high, ratio in ((5.0, 1.4), (0.5, 1.4), (1e-3, 1.4), (1e-5, 1.2)):
         bound, largest = (
@@ -65,7 +66,8 @@ def test_rates_for_each_unit_of_sigma():
 
 
 def test_its_grid():
-    """From where few positions remember to where few hold noise, in the ends of the schedule too; beyond, a jump at each end."""
+    """From where few positions remember to where few hold noise, in the ends of the schedule too; beyond, a jump at each
+    end."""
     times = Uniformisation().times(denoiser(PROCESSES["absorbing"]), 5)
     assert (times[0], times[-1], len(times)) == (PRIOR, CLEAN, 67)  # 64 intervals are the fewest
     alpha = PROCESSES["absorbing"].schedule.alpha(times[1:-1])[:, 0]
@@ -90,22 +92,23 @@ def test_its_grid():
 def test_it_has_no_error(name, predicts):
     """The exact network, two tokens: 2,000 samples within 5.5 standard errors of the data (a false alarm: 4e-7)."""
     process = PROCESSES[name]
-    method, data = denoiser(process, predicts), exact.embed(process, data_law(), L)
+    method, data = denoiser(process, predicts), exact.embed(process, data_distribution(), L)
     (*_, state) = run(Uniformisation(), method, (2_000, L), generator=torch.Generator().manual_seed(2))
     assert five_sigma(torch.nn.functional.one_hot(exact.index(state.x, process.K), len(data)).double(), data)
 
 
 @torch.no_grad()
 def test_one_position_moves_at_a_time():
-    """Within (0, 1), and it is asked about alone; what is given does not move, and the rest has the conditional law."""
+    """Within (0, 1), and it is asked about alone; what is given does not move, and the rest has the conditional
+    distribution."""
     method = denoiser(PROCESSES["uniform"])
     asked, predict = [], method.predict
     method.predict = lambda x, t, *, at=None, **how: asked.append((t, at)) or predict(x, t, at=at, **how)
     fixed = torch.tensor([1, -1]).expand(3_000, -1)
     (*_, state) = run(Uniformisation(), method, (3_000, L), fixed=fixed, generator=torch.Generator().manual_seed(3))
     assert (state.x[:, 0] == 1).all()
-    law = data_law().reshape(V, V)[1]
-    assert five_sigma(torch.nn.functional.one_hot(state.x[:, 1], V).double(), law / law.sum())
+    distribution = data_distribution().reshape(V, V)[1]
+    assert five_sigma(torch.nn.functional.one_hot(state.x[:, 1], V).double(), distribution / distribution.sum())
     assert all((at.sum(-1) == 1).all() and (t[:, 0] == CLEAN).all() for t, at in asked)
     assert int(state.calls.sum()) == sum(len(at) for _, at in asked)
 
@@ -130,14 +133,14 @@ def test_a_rate_above_its_bound_is_an_error():
             pred = super().predict(x_t, t, **how)
             return Mean(pred.process, 3 * pred.mu, pred.x_t, pred.t)  # pyright: ignore
 
-    method = Wrong(PROCESSES["uniform"], data_law(), L)
+    method = Wrong(PROCESSES["uniform"], data_distribution(), L)
     with pytest.raises(ArithmeticError, match="is above its bound"):
         list(run(Uniformisation(), method, (200, L), generator=torch.Generator().manual_seed(0)))
 
 
 def test_what_it_refuses():
     for method, why in (
-        (sedd(), "needs a prediction that is a law, not a score"),
+        (sedd(), "needs a prediction that is a distribution, not a score"),
         (genmd4(), "needs one schedule for all rates"),
         (denoiser(NO_SCHEDULE(generator_matrix(V))), "needs one schedule for all rates"),
     ):

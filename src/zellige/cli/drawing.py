@@ -24,7 +24,7 @@ from .sampler_options import SamplerOptions
 if TYPE_CHECKING:
     from ..models.frames import Drawn, Frame
     from ..models.infill import Gaps
-    from ..samplers import Law
+    from ..samplers import Distribution
     from ..show.kinds import Modality
 
 
@@ -35,8 +35,8 @@ class Drawing(OfRun):
     classes: Annotated[tuple[str, ...], tyro.conf.arg(name="class")] = ()
     """of a model that was trained with --data.labels: the class of the texts, by name or number; or several"""
     steps: int | None = None
-    """number of sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a model
-    of T steps, else 64"""
+    """number of sampling steps: fewer are faster, more follow the model more closely; default: the model's own, else T of a
+    model of T steps, else 64"""
     sampler: str | None = None
     """how tokens are drawn, step by step (zellige list samplers); default: the method's own, ancestral for most"""
     options: Annotated[SamplerOptions, tyro.conf.arg(name="")] = field(default_factory=SamplerOptions)
@@ -176,17 +176,17 @@ def _way(chosen: Any, model: Any, terminal: Terminal) -> dict[str, Any]:
     return way
 
 
-def _law(way: dict[str, Any], model: Any) -> "Law":
+def _law(way: dict[str, Any], model: Any) -> "Distribution":
     """Whose law the texts were drawn from, and which number bounds it."""
     from ..models.defaults import PLAIN
-    from ..samplers import choose_sampler, law_of
+    from ..samplers import choose_sampler, distribution_of
 
     options = {name: value for name, value in way.items() if name not in PLAIN}
     sampler = choose_sampler(way.get("sampler"), model.method, way.get("temperature"), way.get("top_p"), options)
-    return law_of(sampler, model.method, way.get("steps"))
+    return distribution_of(sampler, model.method, way.get("steps"))
 
 
-def described(law: "Law") -> str:
+def described(law: "Distribution") -> str:
     """Whose law it is, and the command that bounds it."""
     if law.number is None:
         return f"{law.of}: no number bounds it"

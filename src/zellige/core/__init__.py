@@ -1,1 +1,1 @@
-"""One position of noise: laws, draws, schedules, processes, predictions, the two bounds."""
+"""One position of noise: distributions, draws, schedules, processes, predictions, the two bounds."""

@@ -93,7 +93,7 @@ class Estimator:
     Attributes:
         draw: (batch, generator) -> (B,) nats.
         about: what is done, for the protocol: "one token at a time, left to right".
-        exact: whether it is -log p of a law itself, with nothing drawn; else a draw whose expectation is a bound.
+        exact: whether it is -log p of a distribution itself, with nothing drawn; else a draw whose expectation is a bound.
         strata: what its draws are spread evenly over; None if they are independent.
     """
 

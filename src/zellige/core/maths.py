@@ -62,7 +62,7 @@ def _binomial_log_pmf(n: Tensor, k: Tensor, p: float) -> Tensor:
 
 
 def normalise(weights: Tensor) -> Tensor:
-    """Non-negative weights as a law over the last axis; a row of zeros (an impossible condition) stays zero."""
+    """Non-negative weights as a distribution over the last axis; a row of zeros (an impossible condition) stays zero."""
     total = weights.sum(-1, keepdim=True)
     positive = total > 0
     return torch.where(positive, weights / torch.where(positive, total, 1.0), 0.0)

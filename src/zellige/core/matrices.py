@@ -86,7 +86,7 @@ class Dense(Process):
         flat = v.reshape(-1, self.K).to(Q)
         if len(Q) == 1:
             return f(flat, Q[0]).reshape(v.shape)
-        if 2 * len(Q) >= len(flat):  # nearly as many matrices as laws: one for each is no larger
+        if 2 * len(Q) >= len(flat):  # nearly as many matrices as distributions: one for each is no larger
             return f(flat[:, None], Q[where])[:, 0].reshape(v.shape)
         order = where.argsort(stable=True)
         parts = flat[order].split(where.bincount(minlength=len(Q)).tolist())
@@ -107,7 +107,7 @@ class Dense(Process):
         Q, where = self._matrices(s, t)
         return Q.mT[where, x_t]
 
-    def law(self, x_0, t):
+    def marginal(self, x_0, t):
         Q, where = self._matrices(CLEAN, t)
         return Q[where, x_0]
 
@@ -128,7 +128,7 @@ class CTMC(Dense):
 
     Args:
         R: (K, K) rates from row to column; rows sum to zero.
-        prior: (K,) its stationary law, which is that of x at PRIOR.
+        prior: (K,) its stationary distribution, which is that of x at PRIOR.
 
     Raises:
         InputError: a negative rate, rows that do not sum to zero, or a prior that R does not keep.
@@ -153,7 +153,7 @@ class CTMC(Dense):
         if not R.sum(-1).abs().max() <= 1e-9 * max(size, 1.0):
             raise InputError(f"rows of R must sum to 0; row {int(R.sum(-1).abs().argmax())} does not")
         if not (prior.double() @ R).abs().max() <= 1e-9 * max(size, 1.0):
-            raise InputError("the prior is not stationary: prior R must be 0; give the stationary law of R")
+            raise InputError("the prior is not stationary: prior R must be 0; give the stationary distribution of R")
         super().__init__(prior.double(), schedule, mask, clean)
         self.register_buffer("R", off - torch.diag_embed(off.sum(-1)), persistent=False)
         self.fastest, self._eigen = size, self._symmetrised()  # no buffers: they stay float64 where the rest is rounded
@@ -267,7 +267,7 @@ class Chain(Dense):
 
     Args:
         steps: Q_1..Q_T, (T, K, K), or a sequence that makes them when asked.
-        prior: (K,) the law at PRIOR.
+        prior: (K,) the distribution at PRIOR.
 
     Raises:
         InputError: a negative entry, or a row that does not sum to one.
@@ -372,7 +372,8 @@ LEAST = 1e-290  # an entry below which a float64 loses digits
 
 
 class LogTable:
-    """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond `high`, float64.
+    """exp(R h) of a generator, interpolated: the logarithms of its entries at nodes h from below `low` to beyond `high`,
+    float64.
 
     What `CTMC` makes by squaring costs some ten products of K x K for each time; here it is one polynomial in log h for each
     entry. A logarithm that is e off is a probability that is e off in proportion, however small it is: so ratios keep their

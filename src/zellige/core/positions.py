@@ -1,10 +1,10 @@
 """Which positions of a batch the head is asked about: all that are True, or in a compiled step a fixed number of them.
 
-A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the law of the noise
-lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9, see
-`Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. The uniform for
-that is the step's own, `Batch.spare`: where nothing overflows it moves no other draw, so dropout's are those of the step that is
-not compiled.
+A step that compiles whole has shapes that do not depend on what was drawn. `most` is how many positions the distribution of the
+noise lets it ask. Where fewer are True the rest is padding, which counts nothing. Where more are, n of them (a chance of 1e-9,
+see `Absorbing.most`), so many are drawn, each with the same chance, and count n/most: the sum over them is unbiased. The
+uniform for that is the step's own, `Batch.spare`: where nothing overflows it moves no other draw, so dropout's are those of the
+step that is not compiled.
 """
 
 from dataclasses import dataclass

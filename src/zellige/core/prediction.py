@@ -42,8 +42,8 @@ class Prediction(Protocol):
 class Mean:
     """mu = p(x_0 | x_t), what tauLDR, MDLM, MD4, RADD and BD3-LM predict: ratio(s) = [mu / q(x_t | x_0 = .)] Q_{0,s}.
 
-    mu is a law on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth` make it so, for every
-    process.
+    mu is a distribution on its support, the clean states x_0 with q(x_t | x_0) > 0: `restricted`, `subs` and `truth` make it
+    so, for every process.
     """
 
     process: Process
@@ -116,7 +116,7 @@ class DataScore:
 
 # ---------------------------------------------------------------------------------- what follows from a ratio
 def reverse(pred: Prediction, s: Tensor | float) -> Tensor:
-    """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a law; for Score its sum is one but entries may be negative."""
+    """p(x_s | x_t), (*, K). For Mean and LeaveOneOut a distribution; for Score its sum is one but entries may be negative."""
     ratio = pred.ratio(s)
     if isinstance(pred, Score):  # other positions may have other times
         start = pred.t.isposinf()
@@ -134,7 +134,7 @@ def _at_prior(pred: Score) -> Mean:
 
 
 def kernel(pred: Prediction, s: Tensor | float) -> Tensor:
-    """The law that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised.
+    """The distribution that a sampler draws x_s from: `reverse`, which for a Score is clipped at zero and renormalised.
 
     At s = CLEAN a Score's is also restricted to the clean states: its total may leave mass on the mask (SEDD's denoising step).
     """
@@ -204,14 +204,14 @@ def truth(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Mean:
 
 def score_given(process: Process, x_0: Tensor, x_t: Tensor, t: Tensor) -> Tensor:
     """`score` of `truth` by one row of Q_{0,t}: q(. | x_0) / q(x_t | x_0), (*, K); 0 where x_t is impossible."""
-    law = process.law(x_0, t)
-    here = law.gather(-1, x_t[..., None])
-    return law * torch.where(here > 0, 1 / here, 0.0)
+    distribution = process.marginal(x_0, t)
+    here = distribution.gather(-1, x_t[..., None])
+    return distribution * torch.where(here > 0, 1 / here, 0.0)
 
 
 # ---------------------------------------------------------------------------------- a mean, on its support
 def restricted(process: Process, mu: Tensor, x_t: Tensor, t: Tensor) -> Mean:
-    """A law mu (*, K) as a Mean, restricted to the clean states that x_t can come from, and renormalised."""
+    """A distribution mu (*, K) as a Mean, restricted to the clean states that x_t can come from, and renormalised."""
     possible = (process.likelihood(x_t, CLEAN, t) > 0) & process.clean
     return Mean(process, maths.normalise(torch.where(possible, mu.to(process.prior), 0.0)), x_t, t)
 

@@ -1,8 +1,9 @@
 """Noising processes: a Markov chain on K states, the same at every position and independent between positions.
 
-Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a law v (a row vector) is pushed forward by v Q_{s,t}, and
-R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], in the ends of the schedule beyond it, or CLEAN and
-PRIOR; they broadcast against the leading shape (*) of the states or laws they act on, so each position may have its own.
+Rows are the source state: Q_{s,t}[i, j] = q(x_t = j | x_s = i), so a distribution v (a row vector) is pushed forward by v
+Q_{s,t}, and R_t is the generator, d/dt Q_{s,t} = Q_{s,t} R_t. Times are s <= t in [0, 1], in the ends of the schedule beyond
+it, or CLEAN and PRIOR; they broadcast against the leading shape (*) of the states or distributions they act on, so each
+position may have its own.
 
 `matrix` and `rate` are the definition. The operations below them follow from it; a subclass may give closed forms, and the
 tests hold the two equal.
@@ -21,14 +22,15 @@ class Process(nn.Module):
     """One position of the noise.
 
     Args:
-        prior: (K,) the law at PRIOR.
+        prior: (K,) the distribution at PRIOR.
         schedule: alpha_t; None for a chain given by its matrices.
         mask: the state that absorbs, if one does, and where sampling starts.
         clean: (K,) bool, the states that clean data can take; all of them unless said.
 
     Attributes:
         T: the number of steps where time is discrete, i/T; 0 where it is continuous.
-        start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's law.
+        start: where sampling starts: at PRIOR if the prior excludes a state (absorbing), else at t = 1 with the prior's
+            distribution.
         hides: whether there is a mask that no clean token is, so that it says nothing of the one behind it.
         blank: the state that is no token, a mask that absorbs or one that may be redrawn; None where every state is a token.
     """
@@ -68,8 +70,8 @@ class Process(nn.Module):
     def span(self) -> tuple[float, float]:
         """The times between which a model of continuous time passes continuously: with a mask from alpha = 1 to 0, else [0, 1].
 
-        Without a mask sampling starts at t = 1 with the prior's law, which is the true one but for the prior's term; and from
-        t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
+        Without a mask sampling starts at t = 1 with the prior's distribution, which is the true one but for the prior's term;
+        and from t = 0 a jump leads to clean tokens: a mean's rates to them have no bound.
         """
         return self.schedule.span if self.mask is not None and not self.T else (0.0, 1.0)
 
@@ -98,17 +100,21 @@ class Process(nn.Module):
         index = x[..., None, None].expand(*x.shape, self.K, 1)
         return matrix.expand(*x.shape, self.K, self.K).gather(-1, index)[..., 0]
 
-    def law(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+    def marginal(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """q(x_t = . | x_0), a row of Q_{0,t}: (*) -> (*, K)."""
         return self.push(self.one_hot(x_0), CLEAN, t)
 
+    def law(self, x_0: Tensor, t: Tensor | float) -> Tensor:
+        """Former name of `marginal`."""
+        return self.marginal(x_0, t)
+
     def sample(self, x_0: Tensor, t: Tensor | float, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (*) -> (*)."""
-        return random.categorical(self.law(x_0, t), generator)
+        return random.categorical(self.marginal(x_0, t), generator)
 
     def divergence(self, x_0: Tensor, t: Tensor | float) -> Tensor:
         """KL( q(x_t | x_0) || prior ), (*) -> (*) nats."""
-        return maths.kl(self.law(x_0, t), self.prior)  # D3PM eq. 1, its first term
+        return maths.kl(self.marginal(x_0, t), self.prior)  # D3PM eq. 1, its first term
 
     def sample_prior(self, shape: tuple[int, ...], generator: Randomness = None) -> Tensor:
         """x ~ prior at every position."""
@@ -199,7 +205,7 @@ class Mixture(Process):
         return self.schedule.alpha_of(x_0, self.as_time(t)).to(self.prior)
 
     def divergence(self, x_0, t):
-        # the law at t is (1 - alpha) prior off x_0, so its divergence is a sum of two
+        # the distribution at t is (1 - alpha) prior off x_0, so its divergence is a sum of two
         alpha, prior = self._alpha_of(x_0, t), self.prior[x_0]
         return maths.kl(*(torch.stack([p, 1 - p], -1) for p in (alpha + (1 - alpha) * prior, prior)))
 

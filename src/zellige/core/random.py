@@ -57,7 +57,7 @@ def bernoulli(p: Tensor, generator: Randomness = None, at: Tensor | None = None)
 
 
 def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = None) -> Tensor:
-    """Draw from the laws in the last axis of p by inverse CDF; rows need not be normalised.
+    """Draw from the distributions in the last axis of p by inverse CDF; rows need not be normalised.
 
     Args:
         p: (*, K) non-negative weights; or (N, K), one row for each True of `at`.
@@ -69,7 +69,7 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
 
     The cumulative sum is taken in float64 (relative error about K * 1e-16), and the index is the first whose cumulative
     sum exceeds u * total, u < 1: a token of probability zero is never drawn. float32 Gumbel noise, which published code
-    uses, cannot represent the tail of the Gumbel law and so lowers the temperature (Zheng et al. 2024).
+    uses, cannot represent the tail of the Gumbel distribution and so lowers the temperature (Zheng et al. 2024).
     """
     if hasattr(generator, "categorical"):
         return generator.categorical(p, at)  # pyright: ignore
@@ -77,11 +77,11 @@ def categorical(p: Tensor, generator: Randomness = None, at: Tensor | None = Non
     return _invert(p, u[..., None])[..., 0]
 
 
-def from_tables(laws: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
+def from_tables(distributions: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: Randomness = None) -> Tensor:
     """`categorical` of states x (B, L) whose distributions a row shares, never held for each position: (B, L) long.
 
-    `laws` returns the distributions (B, n, K) of n states of each row (B, n). It is called once, with the states that stand in
-    each row; on a GPU, which would be waited for, with all of them.
+    `distributions` returns the distributions (B, n, K) of n states of each row (B, n). It is called once, with the states that
+    stand in each row; on a GPU, which would be waited for, with all of them.
     """
     states, place = torch.arange(K, device=x.device).expand(len(x), K), x
     if x.device.type == "cpu":
@@ -90,7 +90,7 @@ def from_tables(laws: Callable[[Tensor], Tensor], K: int, x: Tensor, generator: 
         states = there.int().argsort(dim=1, descending=True, stable=True)[
             :, : int(there.sum(1).max()) if x.numel() else 0
         ]
-    cumulative = laws(states).cumsum(-1, dtype=torch.float64)
+    cumulative = distributions(states).cumsum(-1, dtype=torch.float64)
     return _pick_shared(cumulative, place, uniform(x.shape, generator, x.device))
 
 
@@ -98,8 +98,8 @@ def poisson(mean: Tensor, generator: Randomness = None, at: Tensor | None = None
     """Poisson counts by inverse CDF, one uniform each: means (*, K), or (N, K) with `at` as in `categorical` -> float64.
 
     The count is the smallest n with P(N <= n) = Gamma(n + 1, mean) / n! > u, the incomplete gamma function, which is asked only
-    where u is not below e^-mean, the probability of no event. It is good to rounding up to 20 events and to 1e-9 beyond (torch's
-    asymptotic series).
+    where u is not below e^-mean, the probability of no event. It is good to rounding up to 20 events and to 1e-9 beyond
+    (torch's asymptotic series).
     """
     shape = mean.shape if at is None else (*at.shape, mean.shape[-1])
     u = uniform(shape, generator, mean.device)
@@ -126,8 +126,9 @@ def enumerates(generator: Randomness) -> bool:
     return hasattr(generator, "categorical")
 
 
-def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Randomness = None) -> Tensor:
-    """x (*), each entry with `probability` (*) a draw from `law` (K,) instead: (*) long. One uniform an entry, no (*, K).
+def replace(x: Tensor, probability: Tensor | float, distribution: Tensor, generator: Randomness = None) -> Tensor:
+    """x (*), each entry with `probability` (*) a draw from `distribution` (K,) instead: (*) long. One uniform an entry, no (*,
+    K).
 
     Where u < probability, u / probability is uniform again; it has 53 bits less those of 1 / probability.
     """
@@ -135,15 +136,17 @@ def replace(x: Tensor, probability: Tensor | float, law: Tensor, generator: Rand
         probability = torch.full((), probability, dtype=torch.float64, device=x.device)
     p = probability.to(x.device, torch.float64).expand(x.shape)
     if hasattr(generator, "categorical"):  # every outcome is to be enumerated
-        unchanged = torch.zeros(*x.shape, len(law), dtype=p.dtype, device=x.device).scatter(-1, x[..., None], 1.0)
-        return categorical((1 - p)[..., None] * unchanged + p[..., None] * law, generator)
+        unchanged = torch.zeros(*x.shape, len(distribution), dtype=p.dtype, device=x.device).scatter(
+            -1, x[..., None], 1.0
+        )
+        return categorical((1 - p)[..., None] * unchanged + p[..., None] * distribution, generator)
     u = uniform(x.shape, generator, x.device)
     drawn = u < p
-    return torch.where(drawn, _invert(law, u / torch.where(drawn, p, 1.0)), x)
+    return torch.where(drawn, _invert(distribution, u / torch.where(drawn, p, 1.0)), x)
 
 
 def _invert(p: Tensor, u: Tensor) -> Tensor:
-    """The inverse CDF of weights p (*, K) at u (*, n); of one law (K,) at u of any shape."""
+    """The inverse CDF of weights p (*, K) at u (*, n); of one distribution (K,) at u of any shape."""
     return _pick(p.cumsum(-1, dtype=torch.float64), u)
 
 

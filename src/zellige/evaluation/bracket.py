@@ -251,25 +251,26 @@ class BracketTable:
     def sides(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")
         above = [
-            self.row(f"importance-weighted, n = {n}", path.law, "bound", self.values("above", n), n, n * one)
+            self.row(f"importance-weighted, n = {n}", path.distribution, "bound", self.values("above", n), n, n * one)
             for n in numbers
         ]
         below = [
-            self.row(f"TUBE, n = {n}", path.law, "lower", self.values("below", n), n, 2 * n * one) for n in numbers
+            self.row(f"TUBE, n = {n}", path.distribution, "lower", self.values("below", n), n, 2 * n * one)
+            for n in numbers
         ]
         return above + below[::-1]
 
     def widths(self, path: Path, numbers: Sequence[int]) -> list[BracketRow]:
         one = self.calls("draw")
         return [
-            self.row(f"width, n = {n}", path.law, "difference", self.values("apart", n), n, 2 * n * one)
+            self.row(f"width, n = {n}", path.distribution, "difference", self.values("apart", n), n, 2 * n * one)
             for n in numbers
         ]
 
     def exact(self, others: dict[str, Path]) -> list[BracketRow]:
         side = lambda path: "oracle" if isinstance(path, Oracle) else "exact"  # noqa: E731
         return [
-            self.row(name, path.law, side(path), self.values("exact", name)[:, None], 0, self.calls(name))
+            self.row(name, path.distribution, side(path), self.values("exact", name)[:, None], 0, self.calls(name))
             for name, path in others.items()
         ]
 
@@ -283,7 +284,7 @@ class BracketTable:
         )
         one = self.calls("draw")
         return [
-            self.row(f"{title}, n = {n}", path.law, side, self.values(f"own {name}", n), n, n * one, own=True)
+            self.row(f"{title}, n = {n}", path.distribution, side, self.values(f"own {name}", n), n, n * one, own=True)
             for title, name, side in of
             for n in numbers
         ]
@@ -379,7 +380,7 @@ def bracket_rows(
     others, refused = exact_laws(method, orders, per_step)
     work = Work(method, rows, chosen, path, others, numbers, 0 if path is None else min(own, N), seed, batch, device)
     protocol = asked.protocol | {
-        "name": PROTOCOL, "law": "its own, exact" if path is None else path.law, "numbers": [*numbers], "sets": SETS,
+        "name": PROTOCOL, "law": "its own, exact" if path is None else path.distribution, "numbers": [*numbers], "sets": SETS,
         "psi": "the mean of n draws, p of n others", "bound draws": bound_draws, "own samples": work.own,
         "texts": f"{N} of {len(rows)}, evenly spaced" if len(rows) > N else f"all {N}", "seed": seed, "device": device.type,
         "network": method.precision,
@@ -412,13 +413,13 @@ def bracket_rows(
     cache.remove()
     protocol["bound of"] = bounds[-1].protocol["law"]
     table = BracketTable(parts, bounds[0], asked, max(numbers))
-    own_law = "its own" if path is None else path.law
+    own_law = "its own" if path is None else path.distribution
     first = "continuous time" if len(bounds) > 1 else own_law
     lines = [BracketRow("bound", first, bounds[0].kind, bounds[0], bounds[0].draws, float(bounds[0].draws))]
     if path is None:
         refused = {"importance-weighted, TUBE": f"{method.name}'s -log p is exact", **refused}
     else:
-        lines += [BracketRow("bound", path.law, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
+        lines += [BracketRow("bound", path.distribution, "bound", r, r.draws, float(r.draws)) for r in bounds[1:]]
         lines += table.sides(path, numbers) + table.widths(path, numbers)
     lines += table.exact(others)
     lines += table.own(path, numbers) if path else []

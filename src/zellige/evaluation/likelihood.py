@@ -1,8 +1,8 @@
 """What is asked of a method about a group of texts: the bound, or another likelihood, in replicates of stratified draws.
 
 The draws of a group lie evenly spread over its strata, and there are several independent replicates of the whole set: how far
-they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ because their times
-do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
+they differ is what the draws bring. (Among stratified draws themselves the variance says nothing: they differ because their
+times do.) Groups, not batches, own the random numbers, so that the batch size is a matter of memory only.
 """
 
 import functools
@@ -26,7 +26,7 @@ from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from ..nn.attention import documents
 from ..samplers import laws
-from ..samplers.pairing import CONTINUOUS, steps_law
+from ..samplers.pairing import CONTINUOUS, steps_distribution
 
 DIVERGENCE = "divergence"  # the estimator of methods without a bound, on a space that can be enumerated
 ENDS = ("model", "jumps", "none", "published")
@@ -42,8 +42,8 @@ class Likelihood:
         method, estimator: "bound", or the name of another likelihood that the method admits.
         t_min: times are drawn from [t_min, 1]; above 0 only what published code does, and no bound.
         ends: the bound's terms at both ends of time: the model's own ("model"); each in one jump, as published schedules have
-            them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where it
-            has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
+            them, a bound of another model ("jumps"); left out ("none"), as most papers do; or those of the paper's code where
+            it has others ("published": MD4, GenMD4, D3PM's images). The last two are no bound.
         steps: the T-step bound of a continuous-time method, on its grid; 0: the method as it is.
         terms: of a bound of T steps, whether each draw has one of the steps between the first and the last ("drawn"), or "all".
         proposal: how the times between the ends are drawn, see `pilot`; None: evenly.
@@ -172,7 +172,8 @@ class Likelihood:
 
     @property
     def bounds(self) -> list[str]:
-        """The samplers without options of whose law it is a bound, or -log p; none where it is no bound, or of another model."""
+        """The samplers without options of whose law it is a bound, or -log p; none where it is no bound, or of another
+        model."""
         if self.law is None or self.ends == "jumps":
             return []
         number = (
@@ -319,9 +320,9 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
             raise InputError(f"{method.name} defines no likelihood bound{f', and {why}' if why else ''}; {use}")
         if why is None:
             about = "all texts enumerated, the law that Metropolis-Hastings keeps"
-            others[DIVERGENCE] = Estimator(_of(method, metropolis.law), about, exact=True)
+            others[DIVERGENCE] = Estimator(_of(method, metropolis.invariant), about, exact=True)
             about = "all texts enumerated, the ratios along a path from text to text, left to right"
-            others["path"] = Estimator(_of(method, metropolis.path_law), about, exact=True)
+            others["path"] = Estimator(_of(method, metropolis.path_distribution), about, exact=True)
     if name not in others:
         known = ["bound"] * bounded(method) + [*others]
         raise unknown("estimator", name, known)
@@ -331,11 +332,11 @@ def estimator_of(method: Method, name: str) -> Estimator | None:
 def whose_law(method: Any, estimator: str = "bound", steps: int = 0) -> str:
     """Whose law an estimator of a method bounds, in T steps where it is asked for them; as `samplers.Law` has it."""
     if estimator in (DIVERGENCE, "path"):
-        return "its chain's law, after many proposals"
+        return "its chain's distribution, after many proposals"
     if method.parameterization == "next":
         return "autoregression"
     T = 0 if estimator in ("any_order", "random") else steps or method.steps
-    law = steps_law(method, T, method.steps).of if T else CONTINUOUS
+    law = steps_distribution(method, T, method.steps).of if T else CONTINUOUS
     if estimator in ("forward", "backward"):
         law = f"autoregression, {estimator}"
     return f"{law}, block after block" if 0 < method.block < method.shape[0] else law
@@ -377,9 +378,9 @@ def _from_t_min(method: Any, t_min: float, batch: Batch, generator: Randomness) 
     return (n * weight * method.cross_entropy(batch, x_t, None, group=group)).sum(-1)
 
 
-def _of(method: Method, law_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
-    """-log of the law on all texts that `law_of` makes of the method: (B,) nats."""
-    law = functools.cache(lambda: law_of(method))
+def _of(method: Method, distribution_of: Callable[[Method], Tensor]) -> Callable[..., Tensor]:
+    """-log of the law on all texts that `distribution_of` makes of the method: (B,) nats."""
+    law = functools.cache(lambda: distribution_of(method))
     return lambda batch, generator=None: -law()[enumeration.index(batch.tokens.cpu(), method.vocabulary)].log()
 
 

@@ -1,15 +1,17 @@
-"""Enumeration of K^L: exact laws, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
+"""Enumeration of K^L: exact distributions, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
 
-For small spaces everything that the library estimates can be computed: the law of x_t, p(x_0 | x_t), the whole transition
-matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies their
-probabilities), the law of its samples, the T-step bound and the three terms of the continuous one.
+For small spaces everything that the library estimates can be computed: the distribution of x_t, p(x_0 | x_t), the whole
+transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies
+their probabilities), the distribution of its samples, the T-step bound and the three terms of the continuous one.
 
-A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
+A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
 from .bounds import any_order, continuous_terms, expectation, expected, log_likelihood, parts, quadrature, step_bound
 from .enumeration import Denoiser, embed, entropy, index, marginal, states
-from .script import Script, run_calls, run_law, sample_law, sample_laws, scripts, transition
+from .script import Script, run_calls, run_distribution, sample_distribution, sample_distributions, scripts, transition
+
+sample_law, sample_laws, run_law = sample_distribution, sample_distributions, run_distribution  # former names
 
 __all__ = [
     "Denoiser",
@@ -26,9 +28,9 @@ __all__ = [
     "parts",
     "quadrature",
     "run_calls",
-    "run_law",
-    "sample_law",
-    "sample_laws",
+    "run_distribution",
+    "sample_distribution",
+    "sample_distributions",
     "scripts",
     "states",
     "step_bound",

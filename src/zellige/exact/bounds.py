@@ -25,7 +25,7 @@ def log_likelihood(method: Diffusion, times: Tensor) -> Tensor:
     clean, prior = process.clean[X].all(-1), process.prior[X].prod(-1)
 
     def ends(context: Tensor | None) -> Tensor:
-        """The law of the last state, (N,), where the network reads `context` beside each state."""
+        """The distribution of the last state, (N,), where the network reads `context` beside each state."""
         p = prior
         for t, s in itertools.pairwise(times):
             time = t.expand(X.shape)
@@ -109,8 +109,8 @@ def parts(n: int, each: int = 36) -> tuple[Tensor, Tensor]:
 def continuous_terms(method: Diffusion, x_0: Tensor, n: int = 60, jumps: bool = False) -> dict[str, Tensor]:
     """The three terms of the continuous-time bound for each x_0 (M, L), enumerated and integrated: (M,) nats each.
 
-    "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps` each end
-    is one, as published schedules have it, also where the `span` goes on.
+    "start" is the part of the prior term that is the end PRIOR -> t = 1, which published bounds leave out. With `jumps` each
+    end is one, as published schedules have it, also where the `span` goes on.
     """
     start_at, (low, high) = method.process.start, (0.0, 1.0) if jumps else method.span
     prior = bound.prior(method.process, x_0, start_at).sum(-1)
@@ -142,7 +142,7 @@ def any_order(method: Diffusion, x_0: Tensor) -> Tensor:
     for order in orders:
         x = torch.full_like(x_0, method.process.mask)  # pyright: ignore[reportArgumentType]
         for i in order:
-            law = method.predict(x, 0.5, context=context).mu[:, i]  # pyright: ignore[reportAttributeAccessIssue]
-            total -= law.gather(-1, x_0[:, i : i + 1])[:, 0].log() / len(orders)
+            distribution = method.predict(x, 0.5, context=context).mu[:, i]  # pyright: ignore[reportAttributeAccessIssue]
+            total -= distribution.gather(-1, x_0[:, i : i + 1])[:, 0].log() / len(orders)
             x[:, i] = x_0[:, i]
     return total

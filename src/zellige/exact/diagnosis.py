@@ -1,8 +1,8 @@
 """What is wrong with a method that fails, in words: which quantity, by how much, and the cause that explains all of it.
 
 Each cause is a number that the wrong quantity would be, if that were the cause: an end that is left out is off by that term,
-bits for nats by a factor 1/log 2, a weight of s in place of t by (1 - alpha_t)/(1 - alpha_s) at every step. What is enumerated is
-compared with all of them, so that a cause is named only where it explains the whole error.
+bits for nats by a factor 1/log 2, a weight of s in place of t by (1 - alpha_t)/(1 - alpha_s) at every step. What is enumerated
+is compared with all of them, so that a cause is named only where it explains the whole error.
 """
 
 import math
@@ -20,7 +20,7 @@ from ..methods.absorbing import Absorbing
 from ..methods.diffusion import Diffusion
 from ..methods.method import Method
 from . import bounds, enumeration
-from .identities.check import INSIDE, L, V, data_law, one_alpha, pairs, variants
+from .identities.check import INSIDE, L, V, data_distribution, one_alpha, pairs, variants
 from .identities.draw import nodes
 
 SURE = 1e-4  # of an error, what a cause may leave unexplained
@@ -43,7 +43,7 @@ def explained(cls: type[Method]) -> list[str]:
         if not isinstance(method, Diffusion):
             continue
         try:
-            asked = [*_law(method), *_sight(method)]
+            asked = [*_distribution(method), *_sight(method)]
             sentences = asked or [*_moments(method)] or [*_terms(method)]
         except Exception:  # a wrong method may fail anywhere; its checks have said so
             continue
@@ -54,8 +54,8 @@ def explained(cls: type[Method]) -> list[str]:
 
 # ---------------------------------------------------------------------------------- what the network says
 @torch.no_grad()
-def _law(method: Diffusion) -> Iterator[str]:
-    """Whether it is a law, on what x_t can come from."""
+def _distribution(method: Diffusion) -> Iterator[str]:
+    """Whether it is a distribution, on what x_t can come from."""
     process, X = method.process, enumeration.states(method.process.K, L)
     pred = method.predict(X, INSIDE[1], context=method.clean(Batch(X)))
     if (mu := getattr(pred, "mu", None)) is None:
@@ -172,9 +172,9 @@ def _terms(method: Diffusion) -> Iterator[str]:
     """The expectation of what is drawn, over the bound by enumeration, and at the exact network over the entropy."""
     if method.steps > 8:  # too many draws to enumerate for a sentence
         return
-    x_0, law = enumeration.states(V, L), data_law()
-    entropy = float(enumeration.entropy(law))
-    reaches = isinstance(method, Absorbing) and _exact(method, law)
+    x_0, distribution = enumeration.states(V, L), data_distribution()
+    entropy = float(enumeration.entropy(distribution))
+    reaches = isinstance(method, Absorbing) and _exact(method, distribution)
     with torch.no_grad():
         for name, draw in (("bound", method.bound), *([("loss", method.loss)] * method.loss_is_bound)):
             ours = bounds.expectation(draw, x_0, nodes(method, loss=name == "loss"))
@@ -183,7 +183,7 @@ def _terms(method: Diffusion) -> Iterator[str]:
             off = ours - whole
             if float(off.abs().max()) < 1e-5:
                 continue
-            gap = float((law * ours).sum()) - entropy if reaches else float((law * off).sum())
+            gap = float((distribution * ours).sum()) - entropy if reaches else float((distribution * off).sum())
             what = "the entropy, at the exact network" if reaches else "the sum of its terms"
             begin = f"the {name} is {abs(gap):.3g} nats {'below' if gap < 0 else 'above'} {what}"
             yield f"{begin}{_cause(off, ours, whole, terms)}"
@@ -214,7 +214,7 @@ def _true_terms(method: Diffusion, x_0: Tensor, jumps: bool) -> dict[str, Tensor
 
 
 @torch.no_grad()
-def _exact(method: Diffusion, law: Tensor) -> bool:
+def _exact(method: Diffusion, distribution: Tensor) -> bool:
     """Put the exact p(x_0 | x_t) into the table of an absorbing method; False where its logits mean something else."""
     if (
         method.parameterization != "mean"
@@ -223,7 +223,7 @@ def _exact(method: Diffusion, law: Tensor) -> bool:
     ):
         return False
     X, logits = enumeration.states(method.process.K, L), method.network.logits
-    true: Any = enumeration.Denoiser(method.process, law, L).predict(X, 0.5)
+    true: Any = enumeration.Denoiser(method.process, distribution, L).predict(X, 0.5)
     logits.zero_()
     logits[0] = true.mu.clamp_min(1e-300).log().clamp_min(-80.0)
     here = method.process.mask == X

@@ -1,10 +1,10 @@
-"""Enumeration of K^L: exact laws, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
+"""Enumeration of K^L: exact distributions, exact denoisers, transition matrices, exact -log p_theta and bounds. No Monte Carlo.
 
-For small spaces everything that the library estimates can be computed: the law of x_t, p(x_0 | x_t), the whole transition
-matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies their
-probabilities), the law of its samples, the T-step bound and the three terms of the continuous one.
+For small spaces everything that the library estimates can be computed: the distribution of x_t, p(x_0 | x_t), the whole
+transition matrix of a sampler's step (of its actual code: `Script` forces every outcome of its random draws and multiplies
+their probabilities), the distribution of its samples, the T-step bound and the three terms of the continuous one.
 
-A law on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
+A distribution on the space is a vector (K^L,) over `states(K, L)`, the last position running fastest.
 """
 
 import itertools
@@ -31,45 +31,45 @@ def index(x: Tensor, K: int) -> Tensor:
     return (x * K ** torch.arange(L - 1, -1, -1)).sum(-1)
 
 
-def embed(process: Process, law: Tensor, L: int) -> Tensor:
-    """A law on the clean sequences (V^L,) as a law on all (K^L,)."""
+def embed(process: Process, distribution: Tensor, L: int) -> Tensor:
+    """A distribution on the clean sequences (V^L,) as a distribution on all (K^L,)."""
     X = states(process.K, L)
     clean = process.clean[X].all(-1)
-    if int(clean.sum()) != len(law):
-        raise ValueError(f"the law has {len(law)} entries; {int(clean.sum())} sequences are clean")
-    return torch.zeros(len(X), dtype=law.dtype).masked_scatter(clean, law)
+    if int(clean.sum()) != len(distribution):
+        raise ValueError(f"the distribution has {len(distribution)} entries; {int(clean.sum())} sequences are clean")
+    return torch.zeros(len(X), dtype=distribution.dtype).masked_scatter(clean, distribution)
 
 
-def marginal(process: Process, law: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
-    """The law of x_t when x_s has `law`: (K^L,) -> (K^L,)."""
+def marginal(process: Process, distribution: Tensor, L: int, t: float, s: float = CLEAN) -> Tensor:
+    """The distribution of x_t when x_s has `distribution`: (K^L,) -> (K^L,)."""
     Q = process.matrix(s, t)
-    p = law.reshape([process.K] * L)
+    p = distribution.reshape([process.K] * L)
     for axis in range(L):
         p = torch.tensordot(p, Q, dims=([axis], [0])).movedim(-1, axis)  # pyright: ignore
     return p.reshape(-1)
 
 
-def entropy(law: Tensor) -> Tensor:
+def entropy(distribution: Tensor) -> Tensor:
     """In nats."""
-    return -maths.xlogy(law, law).sum()
+    return -maths.xlogy(distribution, distribution).sum()
 
 
 # ---------------------------------------------------------------------------------- the exact denoiser
 class Denoiser(Diffusion):
-    """The method whose network is the truth for a known data law.
+    """The method whose network is the truth for a known data distribution.
 
     Args:
-        law: (V^L,) over the clean sequences.
+        distribution: (V^L,) over the clean sequences.
         predicts: what it gives: "mean", "leave_one_out" or "score".
     """
 
     name = "exact"
 
-    def __init__(self, process: Process, law: Tensor, length: int, predicts: str = "mean"):
+    def __init__(self, process: Process, distribution: Tensor, length: int, predicts: str = "mean"):
         super().__init__(vocabulary=int(process.clean.sum()), shape=(length,), process=process)
         self.parameterization = predicts  # pyright: ignore[reportAttributeAccessIssue]
         X = states(process.K, length)
-        self.x_0, self.law = X[process.clean[X].all(-1)], law
+        self.x_0, self.distribution = X[process.clean[X].all(-1)], distribution
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
         t = torch.as_tensor(t, dtype=torch.float64).expand(x_t.shape)
@@ -77,7 +77,7 @@ class Denoiser(Diffusion):
         each = each[:, torch.arange(x_t.shape[1]), self.x_0].movedim(-1, 1)  # (B, L, M): q(x_t^i | x_0^i) for each x_0
         L = range(x_t.shape[1])
         others = torch.stack([each[:, [j for j in L if j != i]].prod(1) for i in L], 1)
-        joint = self.law * (others * each if self.parameterization == "mean" else others)
+        joint = self.distribution * (others * each if self.parameterization == "mean" else others)
         ratio = torch.zeros(*x_t.shape, self.process.K, dtype=joint.dtype)
         for i in range(x_t.shape[1]):  # sum over x_0 by its token at i
             ratio[:, i] = ratio[:, i].index_add(-1, self.x_0[:, i], joint[:, i])
@@ -90,7 +90,7 @@ class Denoiser(Diffusion):
         return kind(self.process, maths.normalise(ratio), x_t, t)
 
 
-# ---------------------------------------------------------------------------------- the law of a sampler's code
+# ---------------------------------------------------------------------------------- the distribution of a sampler's code
 
 
 # ---------------------------------------------------------------------------------- the T-step model

@@ -1,9 +1,10 @@
-"""What is exact without a process: the true concrete score of a law, and the law that scores make Metropolis-Hastings keep.
+"""What is exact without a process: the true concrete score of a distribution, and the distribution that scores make
+Metropolis-Hastings keep.
 
 On a space of V^L texts that can be enumerated the chain of `samplers.metropolis` is a matrix P, one row a text. With the
-network's scores it keeps some law pi = pi P, which is what it draws in the long run. How far the data are from it,
-KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no law has, since their products
-round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along a path of neighbours.
+network's scores it keeps some distribution pi = pi P, which is what it draws in the long run. How far the data are from it,
+KL(data || pi), is the one exact statement about how good a concrete score is. (Scores that no distribution has, since their
+products round a loop are not 1, have a pi all the same.) Scores also give p(x) up to a constant, along a path of neighbours.
 """
 
 import functools
@@ -25,23 +26,26 @@ CHANGE, PROPOSALS = 1e-13, 100_000  # beyond it is iterated until so little chan
 
 
 class Scores(Method):
-    """The method whose network is the truth for a known law: v_y = p(y)/p(x) for the neighbours y of x.
+    """The method whose network is the truth for a known distribution: v_y = p(y)/p(x) for the neighbours y of x.
 
     Args:
         neighbourhood: a `Neighbourhood` over V tokens.
-        law: (V^L,), positive wherever a score is asked.
+        distribution: (V^L,), positive wherever a score is asked.
     """
 
     name, parameterization = "exact", "score"
     bounded = False
 
-    def __init__(self, neighbourhood: Any, law: Tensor, length: int):
+    def __init__(self, neighbourhood: Any, distribution: Tensor, length: int):
         super().__init__()
-        self.neighbourhood, self.law = neighbourhood, law
+        self.neighbourhood, self.distribution = neighbourhood, distribution
         self.shape, self.vocabulary = (length,), neighbourhood.size
 
     def predict(self, x_t, t, *, at=None, condition=None, context=None, segments=None):
-        v = self.law[moved(x_t, self.vocabulary)] / self.law[index(x_t, self.vocabulary)][:, None, None]
+        v = (
+            self.distribution[moved(x_t, self.vocabulary)]
+            / self.distribution[index(x_t, self.vocabulary)][:, None, None]
+        )
         v = torch.where(self.neighbourhood.of(x_t), v, 0.0).scatter(-1, x_t[..., None], 1.0)
         return DataScore(v, x_t) if at is None else DataScore(v[at], x_t[at])
 
@@ -71,11 +75,12 @@ def transitions(method: Method) -> tuple[Tensor, Tensor, Tensor]:
     return x[possible], y[possible], chance[possible]
 
 
-def law(method: Method) -> Tensor:
-    """The law that Metropolis-Hastings with the method's scores keeps, (V^L,) float64.
+def invariant(method: Method) -> Tensor:
+    """The distribution that Metropolis-Hastings with the method's scores keeps, (V^L,) float64.
 
     Where it keeps several, the one it comes to from texts drawn uniformly. Up to `DENSE` texts by inverse iteration,
-    pi <- e pi (I - (1 - e) P)^-1 from the uniform law, e = 1e-8, which keeps the mass of each closed class; else by pi <- pi P.
+    pi <- e pi (I - (1 - e) P)^-1 from the uniform distribution, e = 1e-8, which keeps the mass of each closed class; else by pi
+    <- pi P.
     """
     x, y, chance = transitions(method)
     n = method.vocabulary ** method.shape[0]
@@ -97,9 +102,13 @@ def law(method: Method) -> Tensor:
     return pi / pi.sum()
 
 
+law = invariant  # former name
+
+
 def divergence(data: Tensor, method: Method) -> Tensor:
-    """KL(data || the law that the chain keeps) of a law (V^L,), in nats; infinite if it never comes where data are."""
-    return maths.kl(data, law(method))
+    """KL(data || the distribution that the chain keeps) of a distribution (V^L,), in nats; infinite if it never comes where
+    data are."""
+    return maths.kl(data, invariant(method))
 
 
 # ---------------------------------------------------------------------------------- along a path
@@ -109,8 +118,8 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
 
     The positions change one after the other in `order`, left to right unless said, each by a shortest walk of arrows: one along
     an arrow adds log v(now)_next, one against it takes away log v(next)_now. So CSM's scores give p up to a constant
-    (completeness): with those of a law it is the same along every path. Other scores are of no law, and how far two paths are
-    apart says how far they are from one. A v below 0 counts as 0.
+    (completeness): with those of a distribution it is the same along every path. Other scores are of no distribution, and how
+    far two paths are apart says how far they are from one. A v below 0 counts as 0.
     """
     walked = cast(OverNeighbours, method)
     arrows = walked.neighbourhood
@@ -132,7 +141,7 @@ def log_ratio(method: Method, x: Tensor, reference: Tensor, order: Sequence[int]
     return total
 
 
-def path_law(method: Method, order: Sequence[int] | None = None) -> Tensor:
+def path_distribution(method: Method, order: Sequence[int] | None = None) -> Tensor:
     """p of all texts along paths from the text of the first token alone, normalised: (V^L,) float64."""
     if why := enumerable(method):
         raise InputError(f"{why}; at most {TEXTS:,} are")

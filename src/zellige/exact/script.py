@@ -1,4 +1,4 @@
-"""The law of a sampler by enumeration of its random outcomes."""
+"""The distribution of a sampler by enumeration of its random outcomes."""
 
 import functools
 import itertools
@@ -14,7 +14,7 @@ from ..methods.method import Method
 from ..samplers import Sampler, State
 from ..samplers.growing import Growth
 from ..samplers.pairing import of_length
-from ..samplers.sampler import start_law
+from ..samplers.sampler import start_distribution
 from .enumeration import index, states
 
 Result = TypeVar("Result")
@@ -24,10 +24,11 @@ PIECE = 1 << 14  # rows of a batch of outcomes: what fits a cache
 class Script:
     """Random draws with every outcome decided beforehand, and the probability of each row's outcomes.
 
-    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `random.bernoulli` and `random.categorical`.
-    A script says the outcome at each entry of a row, the same for all rows or for each its own; `probability` (B,) is then the
-    product of the chances of the outcomes, and `ahead` (B, entries, n) the laws of the first draw that has no outcome in the
-    script, None if there is none. Running all scripts enumerates the step. Entries that were not drawn count only with outcome 0.
+    A step of a sampler, or a draw of a loss, draws a few (B, L) or (B,) tables from `random.bernoulli` and
+    `random.categorical`. A script says the outcome at each entry of a row, the same for all rows or for each its own;
+    `probability` (B,) is then the product of the chances of the outcomes, and `ahead` (B, entries, n) the distributions of the
+    first draw that has no outcome in the script, None if there is none. Running all scripts enumerates the step. Entries that
+    were not drawn count only with outcome 0.
 
     Args:
         outcomes: of each draw, (entries,) or (B, entries) whole numbers; a draw beyond them gives 0.
@@ -48,7 +49,7 @@ class Script:
     def uniform(self, shape, device):
         """A table (B, L) is an order of the positions, one of L!; one number is the `times`, if there are any.
 
-        Else a draw that the law does not depend on (the exact times of first hitting for a time-free network).
+        Else a draw that the distribution does not depend on (the exact times of first hitting for a time-free network).
         """
         if len(shape) == 2:
             orders = torch.tensor(list(itertools.permutations(range(shape[1])))).double()
@@ -70,12 +71,12 @@ class Script:
         outcome = torch.zeros_like(at, dtype=torch.long)
         if len(self.sizes) <= len(self.outcomes):
             outcome += torch.as_tensor(self.outcomes[len(self.sizes) - 1]).reshape(-1, *at.shape[1:])
-        laws = torch.zeros(*at.shape, p.shape[-1], dtype=torch.float64)
-        laws[..., 0] = 1  # of what is not drawn
-        laws[at] = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
+        distributions = torch.zeros(*at.shape, p.shape[-1], dtype=torch.float64)
+        distributions[..., 0] = 1  # of what is not drawn
+        distributions[at] = maths.normalise(p.detach().double()).reshape(-1, p.shape[-1])
         if len(self.sizes) == len(self.outcomes) + 1:
-            self.ahead = laws.reshape(len(at), -1, p.shape[-1])
-        chance = laws.gather(-1, outcome[..., None])
+            self.ahead = distributions.reshape(len(at), -1, p.shape[-1])
+        chance = distributions.gather(-1, outcome[..., None])
         self.probability = self.probability * chance.reshape(len(at), -1).prod(-1)
         return outcome[at].reshape(p.shape[:-1])
 
@@ -124,28 +125,29 @@ def branches(
 
 
 def transition(sampler: Sampler, method: Method, state: State, t: Tensor, s: Tensor) -> Tensor:
-    """The law of x after one step from each row of `state`: (B, K^L), by enumeration of the sampler's own draws.
+    """The distribution of x after one step from each row of `state`: (B, K^L), by enumeration of the sampler's own draws.
 
     t and s are (B, 1).
     """
-    rows, K, L = len(state.x), len(start_law(method)), state.x.shape[1]
-    law, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.guided(method)
+    rows, K, L = len(state.x), len(start_distribution(method)), state.x.shape[1]
+    distribution, method = torch.zeros(rows, K**L, dtype=torch.float64), sampler.guided(method)
     for new, probability in scripts(lambda script: sampler.step(method, state, t, s, script), rows):
-        law.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
-    return law
+        distribution.scatter_add_(1, index(new.x, K)[:, None], probability[:, None])
+    return distribution
 
 
-def sample_law(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """The law of the sampler's samples, (K^L,): the last of `sample_laws`."""
-    return sample_laws(sampler, method, steps, fixed)[-1]
+def sample_distribution(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The distribution of the sampler's samples, (K^L,): the last of `sample_distributions`."""
+    return sample_distributions(sampler, method, steps, fixed)[-1]
 
 
-def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
-    """The law of the sampler's state at each time, (T + 1, K^L): its initial law times the transition matrices of its steps.
+def sample_distributions(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Tensor | None = None) -> Tensor:
+    """The distribution of the sampler's state at each time, (T + 1, K^L): its initial distribution times the transition
+    matrices of its steps.
 
     `fixed` is as `run` takes it, (L,). Steps may depend on the state and the time, not on `state.memory`.
     """
-    (L,), start = method.shape, start_law(method)
+    (L,), start = method.shape, start_distribution(method)
     X = states(len(start), L)
     times = sampler.times(method, steps) if isinstance(steps, int) else steps
     T, N = len(times) - 1, len(X)
@@ -156,31 +158,31 @@ def sample_laws(sampler: Sampler, method: Method, steps: int | Tensor, fixed: Te
     each = start[X]
     if fixed is not None:
         each = torch.where(fixed >= 0, (fixed == X).double(), each)
-    laws = [each.prod(-1)]
+    distributions = [each.prod(-1)]
     for matrix in matrices:
-        laws.append(laws[-1] @ matrix)
-    return torch.stack(laws)
+        distributions.append(distributions[-1] @ matrix)
+    return torch.stack(distributions)
 
 
-def run_law(
+def run_distribution(
     sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
 ) -> Tensor:
-    """The law of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
+    """The distribution of what `run` ends with, (V^length,), for samplers that carry a context and a memory from step to step.
 
     Every outcome of every draw is followed; states with equal tokens, those of a sampler inside too, are taken to be one.
     `fixed` is (length,), -1 where free.
     """
     reached, _ = _followed(sampler, method, length, steps, fixed)
-    law = torch.zeros(method.vocabulary**length, dtype=torch.float64)
+    distribution = torch.zeros(method.vocabulary**length, dtype=torch.float64)
     for x, (_, p) in reached.items():
-        law[index(torch.tensor(x[:length]), method.vocabulary)] += p
-    return law
+        distribution[index(torch.tensor(x[:length]), method.vocabulary)] += p
+    return distribution
 
 
 def run_calls(
     sampler: Sampler, method: Method, length: int, steps: int | None = None, fixed: Tensor | None = None
 ) -> float:
-    """The expected number of network calls of `run`, as `run_law` follows it."""
+    """The expected number of network calls of `run`, as `run_distribution` follows it."""
     return _followed(sampler, method, length, steps, fixed)[1]
 
 

@@ -29,8 +29,8 @@ from .identities import OWN, SHARED, L, Row, V
 class Report:
     """All rows; `str()` is the table that `zellige verify` prints.
 
-    `pairings` is, for each method and sampler, the total variation between the law of 128 steps with the exact network and
-    the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed` is how a command
+    `pairings` is, for each method and sampler, the total variation between the distribution of 128 steps with the exact network
+    and the data; None where the two cannot be paired. `notes` says why, if one sampler was asked for. `typed` is how a command
     line names each method.
     """
 
@@ -83,7 +83,7 @@ class Report:
             out += [f"    largest at   {row.where}", f"    error        {row.error:.9g}, allowed {row.claim}"]
             out += [f"    again        {again}"]
         if self.pairings:
-            out += ["", "distance of 128 steps' law from the data's, exact network (- cannot be paired)"]
+            out += ["", "distance of 128-step samples from the data, exact network (- cannot be paired)"]
             out += _matrix(self.pairings)
         return [*out, *([""] if self.notes else []), *(f"  {line}" for line in self.notes)]
 
@@ -109,7 +109,8 @@ def _error(row: Row) -> str:
 
 
 def _matrix(pairings: dict[str, dict[str, float | None]], width: int = 100) -> list[str]:
-    """Samplers by methods, in as many parts as the width asks for; a part has the methods that one of its samplers draws from."""
+    """Samplers by methods, in as many parts as the width asks for; a part has the methods that one of its samplers draws
+    from."""
     samplers, parts = list(next(iter(pairings.values()))), []
     while samplers:
         for n in range(len(samplers), 0, -1):
@@ -173,6 +174,8 @@ def verify(
     Raises:
         InputError: for an unknown method, check or sampler.
     """
+    if only is not None:
+        only = only.replace("law", "distribution")  # former keys
     if sampler is not None:
         sampler = find(sampler).name
         only = f"sampler.{sampler}"

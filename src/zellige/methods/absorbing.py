@@ -2,8 +2,8 @@
 
 `Masked` (MDLM, MD4, RADD, BD3-LM) adds the closed forms of one alpha for all tokens: its network is p(x_0 | x_t), its bound a
 weighted cross-entropy at the masked positions, and without a time input it is an autoregressive model in any order, whose
-likelihood in a given order is exact. GenMD4 has an alpha of its own for each token, and D3PM's matrices absorb where that is its
-`process`.
+likelihood in a given order is exact. GenMD4 has an alpha of its own for each token, and D3PM's matrices absorb where that is
+its `process`.
 """
 
 import math
@@ -25,7 +25,8 @@ from .diffusion import Diffusion, per_position, places
 
 
 class Absorbing(Diffusion):
-    """A method of absorbing noise, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3) unless it says otherwise.
+    """A method of absorbing noise, the network read as p(x_0 | x_t) through SUBS (MDLM, section 3.2.3) unless it says
+    otherwise.
 
     A subclass may have other noise too, where nothing absorbs (`process.mask` is None): it then gives `read` and `cost`.
     """
@@ -69,8 +70,9 @@ class Absorbing(Diffusion):
         return total.index_put((chosen.row, chosen.of(group)), ce, accumulate=True)
 
     def most(self, batch):
-        # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and one more for
-        # each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as much has a chance of 1e-9
+        # numbers of masks and times are spread evenly over the rows, so that their sum is within L of its mean, and one more
+        # for each block; masks drawn at a time deviate from that by at most sqrt(B L)/2, and six times as much has a chance of
+        # 1e-9
         B, L = batch.tokens.shape
         if self.lost is None:
             return None
@@ -120,7 +122,7 @@ class Masked(Absorbing):
 
     A network that does not see the time admits a better draw. Given how many positions are masked, which ones is uniform,
     so k is drawn first, stratified over 1..L, and exactly k positions are masked; the weight of k is the integral of the
-    weight against the law of k (a weight 1/t would have infinite variance):
+    weight against the distribution of k (a weight 1/t would have infinite variance):
 
         (1/k) P(m_0 < the k-th smallest of L uniforms < m_1),   m = 1 - alpha at the ends   (RADD's lambda-DCE by counts)
 
@@ -255,7 +257,7 @@ class Masked(Absorbing):
         before, after = (
             maths.binomial_tail(n, k, m, self.block or self.shape[0]) for m in (m_1, m_0)
         )  # P(k or more masks)
-        # MDLM eq. 11 given k, its weight integrated against the law of k
+        # MDLM eq. 11 given k, its weight integrated against the distribution of k
         if not jumps:
             return {"diffusion": (before - after) / k, "reconstruction": after / k, "prior": (1 - before) / k}
         last = maths.binomial_pmf(n, k, m_0) if m_0 > 0 else torch.zeros_like(after)

@@ -9,8 +9,9 @@
 | none | - | next token | cross-entropy | left_to_right |
 
 Where it leaks: there is no process and nothing is drawn, so `bound` is -log p itself (`exact`) and nothing that needs noise
-applies. What it writes depends on what stands before alone, so a given token right of a gap is refused. Published models begin a
-text with a token of the data (`begin`); their last state, the mask of the diffusion models beside them, is never read nor said.
+applies. What it writes depends on what stands before alone, so a given token right of a gap is refused. Published models begin
+a text with a token of the data (`begin`); their last state, the mask of the diffusion models beside them, is never read nor
+said.
 """
 
 from dataclasses import dataclass
@@ -76,11 +77,13 @@ class AR(Method):
         return super().logits(h)[..., : self.vocabulary]
 
     def next(self, h: Tensor) -> Tensor:
-        """The law of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
+        """The distribution of the next token by the hidden states h (*, D) up to it: (*, V) float64."""
         return self.logits(h).double().softmax(-1)
 
     def predict(self, *_, **__):
-        raise InputError("ar undoes no noise and predicts no clean tokens; ask `next` for the law of the next one")
+        raise InputError(
+            "ar undoes no noise and predicts no clean tokens; ask `next` for the distribution of the next one"
+        )
 
     def terms(self, batch, generator=None):
         chosen = positions(batch.counted)

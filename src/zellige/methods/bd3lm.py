@@ -8,8 +8,8 @@ The sequence is cut into blocks x^b of L' tokens, written one after another; eac
     bound            sum_b E_t [ -alpha'/(1 - alpha) sum over the masks of -log mu^b(x_0) ]           (eq. 6 and 8)
 
 In one pass the network reads x_t of all blocks, each with a time of its own, beside x_0: a noisy position sees its own block of
-x_t and the earlier blocks of x_0 (section 3.2). What a block becomes does not depend on how the others were noised, so the blocks
-of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
+x_t and the earlier blocks of x_0 (section 3.2). What a block becomes does not depend on how the others were noised, so the
+blocks of a row may share their random numbers: their times, or numbers of masks, are evenly spread.
 
     clipped          t ~ U[beta, omega] in training: extreme times make much of the variance of the
                      gradient and teach little                                                    (sections 5 and 5.2)
@@ -20,12 +20,13 @@ of a row may share their random numbers: their times, or numbers of masks, are e
 |---|---|---|---|---|
 | absorbing, by blocks | loglinear, t clipped | Mean (SUBS) or Score | weighted cross-entropy, t per block | blockwise |
 
-Where it leaks: times belong to positions, and the network has a second input. The clip interval is a law of t in training, not a
-schedule: `bound` is always over all of [0, 1] and both ends of the schedule, one token of a block after another, which the
-published one leaves out. A network that does not see the time draws numbers of masks instead of times (`Masked`): with L' = 1
-every token is then always masked and the bound is -log p itself, without the variance to which the paper traces its gap to
-autoregression. A block's clean tokens are told t = 0, as when they are remembered in sampling; published code tells them the time
-of the row's first noisy token. With a score inside (SEDD), `loss` is the diffusion term alone.
+Where it leaks: times belong to positions, and the network has a second input. The clip interval is a distribution of t in
+training, not a schedule: `bound` is always over all of [0, 1] and both ends of the schedule, one token of a block after
+another, which the published one leaves out. A network that does not see the time draws numbers of masks instead of times
+(`Masked`): with L' = 1 every token is then always masked and the bound is -log p itself, without the variance to which the
+paper traces its gap to autoregression. A block's clean tokens are told t = 0, as when they are remembered in sampling;
+published code tells them the time of the row's first noisy token. With a score inside (SEDD), `loss` is the diffusion term
+alone.
 """
 
 from collections.abc import Callable

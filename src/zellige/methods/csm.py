@@ -14,18 +14,19 @@ neighbours of x, one position of it moved along an arrow (`neighbourhood`); the 
 
 `loss` draws (5) and (7) by J-sampling: of the second sum `neighbours` texts x are drawn for each y, uniformly among those that
 have y as a neighbour, and weighted with their number. The first sum is whole, since one network call gives all of it, or
-`forward_neighbours` of N(x) are drawn in the same way. By (3) p(x) is known from the ratios v along any path of neighbours, up to
-a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a law, it depends on the path. Sampling is
-Metropolis-Hastings (`samplers.metropolis`).
+`forward_neighbours` of N(x) are drawn in the same way. By (3) p(x) is known from the ratios v along any path of neighbours, up
+to a constant (`metropolis.log_ratio`); of a network, whose v need not be those of a distribution, it depends on the path.
+Sampling is Metropolis-Hastings (`samplers.metropolis`).
 
 | process | schedule | prediction | objective | sampler |
 |---|---|---|---|---|
 | none | - | Score over a neighbourhood | CSM by J-sampling, denoising CSM, score entropy | Metropolis-Hastings |
 
-Where it leaks. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space that can be enumerated
-the divergence of the data from the law that the chain keeps is exact (`metropolis.law`). The denoising loss learns the law of the
-*noised* data. The weight of one drawn neighbour is their number, L (V - 1) for hamming, and the variance grows with it. A chain
-mixes only where likely texts are joined by likely texts: two Sudoku grids differ in 4 cells at least, so CSM is left out there.
+Where it leaks. There is no process, so no reverse kernel and no bound: `bound` raises NoBound. On a space that can be
+enumerated the divergence of the data from the distribution that the chain keeps is exact (`metropolis.invariant`). The
+denoising loss learns the distribution of the *noised* data. The weight of one drawn neighbour is their number, L (V - 1) for
+hamming, and the variance grows with it. A chain mixes only where likely texts are joined by likely texts: two Sudoku grids
+differ in 4 cells at least, so CSM is left out there.
 """
 
 from collections.abc import Callable
@@ -171,8 +172,8 @@ class CSM(Method):
     def _denoising(self, batch: Batch, generator: Randomness) -> Tensor:
         """(6), (B,)."""
         x, V = batch.tokens, self.vocabulary
-        law = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
-        z = torch.where(batch.counted, random.replace(x, self.config.noise, law, generator), x)
+        distribution = torch.full((V,), 1 / V, dtype=torch.float64, device=x.device)
+        z = torch.where(batch.counted, random.replace(x, self.config.noise, distribution, generator), x)
         other, same = self.config.noise / V, 1 - self.config.noise + self.config.noise / V
 
         def each(logits: Tensor, z: Tensor, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ Discrete time t = i/T, i = 1..T, any matrices Q_1..Q_T (`d3pm_transitions` has t
 |---|---|---|---|---|
 | any chain Q_1..Q_T | beta_i: linear, cosine, mutual information | LeaveOneOut or Mean | L_vb + lambda CE | ancestral |
 
-Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the law of x_0 given the *other*
+Where it leaks. Eq. 4 is `LeaveOneOut`: p~ is called p(x_0 | x_t), but it stands where the distribution of x_0 given the *other*
 positions of x_t belongs, and that is what L_vb makes of it. `prediction = "mean"` is the mixture sum_{x_0} q(x_s | x_t, x_0)
 p~(x_0 | x_t), where p~ is what its name says. At a mask the two agree. Under other noise the second term of eq. 5 pulls a
 LeaveOneOut elsewhere than the first. The mask is never predicted: p~ has no mass on it. `docs/core.md` says what lambda weighs.
@@ -92,8 +92,8 @@ class D3PM(Absorbing):
         """D3PM's own choices."""
 
         process: str = "absorbing"
-        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (both); of ordered
-        tokens gaussian, band, middle (absorbing into it)"""
+        """absorbing (a mask), uniform, absorbing-uniform (both), nearest (in an embedding), absorbing-nearest (both); of
+        ordered tokens gaussian, band, middle (absorbing into it)"""
         schedule: str = "paper"
         """beta_i: linear, cosine or mutual-information (1/(T - i + 1) for absorbing); paper is cosine for uniform, linear for
         gaussian and band, else mutual-information; auto the same, but mutual-information for uniform too"""
@@ -107,7 +107,7 @@ class D3PM(Absorbing):
         """lambda, the weight of the cross-entropy beside the bound; in the published scale, beside one step's KL, lambda / T"""
         head: str = "logits"
         """the network gives K logits, to which residual adds 1 at the noisy token, as the published image code does; or, of
-        ordered tokens, the mean and scale of a logistic law over the levels: logistic"""
+        ordered tokens, the mean and scale of a logistic distribution over the levels: logistic"""
         width: int = 0
         """the farthest jump of band and gaussian, in levels; 0 is a quarter of them for band, no limit for gaussian"""
         neighbours: int = 5
@@ -119,8 +119,8 @@ class D3PM(Absorbing):
         embedding: str = ""
         """of nearest: a .npy file (V, d), read again whenever the model is; without it ordered tokens are near as levels are"""
         scaling: str = "exponential"
-        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with rows
-        and columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
+        """of nearest: exp(a_t R) of the paper; or (1 - beta_i) I + beta_i M as in the published text code, M the graph with
+        rows and columns of sum 1 (sinkhorn) or exp(beta_1 R) (expm), which hardly moves a token"""
         mask_proportion: float = 0.9
         """of absorbing-uniform: how much of what is lost goes to the mask; the rest to any state (BERT has 80% to 10%, 0.89)"""
         auxiliary_at: str = "masks"
@@ -128,12 +128,13 @@ class D3PM(Absorbing):
         log_eps: float = 0.0
         """of `last` image: what is added inside every logarithm of L_vb; 1e-6 in the published image code, no bound then"""
         levels: bool = False
-        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; else it embeds
-        them where neither noise nor head needs their order"""
+        """a U-Net reads ordered tokens as numbers from -1 to 1 under any noise, as the published image code does; else it
+        embeds them where neither noise nor head needs their order"""
 
         strength: str = "paper"
-        """of gaussian: the betas of `schedule` as they are, larger only where T of them would not forget x_0 (few levels): paper;
-        or every step as strong as on many levels, 0.8% more at 256, as models saved before there was a choice have it: matched"""
+        """of gaussian: the betas of `schedule` as they are, larger only where T of them would not forget x_0 (few levels):
+        paper; or every step as strong as on many levels, 0.8% more at 256, as models saved before there was a choice have it:
+        matched"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
@@ -264,13 +265,13 @@ class D3PM(Absorbing):
 def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor, eps: float) -> Tensor:
     """L_t of the step from t to s, at s = CLEAN L_0, as the published image code has them, with eps inside every logarithm.
 
-        L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (law of x_s + eps), of x_0 and of p~; eq. 4
+        L_t    KL(q || p), each in proportion to (q(x_t | x_s) + eps) (distribution of x_s + eps), of x_0 and of p~; eq. 4
         L_0    -log p~(x_0 | x_1), the softmax as it is: with an eps there is no x_0 that x_1 cannot come from
         L_T    sum of q(x_T | x_0) [ log(q(x_T | x_0) + eps) - log(prior + eps) ], by `image_prior`
 
-    The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while L_0
-    stays what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to compare
-    with published ones, and no bounds.
+    The code has eps = 1e-6. As eps falls to 0 the first becomes the KL of the two posteriors and the last that of L_T, while
+    L_0 stays what it is: -log p~ restricted to where x_1 can come from, and -log of the mass that p~ has there. Numbers to
+    compare with published ones, and no bounds.
 
     Args:
         logits: (N, K) of p~; the others are (N,).
@@ -281,7 +282,8 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
     log_mu = logits.log_softmax(-1).to(process.prior)
     likely = process.likelihood(x_t, s, t) + eps
     q, p = (
-        maths.normalise(likely * (process.push(law, CLEAN, s) + eps)) for law in (process.one_hot(x_0), log_mu.exp())
+        maths.normalise(likely * (process.push(distribution, CLEAN, s) + eps))
+        for distribution in (process.one_hot(x_0), log_mu.exp())
     )
     return torch.where(
         s == CLEAN, -log_mu.gather(-1, x_0[:, None])[:, 0], maths.kl(q, p)
@@ -290,5 +292,5 @@ def image_step(process: Process, logits: Tensor, x_0: Tensor, x_t: Tensor, t: Te
 
 def image_prior(process: Process, x_0: Tensor, eps: float) -> Tensor:
     """L_T at each position, x_0 (*): (*) nats."""
-    q = process.law(x_0, 1.0)
+    q = process.marginal(x_0, 1.0)
     return (maths.xlogy(q, q + eps) - maths.xlogy(q, process.prior + eps)).sum(-1)  # D3PM eq. 1, its first term

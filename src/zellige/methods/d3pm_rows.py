@@ -6,14 +6,14 @@ are rows of these and two products with Q_{0,s}, one forward and one back. At st
     q* ~ a Q_{0,s}[x_0]        w = p~ Q_{0,s},  p ~ a w                                                 (D3PM eq. 4)
     KL = sum_y q* log(q*/p) + p - q*          d KL / d w = (p - q*)/w,  d KL / d p~ = (d KL / d w) Q_{0,s}'
 
-p~ divided by q(x_t | x_0) where it is a mean. The sums that make laws of p and q* are over y: neither needs Q_{0,t}. Each term
-of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
+p~ divided by q(x_t | x_0) where it is a mean. The sums that make distributions of p and q* are over y: neither needs Q_{0,t}.
+Each term of the KL is 0 or more, and log(q*/p) is log1p((q* - p)/p): T times a KL of 1e-5 keeps its digits.
 
 p~ is float32, the logits being so. While Q_{0,s} has entries below `FLAT` (of the paper's 1,000 steps on 256 levels the first
 tenth) the rest is float64; from there float32: sums of K terms without signs. A term is the square of how far p is from q* in
 proportion, which is right to 1e-7 of p itself, so that the nearer they are the fewer of its digits are: on 256 levels with a
-Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and 5e-3 at 0.9, the sum of 64 of
-them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4. Nothing is computed twice.
+Gaussian, T = 1,000 and random logits a position's KL is right to 2e-7 at t = 0.05, 1e-4 at 0.3 and 5e-3 at 0.9, the sum of 64
+of them to 2e-6 there. A network near the truth, whose KL there is 1e-10, has it to 2e-4. Nothing is computed twice.
 """
 
 import torch
@@ -47,8 +47,8 @@ class RowTables:
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
-        laws = lambda states: self.before[rows, states] @ self.jump  # noqa: E731
-        return torch.where(counted, random.from_tables(laws, self.jump.shape[-1], x_0, generator), x_0)
+        distributions = lambda states: self.before[rows, states] @ self.jump  # noqa: E731
+        return torch.where(counted, random.from_tables(distributions, self.jump.shape[-1], x_0, generator), x_0)
 
     def step(self, logits: Tensor, x_0: Tensor, x_t: Tensor, row: Tensor, scale: float, auxiliary: float) -> Tensor:
         """`scale` times the KL and `auxiliary` times the cross-entropy at N positions, their rows in order: (N,) float64.

@@ -1,7 +1,7 @@
 """The transition matrices of D3PM (Austin et al. 2021, arXiv 2107.03006, appendix A.2), and the noise they are given.
 
 Rows are the source state: Q[i, j] = q(x_i = j | x_{i-1} = i). Each is a function of K and of one number beta, its strength: 0
-changes nothing. All without a mask are doubly stochastic, so that their stationary law is uniform.
+changes nothing. All without a mask are doubly stochastic, so that their stationary distribution is uniform.
 
     uniform      (1 - beta) I + beta 1 1'/K                                          (A.2.1, eq. 6)
     absorbing    (1 - beta) I + beta 1 e_m'; m the mask or a state of the data       (A.2.2, eq. 7)
@@ -106,8 +106,8 @@ def nearest(embedding: Tensor, k: int, weights: str = "equal") -> Tensor:
     """The rates R of eq. 9: A = (G + G')/(2 k) off the diagonal, G the graph of the k nearest; rows sum to zero. (N, N).
 
     Args:
-        weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published text code
-            can have it ("rank").
+        weights: of an edge to the neighbour of rank r = 0..k-1: 1 ("equal"), or k softmax(-2 r^2/k)_r as the published text
+            code can have it ("rank").
     """
     near = neighbours(embedding, k)
     rank = torch.arange(k, dtype=D)
@@ -127,8 +127,8 @@ def masked(R: Tensor, rate: float) -> Tensor:
 def neighbour_matrix(embedding: Tensor, k: int, scaling: str, beta: float = 0.0) -> Tensor:
     """M of the published text code, of the graph G + G' of eq. 9: to a token (rows) from a token (columns), (N, N).
 
-    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' - D)), D the
-    sums of its rows, beta that of the first step.
+    "sinkhorn": rows and columns are divided by their sums in turn, 50 times, columns last; "expm": exp(beta (G + G' - D)), D
+    the sums of its rows, beta that of the first step.
     """
     R = 2 * k * nearest(embedding, k)
     if scaling == "expm":
@@ -182,8 +182,8 @@ def table(name: str, T: int, V: int, absorbing: bool, redrawn: float | None = No
 def _informed(left: Tensor, V: int, redrawn: float) -> Tensor:
     """alpha at which I(x_t; x_0)/H(x_0) is `left`, x_0 uniform on V tokens, noise as in `table`, by bisection.
 
-    Given x_0 the law of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and without
-    x_0 their mean at each token; at a mask the two agree.
+    Given x_0 the distribution of x_t is alpha + (1 - alpha) redrawn at x_0, (1 - alpha) redrawn at the V - 1 other tokens, and
+    without x_0 their mean at each token; at a mask the two agree.
     """
     low, high = torch.zeros_like(left), torch.ones_like(left)
     for _ in range(60):
@@ -217,7 +217,8 @@ def forgets(jumps: Tensor) -> bool:
 
 
 def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STRONGEST) -> Tensor:
-    """How strong each step is: it takes from the slowest mode what Gaussian noise of these betas (T,) takes on many levels. (T,)
+    """How strong each step is: it takes from the slowest mode what Gaussian noise of these betas (T,) takes on many levels.
+    (T,)
 
     That is a factor exp(-pi^2 beta/16). Where levels are many, a Gaussian kernel needs beta itself (0.8% more at 256 levels);
     where they are few, it needs more: the paper's betas hardly ever reach the next one (of 8 levels, 65% of the slowest mode
@@ -240,19 +241,19 @@ def strengths(jumps: Callable[[Tensor], Tensor], beta: Tensor, most: float = STR
     return high.exp()
 
 
-def kept(Q: Tensor, law: Tensor) -> Tensor:
-    """I(x_t; x_0) / H(x_0) of x_0 with this law (K,) and x_t from it by Q (K, K): a number (A.7, eq. 17)."""
-    information = (law * maths.kl(Q, law @ Q)).sum()
-    return information / -maths.xlogy(law, law).sum()  # D3PM eq. 17
+def kept(Q: Tensor, distribution: Tensor) -> Tensor:
+    """I(x_t; x_0) / H(x_0) of x_0 with this distribution (K,) and x_t from it by Q (K, K): a number (A.7, eq. 17)."""
+    information = (distribution * maths.kl(Q, distribution @ Q)).sum()
+    return information / -maths.xlogy(distribution, distribution).sum()  # D3PM eq. 17
 
 
-def informed(kernel: Callable[[float], Tensor], law: Tensor, removed: Tensor, points: int = 512) -> Tensor:
+def informed(kernel: Callable[[float], Tensor], distribution: Tensor, removed: Tensor, points: int = 512) -> Tensor:
     """The strengths at which `removed` (n,), in (0, 1), of the information about x_0 is lost: (n,) (A.7).
 
     As in the paper the information is computed at geometrically spaced strengths and interpolated, linearly in their log.
     """
     log_strength = torch.linspace(math.log(1e-6), math.log(1e5), points, dtype=D)
-    lost = torch.stack([1 - kept(kernel(float(s)), law) for s in log_strength.exp()]).cummax(0).values
+    lost = torch.stack([1 - kept(kernel(float(s)), distribution) for s in log_strength.exp()]).cummax(0).values
     i = torch.searchsorted(lost, removed).clamp(1, points - 1)
     share = (removed - lost[i - 1]) / (lost[i] - lost[i - 1]).clamp_min(1e-300)
     return torch.lerp(log_strength[i - 1], log_strength[i], share.clamp(0.0, 1.0)).exp()
@@ -285,7 +286,7 @@ def graph(
     k: int,
     T: int,
     schedule: str,
-    law: Tensor | None = None,
+    distribution: Tensor | None = None,
     weights: str = "equal",
     mask_rate: float = 0.0,
 ) -> CTMC:
@@ -294,7 +295,7 @@ def graph(
     Args:
         schedule: "linear" and "cosine" say what is left of the slowest mode, as alpha does of a mixture's token;
             "mutual-information" loses i/T of the information about x_0 by step i.
-        law: (N,) of x_0 for the latter, the frequencies of the tokens; uniform unless said.
+        distribution: (N,) of x_0 for the latter, the frequencies of the tokens; uniform unless said.
         weights: of the edges, see `nearest`.
         mask_rate: the rate into a mask, state N, beside a rate of about 1 to all neighbours; 0 is no mask. With a mask the
             slowest mode is that of not being masked, exp(-mask_rate a).
@@ -319,7 +320,7 @@ def graph(
             return torch.cat((left * Q, torch.full((N, 1), 1 - left, dtype=D)), 1)
 
         removed = torch.arange(1, T, dtype=D) / T
-        exponents = informed(moved, prior if law is None else law, removed)
+        exponents = informed(moved, prior if distribution is None else distribution, removed)
         alpha = torch.cat((torch.ones(1, dtype=D), torch.exp(-slowest * exponents), torch.zeros(1, dtype=D)))
     else:
         alpha = table(schedule, T, N, absorbing=bool(mask_rate))

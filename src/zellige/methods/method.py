@@ -102,7 +102,7 @@ class NoBound(TypeError):
 
 
 class Method(nn.Module):
-    """One paper: a network, and the law or the score that it is read as.
+    """One paper: a network, and the distribution or the score that it is read as.
 
     Class attributes:
         name: how the command line calls it.
@@ -341,8 +341,8 @@ class Method(nn.Module):
     ) -> Tensor:
         """The hidden states (B, L, D), or (N, D) of the positions `at`.
 
-        Given positions are CLEAN; the network is told the time of the others: one time for each row; for a network of blocks one
-        for each block, if t is (B, L). `context`: what a network of blocks reads beside x, clean tokens (B, L) or a cache.
+        Given positions are CLEAN; the network is told the time of the others: one time for each row; for a network of blocks
+        one for each block, if t is (B, L). `context`: what a network of blocks reads beside x, clean tokens (B, L) or a cache.
         """
         more: dict[str, Any] = {}
         if batch is not None and not (batch.segments is None and batch.condition is None):
@@ -369,7 +369,8 @@ class Method(nn.Module):
             return self.network.extend(cache, x, self.input_times(x, CLEAN, None), valid, **more)  # pyright: ignore
 
     def advance(self, cache: Any, x: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with them."""
+        """Hidden states (B, n, D) of clean tokens x (B, n) after what a cache holds (None: nothing), and the cache with
+        them."""
         more = {} if condition is None else {"condition": condition}
         with products(x.device, self._precision):
             h, cache = self.network.advance(cache, x, **more)  # pyright: ignore

@@ -1,4 +1,5 @@
-"""The family that reads its network as the concrete score p_t(y) / p_t(x_t) = exp(network): SEDD, and BD3-LM with a score inside.
+"""The family that reads its network as the concrete score p_t(y) / p_t(x_t) = exp(network): SEDD, and BD3-LM with a score
+inside.
 
 See `methods.sedd` for the equations.
 """
@@ -28,7 +29,7 @@ class Scored(Diffusion):
         score = self._score(logits, x_t, t.clamp(0.0, 1.0))
         end = ((t < 0) | (t > 1)) & t.isfinite()
         if self.process.mask is not None and (torch.compiler.is_compiling() or bool(end.any())):
-            # the clean posterior is that of t = 0 or 1, and so a law's score
+            # the clean posterior is that of t = 0 or 1, and so a distribution's score
             total = self.process.without_mask(logits).double().logsumexp(-1, keepdim=True)
             schedule, time = self.process.schedule, torch.where(end, t, 0.5)
             odds = schedule.weight(time) / schedule.beta(time)  # alpha / (1 - alpha), also where 1 - alpha would cancel

@@ -14,7 +14,7 @@ kept, it is E_q of the generic bound, sum_y R_t(y, x) [ v_y - u_y + u_y log(u_y 
     two-pass    sum R (v - u) at x ~ q_t,  w sum R u log(u / v) at x~ ~ psi_t
     one-pass    2/(1 + 1/w) times all of it at x or at x~, by the toss of a coin               one network call
     one-pass-biased   sum R (v - u) + w sum R u log(u / v) at x~: as published, the first without its w
-    w           q_t(x~)/psi_t(x~), psi_t the law of x~ given x_0: position by position a sum over states (`tauldr_rows`)
+    w           q_t(x~)/psi_t(x~), psi_t the distribution of x~ given x_0: position by position a sum over states (`tauldr_rows`)
 
 `loss` adds `auxiliary` times the mean over positions of -log softmax(logits)[x_0], at the input of the first network
 evaluation or (`auxiliary_pass` second, as the published code of infilling) of the second one.
@@ -23,16 +23,16 @@ evaluation or (`auxiliary_pass` second, as the published code of infilling) of t
 |---|---|---|---|---|
 | any continuous-time chain | linear sigma; base (growth^t - 1) | Mean (or LeaveOneOut) | continuous + CE | tau-leaping |
 
-Where it leaks. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is in nats; its gradient
-is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is right, but near t = 0 a w of
-about 1/t is drawn with probability t, and training is lost in that noise where sequences are short; the coin bounds the weight
-by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01. Here the schedule itself starts at
-`min_time`, and `bound` adds the jump from there to clean tokens, and the prior's term, which the published value lacks. Without
-that jump the bound of a mean would be infinite but for absorbing noise: as t goes to 0, v_y is some mu over t. With it the bound
-is dearer the later it starts, by the square of the noise there (positions jump independently): hence 0.001. For the same reason
-a mean must be sharp to within t; `prediction` leave-one-out multiplies in what the noise alone says of x_0. The published
-sequence network is fed times.long(), which is 0: blind to time; here it is told 1000 t. A given position of an infilling is no
-clean one for a network told one time: approximate, but for absorbing noise.
+Where it leaks. The published value drops C and may be negative; here C is kept, draw by draw, so `loss` is in nats; its
+gradient is the same. The published one-pass form takes the first sum at x~ without w: biased. With w it is right, but near t =
+0 a w of about 1/t is drawn with probability t, and training is lost in that noise where sequences are short; the coin bounds
+the weight by 2 (the balance heuristic of Veach & Guibas 1995). Published times start at 0.01. Here the schedule itself starts
+at `min_time`, and `bound` adds the jump from there to clean tokens, and the prior's term, which the published value lacks.
+Without that jump the bound of a mean would be infinite but for absorbing noise: as t goes to 0, v_y is some mu over t. With it
+the bound is dearer the later it starts, by the square of the noise there (positions jump independently): hence 0.001. For the
+same reason a mean must be sharp to within t; `prediction` leave-one-out multiplies in what the noise alone says of x_0. The
+published sequence network is fed times.long(), which is 0: blind to time; here it is told 1000 t. A given position of an
+infilling is no clean one for a network told one time: approximate, but for absorbing noise.
 """
 
 from collections.abc import Callable
@@ -53,9 +53,7 @@ from .diffusion import Diffusion
 from .tauldr_rates import ORDERED, Noise
 from .tauldr_rows import RowTables, rows_of, table_of
 
-LEAST = (
-    1e-300  # of a logistic law is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
-)
+LEAST = 1e-300  # of a logistic distribution is uniform: a mean divides by q(x_t | x_0), and more of it far from x_t would be dear
 
 
 class TauLDR(Diffusion):
@@ -94,22 +92,26 @@ class TauLDR(Diffusion):
         rate_sigma: float | None = None
         """gaussian: how many states a jump goes; by default the paper's 6 for 256 states in proportion, at least 1"""
         target_sigma: float | None = None
-        """gaussian: width of the stationary law in states; by default the paper's 512 for 256 states in proportion"""
+        """gaussian: width of the stationary distribution in states; by default the paper's 512 for 256 states in proportion"""
         min_time: float = 0.001
         """where on the curve of sigma t = 0 lies; from there a last jump leads to clean tokens"""
         objective: str = "one-pass"
-        """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network calls"""
+        """how training draws the bound: one-pass (as published: one-pass-biased), generic, or two-pass with two network
+        calls"""
         auxiliary: float = 0.001
         """weight of the cross-entropy beside the bound, a mean over all positions"""
         prediction: str = "mean"
         """the network's softmax is p(x_0 | x_t): mean; or p(x_0 | the other positions): leave-one-out"""
         head: str = "logits"
-        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic law over the levels, cut as D3PM
-        cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 in their logarithm: logistic-within"""
+        """the network gives K logits; or, of ordered tokens, the mean and scale of a logistic distribution over the levels, cut
+        as D3PM cuts it: logistic; or as its authors' code does, the bins within -1..1 and 1e-6 in their logarithm:
+        logistic-within"""
         auxiliary_at: str = "masks"
-        """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code does"""
+        """where the cross-entropy of absorbing noise is summed: at the masks, or at all positions, as the published code
+        does"""
         auxiliary_pass: str = "first"
-        """of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or x~ (second)"""
+        """of `objective` two-pass: which of the two network evaluations the cross-entropy reads, at x_t (first) or x~
+        (second)"""
 
     def __init__(self, network: Any, vocabulary: int, shape: tuple[int, ...], config: Config | None = None):
         config = self.checked(config)
@@ -215,7 +217,7 @@ class TauLDR(Diffusion):
             return self.weighted(tauldr_rows.both, batch, x, t, 2 / (1 + after), auxiliary, rows)  # 2/(1 + 1/w)
         w = torch.where(after > 0, 1 / after, 1.0)  # 0 where x~ is no jump's end
         first, second = tauldr_rows.leaving, tauldr_rows.signal  # tauLDR proposition 2, term by term
-        if self.config.objective == "one-pass-biased":  # as if x~ had the law of x_t
+        if self.config.objective == "one-pass-biased":  # as if x~ had the distribution of x_t
             return self.weighted(second, batch, jumped, t, w, auxiliary, rows, unweighted=first)
         at_first = self.config.auxiliary_pass == "first"
         value = self.weighted(first, batch, x_t, t, one, auxiliary * at_first, rows)

@@ -1,6 +1,6 @@
 """Generators of the noise of continuous-time chains (tauLDR, arXiv 2205.14987, section 4.1 and appendix E).
 
-Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary law (K,). All but
+Each gives R (K, K) float64, rates from row to column with rows that sum to zero, and its stationary distribution (K,). All but
 `absorbing` are reversible: law_i R_ij = law_j R_ji. A process multiplies R by beta_t (`matrices.CTMC`); `Noise` makes it.
 """
 
@@ -27,7 +27,7 @@ def uniform(K: int) -> tuple[Tensor, Tensor]:
 
 
 def birth_death(K: int) -> tuple[Tensor, Tensor]:
-    """Rate 1 to each neighbour on the line 0..K-1; the law is uniform."""
+    """Rate 1 to each neighbour on the line 0..K-1; the distribution is uniform."""
     return _generator(_distance(K) == 1), torch.full((K,), 1 / K, dtype=torch.float64)  # tauLDR appendix E
 
 
@@ -40,33 +40,33 @@ def gaussian(K: int, rate_sigma: float, target_sigma: float) -> tuple[Tensor, Te
 
     Args:
         rate_sigma: how far a jump goes.
-        target_sigma: of the law, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly uniform.
+        target_sigma: of the distribution, exp(-(k - K/2 + 1)^2 / (2 target_sigma^2)); large against K, it is nearly uniform.
     """
     for name, sigma in (("rate_sigma", rate_sigma), ("target_sigma", target_sigma)):
         if not sigma > 0:
             raise InputError(f"`{name}` is {sigma:g}; it must be above 0")
     k, d = torch.arange(K, dtype=torch.float64), _distance(K)
-    log_law = -((k - K / 2 + 1) ** 2) / (2 * target_sigma**2)
+    log_distribution = -((k - K / 2 + 1) ** 2) / (2 * target_sigma**2)
     out = (k - (K - 1) / 2).abs()  # how far from the middle
     inward = (out[:, None] > out) | ((out[:, None] == out) & (k[:, None] < k))
-    back = torch.where(inward, 0.0, log_law - log_law[:, None])
+    back = torch.where(inward, 0.0, log_distribution - log_distribution[:, None])
     rate = torch.exp(back - (d - 1) ** 2 / rate_sigma**2)  # tauLDR appendix E
-    return _generator(rate), log_law.softmax(0)
+    return _generator(rate), log_distribution.softmax(0)
 
 
 def absorbing(K: int, mask: int | None = None) -> tuple[Tensor, Tensor]:
     """Rate 1 from every state into the mask, the last state unless said."""
-    law = F.one_hot(torch.tensor(K - 1 if mask is None else mask), K).double()
-    return _generator(law.expand(K, K)), law
+    distribution = F.one_hot(torch.tensor(K - 1 if mask is None else mask), K).double()
+    return _generator(distribution.expand(K, K)), distribution
 
 
-def gap(R: Tensor, law: Tensor) -> float:
+def gap(R: Tensor, distribution: Tensor) -> float:
     """The rate at which the slowest mode of a reversible R decays: its smallest eigenvalue but 0, as a positive number.
 
     >>> round(gap(*uniform(5)), 9)
     5.0
     """
-    root = law.sqrt()
+    root = distribution.sqrt()
     S = root[:, None] * R / root
     return float(-torch.linalg.eigvalsh((S + S.mT) / 2)[-2])
 
@@ -116,10 +116,10 @@ class Noise:
         """The process on K states, the last of them the mask where it is absorbing."""
         if self.kind in ORDERED:
             afford(K)
-            R, law = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
-            slow, growth = gap(R, law), self.growth or 100.0
+            R, distribution = birth_death(K) if self.kind == "birth-death" else gaussian(K, *self._sigmas(K))
+            slow, growth = gap(R, distribution), self.growth or 100.0
             base = SLOWEST / (growth - 1) if self.base is None else self.base * slow
-            return CTMC(R / slow, law, Exponential(base, growth, self.min_time))  # tauLDR section 4.1
+            return CTMC(R / slow, distribution, Exponential(base, growth, self.min_time))  # tauLDR section 4.1
         made, unit = (process.uniform, K) if self.kind == "uniform" else (process.absorbing, 1)
         total = SLOWEST if self.base is None else self.base * unit
         return made(K, LinearSigma(total * self.min_time, total))

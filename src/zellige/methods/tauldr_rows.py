@@ -1,14 +1,14 @@
 """tauLDR's objective: one jump of the noise, the terms at a position, and both from tables where a chain has many states.
 
 The jump: x~, the sequence x after it, and how much likelier a sequence is once it has happened. Of the positions that count one
-jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the law of x given x_0
-and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~ came from a sequence that differs at one
-position only, no sum over sequences is needed:
+jumps, drawn by the rate z(x_i) at which the noise leaves its state, to where R leads from there. With q_t the distribution of x
+given x_0 and psi_t that of x~, tauLDR (`methods.tauldr`) asks for w = q_t(x~)/psi_t(x~); since x~ came from a sequence that
+differs at one position only, no sum over sequences is needed:
 
     1/w = psi_t(x~)/q_t(x~) = sum_i sum_y R(y, x~_i) u_i(x~)_y / (Z(x~) - z(x~_i) + z(y)),   and + 1 where Z(x~) = 0
 
-u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence that has
-y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
+u the score given x_0, Z(x) = sum_i z(x_i) the rate at which the noise leaves x: the denominator is that of the sequence that
+has y in place of x~_i. Where nothing can leave x (all are masks) x~ is x itself: that is the 1.
 
 The tables (`RowTables`) hold the same sums for a batch with one time for each row, and so one matrix Q_{0,t}, from
 `core/matrices.py`. What a position needs are rows of K x K tables and two products with Q, one forward and one back. Of a mean:
@@ -55,8 +55,8 @@ def jump(process: Process, x: Tensor, t: Tensor, counted: Tensor, generator: Ran
     leave = exits(process)[x] * counted
     stuck = leave.sum(-1, keepdim=True) == 0
     place = random.categorical(torch.where(stuck, 1.0, leave), generator)[:, None]
-    law = process.rate_from(x.gather(-1, place), t[:, None])[:, 0]
-    value = random.categorical(torch.where(stuck, 1.0, law), generator)[:, None]
+    distribution = process.rate_from(x.gather(-1, place), t[:, None])[:, 0]
+    value = random.categorical(torch.where(stuck, 1.0, distribution), generator)[:, None]
     return torch.where(stuck, x, x.scatter(-1, place, value))
 
 
@@ -84,7 +84,8 @@ def weight(process: Process, x_0: Tensor, x: Tensor, t: Tensor, counted: Tensor)
 
 
 def leaving(into: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u, v (*, K).
+    """sum_y R (v - u), (*): how much faster the model leaves x_t than the truth does; into = R_t(., x_t), the scores u, v (*,
+    K).
 
     The first term of tauLDR's proposition 2; it and the second may be drawn at different sequences.
     """
@@ -121,8 +122,8 @@ class RowTables:
     def sample(self, x_0: Tensor, counted: Tensor, generator: Randomness = None) -> Tensor:
         """x_t ~ q(. | x_0), (B, L); what does not count stays clean."""
         rows = torch.arange(len(x_0), device=x_0.device)[:, None]
-        laws = lambda states: self.Q[rows, states]  # noqa: E731
-        return torch.where(counted, random.from_tables(laws, self.Q.shape[-1], x_0, generator), x_0)
+        distributions = lambda states: self.Q[rows, states]  # noqa: E731
+        return torch.where(counted, random.from_tables(distributions, self.Q.shape[-1], x_0, generator), x_0)
 
     def after(self, x_0: Tensor, x: Tensor, counted: Tensor) -> Tensor:
         """As the function `after`: (B,)."""

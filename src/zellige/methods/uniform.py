@@ -1,8 +1,8 @@
 """The family of uniform noise: a lost token becomes any of them. UDLM; the closed forms serve SEDD and D3PM too.
 
-The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method of them that
-reads its network as p(x_0 | the other positions). Another reading of uniform noise is a subclass with a schedule, and what it
-says otherwise: `read` with its `cost`, `corrupt` or `loss`.
+The functions give the bound and a step from the network's logits, without a table of K x K; `Uniform` is the method of them
+that reads its network as p(x_0 | the other positions). Another reading of uniform noise is a subclass with a schedule, and what
+it says otherwise: `read` with its `cost`, `corrupt` or `loss`.
 """
 
 from typing import Any
@@ -19,9 +19,9 @@ from .diffusion import Diffusion
 
 
 class Uniform(Diffusion):
-    """Uniform noise, one alpha for all tokens, the network read as the law of a token given the others.
+    """Uniform noise, one alpha for all tokens, the network read as the distribution of a token given the others.
 
-    Such a law mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
+    Such a distribution mu takes the place of x_0 in the posterior. Its scores are v_y = w(mu)_y / w(mu)_z, z = x_t, with
     w(x)_y / (1 - alpha) = 1 + x_y K / (e^sigma - 1).
 
     Args:

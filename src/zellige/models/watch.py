@@ -26,7 +26,7 @@ from ..samplers.ask import hides
 from ..samplers.choices import SamplerChoices
 from ..samplers.growing import again, merged
 from ..samplers.pairing import of_length
-from ..samplers.sampler import HIDDEN, start_law
+from ..samplers.sampler import HIDDEN, start_distribution
 from ..show import kinds
 from .defaults import PLAIN, check_steps, end_token, with_defaults
 from .frames import BATCH, Frame, collect
@@ -139,8 +139,8 @@ def watch(
         batch: texts at once; they do not depend on it.
         fixed: (L,) instead of a prompt: the token where it is given, -1 where it is free. Or (N, L), where `count` is a
             multiple of N: so many texts of the first row, then of the second, and so on.
-        alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left to
-            right; see `infill`.
+        alone: of `fixed` shorter than the text draw nothing behind it, where the noise is a mask or a sampler writes from left
+            to right; see `infill`.
         classes: of a model with classes, a name or a number; or several, and then `count` texts of each. None: it is told none.
         defaults: what is left out is as `model.defaults` says, if the model carries any; False: the model's own distribution,
             that of temperature 1 and the method's own sampler.
@@ -194,7 +194,7 @@ def watch_some(model: Any, count: int, **how: Any) -> Iterator[Frame]:
 
 def _expected(how: Any, method: Any, steps: int | None, fixed: Tensor | None) -> float | None:
     """The mean over texts of the network calls that they take in expectation; None where the sampler does not know."""
-    times = how.times(method, steps).to(start_law(method))
+    times = how.times(method, steps).to(start_distribution(method))
     free = [method.shape[0]] if fixed is None else (fixed == -1).sum(-1).tolist()
     if how.grows and len(set(free)) > 1:
         return None  # what is read of one text depends on where the others' gaps begin
@@ -262,7 +262,7 @@ def _states(
     for tried in range(how.redraws() + 1):
         pairs = [(seed, first + row) if isinstance(seed, int) else seed[first + row] for row in rows.tolist()]
         seeds = [mix(*pair, *([tried] if tried else [])) for pair in pairs]
-        streams = Streams(seeds, start_law(method).device)
+        streams = Streams(seeds, start_distribution(method).device)
         fixed = None if fixed_rows is None else fixed_rows[rows.to(fixed_rows.device)]
         condition = None if condition_rows is None else condition_rows[rows.to(condition_rows.device)]
         drawing = run(how, method, (len(rows), shape[1]), steps, fixed=fixed, generator=streams, condition=condition)
@@ -313,8 +313,8 @@ def sample(
         options: those of the named sampler.
 
     Returns:
-        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a Sudoku
-        its digits.
+        A list of texts; of images and music an array (count, *shape) of their tokens, of grids one of their symbols: of a
+        Sudoku its digits.
 
     Raises:
         InputError: as `watch`.

@@ -18,7 +18,7 @@ ZERO = {  # what ends a residual branch, or says what shifts and scales, in each
     "flat-unet": ("conv2.weight", "shift.weight"),
     "u-vit": ("conv2.weight", "modulation.weight", "pixels.weight"),
 }
-CUT = 0.87962566103423978  # the standard deviation of a normal law cut at 2
+CUT = 0.87962566103423978  # the standard deviation of a normal distribution cut at 2
 
 
 def first_weights(network: nn.Module, net: Net) -> None:
@@ -47,7 +47,8 @@ def _lecun(name: str, p: Tensor) -> None:
 
 
 def truncated_(p: Tensor, std: float) -> Tensor:
-    """Fill from a normal law cut at two deviations, unless `models.weights.unfilled` leaves it (torch's own it does not see)."""
+    """Fill from a normal distribution cut at two deviations, unless `models.weights.unfilled` leaves it (torch's own it does
+    not see)."""
     if has_torch_function_unary(p):
         return handle_torch_function(truncated_, (p,), p, std)
     return nn.init.trunc_normal_(p, std=std, a=-2 * std, b=2 * std)

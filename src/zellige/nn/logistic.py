@@ -1,4 +1,5 @@
-"""The head for levels: the mean and scale of a logistic law instead of K logits (D3PM, arXiv 2107.03006, appendix A.8).
+"""The head for levels: the mean and scale of a logistic distribution instead of K logits (D3PM, arXiv 2107.03006, appendix
+A.8).
 
 Of D3PM, and of tauLDR, which takes it from there.
 """
@@ -10,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-FLOOR = 1e-6  # of D3PM's law is uniform, so that it excludes no level; the published code adds it inside its logs
+FLOOR = (
+    1e-6  # of D3PM's distribution is uniform, so that it excludes no level; the published code adds it inside its logs
+)
 
 
 def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:
-    """Logits of a logistic law cut into K bins round the levels -1..1 and renormalised: (*), (*) -> (*, K).
+    """Logits of a logistic distribution cut into K bins round the levels -1..1 and renormalised: (*), (*) -> (*, K).
 
     sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^{a - b}) for the bin from a to b; all are as wide, so the last factor goes.
     """
@@ -26,7 +29,7 @@ def logistic(mean: Tensor, log_scale: Tensor, K: int) -> Tensor:
 def near(outputs: Tensor, x: Tensor, K: int, floor: float = FLOOR) -> Tensor:
     """Logits (*, K) from the two outputs (*, 2) of a head at levels x (*): how far the mean is from x, and the scale's log.
 
-    `floor` of the law is uniform.
+    `floor` of the distribution is uniform.
     """
     shift, log_scale = outputs.unbind(-1)
     mean = torch.tanh(2 * x.to(shift) / (K - 1) - 1 + shift)
@@ -56,7 +59,8 @@ def _centre(mean: Tensor, K: int) -> Tensor:
 
 
 class _Floored(torch.autograd.Function):
-    """log(law + floor/K) of the mean and 1/scale; the law without logarithms, as what is far below the floor does not count.
+    """log(distribution + floor/K) of the mean and 1/scale; the distribution without logarithms, as what is far below the floor
+    does not count.
 
     With a, b the two sigmoids of a bin, log a b has the slope b - a by the centre and 2 - a - b by the half width, in scales.
     """
@@ -65,18 +69,18 @@ class _Floored(torch.autograd.Function):
     def forward(ctx, mean, inverse, K, floor):
         centre, inverse = _centre(mean, K), inverse[..., None]
         a, b = (torch.sigmoid(inverse * (side * centre + 1 / (K - 1))) for side in (1, -1))
-        law = a * b
-        law.div_(law.sum(-1, keepdim=True))
-        ctx.save_for_backward(centre, inverse, a, b, law)
+        distribution = a * b
+        distribution.div_(distribution.sum(-1, keepdim=True))
+        ctx.save_for_backward(centre, inverse, a, b, distribution)
         ctx.least = floor / K
-        return (law + ctx.least).log_()
+        return (distribution + ctx.least).log_()
 
     @staticmethod
     @once_differentiable
     def backward(ctx, by_logits):
-        centre, inverse, a, b, law = ctx.saved_tensors
-        slope = (by_logits / (law + ctx.least)).mul_(law)
-        slope.sub_(law * slope.sum(-1, keepdim=True))  # by the log of a b; its sum is 0
+        centre, inverse, a, b, distribution = ctx.saved_tensors
+        slope = (by_logits / (distribution + ctx.least)).mul_(distribution)
+        slope.sub_(distribution * slope.sum(-1, keepdim=True))  # by the log of a b; its sum is 0
         by_centre = slope * (b - a)
-        by_inverse = (by_centre * centre).sum(-1) - (slope * (a + b)).sum(-1) / (law.shape[-1] - 1)
+        by_inverse = (by_centre * centre).sum(-1) - (slope * (a + b)).sum(-1) / (distribution.shape[-1] - 1)
         return -by_centre.sum(-1) * inverse[..., 0], by_inverse, None, None

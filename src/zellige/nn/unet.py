@@ -1,8 +1,8 @@
 """A U-Net that reads an image of states and returns hidden states for each place, each colour of each pixel.
 
 That of DDPM (Ho et al. 2020, arXiv 2006.11239), with which D3PM (Austin et al. 2021, arXiv 2107.03006) and tauLDR (Campbell et
-al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up again,
-what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
+al. 2022, arXiv 2205.14987) model images: residual blocks of two 3 x 3 convolutions behind group norms, down by two and up
+again, what was there on the way down beside what comes up; attention of one head in the middle, and after the blocks of some
 resolutions. At one resolution (`flat-unet`) it is the network of MD4 (Shi et al. 2024, arXiv 2406.04329), which takes it from
 variational diffusion models (Kingma et al. 2021, arXiv 2107.00630); with a transformer in the middle and adaptive group norms
 (`u-vit`) that of MD4 for larger images. tauLDR's divides residual sums by the root of 2 (`net.rescale`), as score_sde does,
@@ -263,7 +263,8 @@ class UNet(nn.Module):
         return [side in asked for side in sides]
 
     def initialise(self) -> None:
-        """First weights as each kind's authors have them; the head is zero, so that its first law is uniform (or about x_t)."""
+        """First weights as each kind's authors have them; the head is zero, so that its first distribution is uniform (or about
+        x_t)."""
         if self.net.published:
             return first_weights(self, self.net)
         for name, p in self.named_parameters():

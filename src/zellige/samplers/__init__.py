@@ -13,9 +13,9 @@ from .fixed_order import FixedOrder
 from .guide import Guided, Truncation
 from .left_to_right import LeftToRight
 from .metropolis import Metropolis
-from .pairing import Law, blank, law_of, of_length
+from .pairing import Distribution, blank, distribution_of, of_length
 from .remasking import Remasking
-from .sampler import ALIASES, SAMPLERS, Sampler, State, check, find, laws, run
+from .sampler import ALIASES, SAMPLERS, Sampler, State, check, distributions, find, run
 from .tau_leaping import TauLeaping
 from .uniformisation import Uniformisation
 
@@ -40,6 +40,8 @@ def options(sampler: type[Sampler]) -> dict[str, Option]:
     return {name: option for name, option in options_of(sampler).items() if name not in options_of(Truncation)}
 
 
+Law, law_of, laws = Distribution, distribution_of, distributions  # former names
+
 __all__ = [
     "ALIASES",
     "SAMPLERS",
@@ -47,11 +49,11 @@ __all__ = [
     "AnyOrder",
     "Blockwise",
     "Confidence",
+    "Distribution",
     "Euler",
     "FirstHitting",
     "FixedOrder",
     "Guided",
-    "Law",
     "LeftToRight",
     "Metropolis",
     "Remasking",
@@ -64,10 +66,10 @@ __all__ = [
     "blank",
     "check",
     "choose_sampler",
+    "distribution_of",
+    "distributions",
     "every_option",
     "find",
-    "law_of",
-    "laws",
     "of_length",
     "options",
     "options_of",

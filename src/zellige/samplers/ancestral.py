@@ -1,22 +1,22 @@
 """Ancestral sampling: x_s ~ p(x_s | x_t), the reverse kernel of the T-step model.
 
 One kernel with many names: MDLM's ddpm, MD4's ancestral, SEDD's analytic, RADD's Tweedie, D3PM's step. For every prediction and
-every process. Its law is the T-step model's; as T grows that approaches the law of continuous time with order 1 in 1/T, the ends
-of the schedule too, which the grid enters as soon as it is that fine.
+every process. Its distribution is the T-step model's; as T grows that approaches the distribution of continuous time with order
+1 in 1/T, the ends of the schedule too, which the grid enters as soon as it is that fine.
 
 **Choose, then ask.** For an absorbing process, whether a mask is revealed between t and s does not depend on the network:
 it has probability (alpha_s - alpha_t)/(1 - alpha_t), and what it becomes is drawn from the clean posterior. So the
 positions are drawn first; the network is called only for rows in which something moves, and its head is computed only at
-those positions. The law is that of the plain kernel; the cost is at most one call for each revealed position, which is what
-the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
-sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) says itself whether a
-mask is revealed: it is asked at all of them, and drawn from at those that are.
+those positions. The distribution is that of the plain kernel; the cost is at most one call for each revealed position, which is
+what the caches of MDLM and RADD save, and here it needs no cache and holds for networks that see the time. It is MD4's `mean`
+sampler. Where the schedule gives each token its own alpha (GenMD4), it is exact by thinning. A score (SEDD) says itself whether
+a mask is revealed: it is asked at all of them, and drawn from at those that are.
 
 **Argmax.** A step may take the likeliest state of its kernel at each position instead of a draw: the step to clean tokens alone
-(`last`, as D3PM's published code), or every step (`every`). Under uniform noise the published code of UDLM and Duo ends with the
-likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is
-something else: there the clean posterior keeps its likeliest token, and which state of the kernel that makes is still drawn (at a
-mask: whether it is revealed).
+(`last`, as D3PM's published code), or every step (`every`). Under uniform noise the published code of UDLM and Duo ends with
+the likeliest token of mu itself, the network's softmax, where the kernel multiplies in what x_t says (`mu`). Temperature 0 is
+something else: there the clean posterior keeps its likeliest token, and which state of the kernel that makes is still drawn (at
+a mask: whether it is revealed).
 
 **Grids.** All over the `span` of the method, [0, 1] and the ends of its schedule beyond: `uniform` in t; `cosine`, the share
 cos(pi/2 (1 - u)) of it, which spends its steps where t is near 1 (MD4, eq. 6); `log-snr`, even in log(alpha / (1 - alpha)),
@@ -24,7 +24,7 @@ from end to end or, where that is infinite, from the uniform grid's neighbour of
 score (SEDD): a step un-pushes by Q_{s,t}^{-1}, which multiplies errors of the network by about alpha_s / alpha_t, and on a grid
 even in t that is large in the first steps. In discrete time the grid is a part of the process's own, evenly spaced.
 `published` goes from t = 1 to 1e-5 (MD4: 0) and then to clean tokens, as the code of MDLM, UDLM, SEDD, RADD, MD4 and GenMD4
-(`samplers.grid`): one draw more than there are steps, and not the law of the T-step model.
+(`samplers.grid`): one draw more than there are steps, and not the distribution of the T-step model.
 """
 
 from typing import ClassVar, Literal
@@ -39,7 +39,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import OnGrid
-from .pairing import Law, choosable, one_alpha, reverses, scores_masks, steps_law
+from .pairing import Distribution, choosable, one_alpha, reverses, scores_masks, steps_distribution
 
 Argmax = Literal["none", "last", "every", "mu"]
 
@@ -67,13 +67,13 @@ class Ancestral(OnGrid):
     def refuse(cls, method):
         return reverses(method)
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         if self.argmax != "none":
-            return Law("the likeliest states, no law of the model")
+            return Distribution("the likeliest states, not the model's distribution")
         times = self.times(method, steps)
-        law = steps_law(method, len(times) - 1, method.steps)
+        distribution = steps_distribution(method, len(times) - 1, method.steps)
         even = torch.equal(times, method.grid(len(times) - 1))  # as `evaluate` takes them
-        return law if even else Law(f"{law.of}, on another grid than the uniform one")
+        return distribution if even else Distribution(f"{distribution.of}, on another grid than the uniform one")
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         greedy = is_greedy(self.argmax, s)
@@ -87,7 +87,7 @@ class Ancestral(OnGrid):
         at = free(method, state)
         later, greedy = (positions(at).of(value.expand(at.shape)) for value in (s, greedy))
 
-        def law(pred: Prediction) -> Tensor:
+        def distribution(pred: Prediction) -> Tensor:
             if self.argmax != "mu" or not bool(greedy.any()):
                 return likeliest(kernel(pred, later), greedy)
             if not isinstance(pred, Mean | LeaveOneOut):
@@ -96,7 +96,7 @@ class Ancestral(OnGrid):
                 )
             return likeliest(torch.where(greedy[:, None], pred.mu, kernel(pred, later)), greedy)
 
-        return redraw(method, state, at, t, law, generator)  # D3PM eq. 4
+        return redraw(method, state, at, t, distribution, generator)  # D3PM eq. 4
 
     def expected_calls(self, method: Diffusion, times, free):
         if not self.choose or self.argmax == "every" or not choosable(method) or not one_alpha(method.process):
@@ -111,8 +111,12 @@ def is_greedy(argmax: str, s: Tensor) -> Tensor:
     return s.isneginf() if argmax in ("last", "mu") else torch.full_like(s, argmax == "every", dtype=torch.bool)
 
 
-def likeliest(law: Tensor, at: Tensor) -> Tensor:
-    """The law (N, K), its mass on the largest entry where `at` (N,) is True."""
+def likeliest(distribution: Tensor, at: Tensor) -> Tensor:
+    """The distribution (N, K), its mass on the largest entry where `at` (N,) is True."""
     if not torch.compiler.is_compiling() and not bool(at.any()):
-        return law
-    return torch.where(at[:, None], torch.zeros_like(law).scatter(-1, law.argmax(-1, keepdim=True), 1.0), law)
+        return distribution
+    return torch.where(
+        at[:, None],
+        torch.zeros_like(distribution).scatter(-1, distribution.argmax(-1, keepdim=True), 1.0),
+        distribution,
+    )

@@ -1,12 +1,14 @@
-"""Any-order sampling: tokens one after the other in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736, section 3.3).
+"""Any-order sampling: tokens one after the other in a random order (ARDM, arXiv 2110.02037; RADD, arXiv 2406.03736,
+section 3.3).
 
-A network for masked tokens that is not told the time is an any-order autoregressive model: its law is
+A network for masked tokens that is not told the time is an any-order autoregressive model: its distribution is
 
     p(x) = E over orders of prod_l p(x_order(l) | the tokens before)
 
-Drawing the positions uniformly, one a step, is a draw from that law: no error at any length. It is the law of the model of
-continuous time, that of `first_hitting` and of `ancestral` with infinitely many steps. In T steps several tokens may be drawn at
-once: the law p mixes this one, o, with draws at once; for two positions, drawn together with the law d,
+Drawing the positions uniformly, one a step, is a draw from that distribution: no error at any length. It is the distribution of
+the model of continuous time, that of `first_hitting` and of `ancestral` with infinitely many steps. In T steps several tokens
+may be drawn at once: the distribution p mixes this one, o, with draws at once; for two positions, drawn together with the
+distribution d,
 
     p = (1 - w) o + w d,   w = sum over the steps of (alpha_s - alpha_t)^2;   of a jump at each end alpha_1^2 + (1 - alpha_0)^2
 
@@ -26,7 +28,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ask import expected_time, free, redraw
 from .guide import TOKENS
-from .pairing import Law, absorbs, continuous_law
+from .pairing import Distribution, absorbs, continuous_distribution
 from .sampler import Sampler
 
 
@@ -37,7 +39,7 @@ class AnyOrder(Sampler):
     per_step: int = option("tokens a step", default=1, minimum=1, maximum=TOKENS)
 
     name: ClassVar[str] = "any_order"
-    error: ClassVar[str] = "none for the law of all orders"
+    error: ClassVar[str] = "none (all orders)"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, time-free"
     calls: ClassVar[str] = "one per token"
@@ -47,9 +49,11 @@ class AnyOrder(Sampler):
         timed = "needs a network that is not told the time" if method.time_conditioned else None
         return absorbs(method, one=True) or timed
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         return (
-            continuous_law(method) if self.per_step == 1 else Law(f"{self.per_step} tokens of a random order at once")
+            continuous_distribution(method)
+            if self.per_step == 1
+            else Distribution(f"{self.per_step} tokens of a random order at once")
         )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:

@@ -36,15 +36,15 @@ def redraw(
     state: State,
     at: Tensor,
     t: Tensor | float,
-    law: Callable[[Prediction], Tensor],
+    distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
-    """Ask at the positions `at`, and draw what stands there from `law` (N, K) of the prediction."""
+    """Ask at the positions `at`, and draw what stands there from `distribution` (N, K) of the prediction."""
     pred = ask(method, state, at, t)
     if pred is None:
         random.discard(at.shape, generator)
         return state
-    return fill(state, at, random.categorical(law(pred), generator, at), at.any(-1))
+    return fill(state, at, random.categorical(distribution(pred), generator, at), at.any(-1))
 
 
 def choose_then_ask(
@@ -52,7 +52,7 @@ def choose_then_ask(
     state: State,
     reveal: Tensor,
     t: Tensor,
-    law: Callable[[Prediction], Tensor],
+    distribution: Callable[[Prediction], Tensor],
     generator: Randomness = None,
 ) -> State:
     """Reveal each free mask with a probability that the network has no part in, then ask what stands there.
@@ -60,18 +60,18 @@ def choose_then_ask(
     Args:
         reveal: the probability, (1,) or (B, 1, 1); or one for each token, (K,) or (B, 1, K): then positions are chosen with the
             largest, and a token k that is drawn is kept with probability reveal_k / largest (thinning).
-        law: the clean posterior (N, K) of the prediction.
+        distribution: the clean posterior (N, K) of the prediction.
     """
     largest = reveal.amax(-1)
     chosen = free(method, state) & random.bernoulli(largest.expand(state.x.shape), generator)
     if reveal.shape[-1] == 1:
-        return redraw(method, state, chosen, t, law, generator)
+        return redraw(method, state, chosen, t, distribution, generator)
     pred = ask(method, state, chosen, t)
     if pred is None:
         for _ in range(2):  # the draws below, which other rows may make
             random.discard(chosen.shape, generator)
         return state
-    x = random.categorical(law(pred), generator, chosen)
+    x = random.categorical(distribution(pred), generator, chosen)
     at = positions(chosen)
     relative = (reveal / largest[..., None]).expand(len(chosen), 1, -1)[at.row, 0, x]
     keep = random.bernoulli(relative, generator, chosen)
@@ -84,18 +84,18 @@ def ask_then_choose(
     s: Tensor,
     t: Tensor,
     reveal: Callable[[Score, Tensor], Tensor],
-    law: Callable[[Prediction, Tensor], Tensor],
+    distribution: Callable[[Prediction, Tensor], Tensor],
     generator: Randomness = None,
 ) -> State:
     """Ask at every mask, reveal each with the probability that its score says, then draw what stands there.
 
-    A score is no law: how much it says in all decides how likely a mask is revealed. So the network is asked at all of them, but
-    only those that are revealed are drawn from.
+    A score is no distribution: how much it says in all decides how likely a mask is revealed. So the network is asked at all of
+    them, but only those that are revealed are drawn from.
 
     Args:
         s: the time () or (B, 1) after the step.
         reveal: of a score at masks and the times (N,): the probability (N,) that a mask is a token at s.
-        law: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
+        distribution: the kernel (N, K) of any other prediction, such as a guided one, from which is then drawn as in `redraw`.
     """
     at = free(method, state)
     asked = positions(at)
@@ -106,7 +106,7 @@ def ask_then_choose(
         return state
     if not isinstance(pred, Score):
         random.discard(at.shape, generator)
-        return fill(state, at, random.categorical(law(pred, later), generator, at), at.any(-1))
+        return fill(state, at, random.categorical(distribution(pred, later), generator, at), at.any(-1))
     shown = random.bernoulli(reveal(pred, later), generator, at)
     chosen = asked.put(at, shown)
     v = pred.v if torch.compiler.is_compiling() else pred.v[shown]  # compiled, no shape depends on what was drawn
@@ -146,8 +146,8 @@ def expected_time(method: Diffusion, state: State) -> Tensor:
 def hides(method: Diffusion) -> bool:
     """Whether a place can be left out of a draw: where noise is a mask, which says nothing of the token behind it.
 
-    With the mask at a place the clean posterior of the others is their law with that place summed out. Noise that is a token
-    is an observation of it.
+    With the mask at a place the clean posterior of the others is their distribution with that place summed out. Noise that is a
+    token is an observation of it.
     """
     return getattr(method.process, "hides", False)
 

@@ -3,14 +3,14 @@
     p(x) = prod over blocks of p(block | the blocks before)
 
 The outer loop of block diffusion. In each block another sampler runs from masks to tokens, and then the block is read once: its
-keys and values are the context (`State.context`) of the blocks that follow. The law is the product of the inner sampler's laws,
-and its error is that of the inner sampler. Given tokens are read in the same way, so a prompt costs one network call, however
-long the text; a call about a block costs what a block costs.
+keys and values are the context (`State.context`) of the blocks that follow. The distribution is the product of the inner
+sampler's distributions, and its error is that of the inner sampler. Given tokens are read in the same way, so a prompt costs
+one network call, however long the text; a call about a block costs what a block costs.
 
 **Two kinds of networks.** One of blocks (bd3lm) reads one block after another from a cache, `method.block` tokens each. One
-that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own length
-L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache is possible: what it
-makes of earlier tokens depends on the later ones.
+that was trained on whole texts (mdlm, md4) writes semi-autoregressively (MDLM, arXiv 2406.07524): first a text of its own
+length L, then `stride` tokens more at a time, the last L - stride tokens given in a text of length L. No cache is possible:
+what it makes of earlier tokens depends on the later ones.
 
 **Any length.** A text may pass the length L that the network was built for. It then sees the last L tokens, the block that is
 being written among them: a window that slides by whole blocks. So a token costs the same wherever it stands. The last block is
@@ -34,7 +34,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .growing import Ending, Growing, Growth, begin, check_given, close, pieces, window_of
 from .guide import TOKENS
-from .pairing import Law, absorbs, continuous_law, of_length
+from .pairing import Distribution, absorbs, continuous_distribution, of_length
 from .sampler import Sampler, State, find
 
 
@@ -95,14 +95,18 @@ class Blockwise(Growing):
             raise InputError(f"`window` {window:,} is not a multiple of block {block:,}; nearest: {near}")
         return block, block, window
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         first, *_ = self.layout(method)
-        law = self.inner.law(of_length(method, first), steps)
+        distribution = self.inner.distribution(of_length(method, first), steps)
         if self.window not in (None, method.window) or self.ending.entropy is not None:
-            return super().law(method, steps)
-        if method.exact and law.number is not None:  # a token a block: steps draw none together
-            law = continuous_law(method)
-        return law if first == method.shape[0] else Law(f"{law.of}, block after block", law.number)
+            return super().distribution(method, steps)
+        if method.exact and distribution.number is not None:  # a token a block: steps draw none together
+            distribution = continuous_distribution(method)
+        return (
+            distribution
+            if first == method.shape[0]
+            else Distribution(f"{distribution.of}, block after block", distribution.number)
+        )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """(steps of all blocks + 1, 3): blocks left, and the times from and to which the inner sampler steps; then zeros."""

@@ -1,10 +1,10 @@
 """Confidence-based unmasking: what the network is surest of comes first (MaskGIT, arXiv 2202.04200).
 
-The network is asked at all masks; the k surest are drawn. **Not a sample of the model's law** at any number of steps: that is an
-average over orders, and here the network chooses the order as the text appears. One token a step is a draw from the law of that
-order: no error with the exact network, whose conditional laws agree in every order; with a trained one, some other law. Several
-at once are drawn independently, which does least harm where they are sure: in few steps the texts often look better. How sure,
-from the model's own clean posterior p, before any guidance, each in [0, 1]:
+The network is asked at all masks; the k surest are drawn. **Not a sample of the model's distribution** at any number of steps:
+that is an average over orders, and here the network chooses the order as the text appears. One token a step is a draw from the
+distribution of that order: no error with the exact network, whose conditional distributions agree in every order; with a
+trained one, some other distribution. Several at once are drawn independently, which does least harm where they are sure: in few
+steps the texts often look better. How sure, from the model's own clean posterior p, before any guidance, each in [0, 1]:
 
     probability    max p
     margin         max p minus the second largest     (Kim et al. 2025, arXiv 2502.06768)
@@ -26,7 +26,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ask import ask, expected_time, fill, free
 from .guide import unguided
-from .pairing import STEPS, Law, absorbs
+from .pairing import STEPS, Distribution, absorbs
 from .sampler import Sampler
 
 Measure = Literal["probability", "margin", "entropy"]
@@ -46,7 +46,7 @@ class Confidence(Sampler):
     )
 
     name: ClassVar[str] = "confidence"
-    error: ClassVar[str] = "not a sample of the model's law"
+    error: ClassVar[str] = "not the model's distribution"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing"
     calls: ClassVar[str] = "steps"
@@ -55,8 +55,8 @@ class Confidence(Sampler):
     def refuse(cls, method):
         return absorbs(method)
 
-    def law(self, method, steps):
-        return Law("an order of its own, the surest first")
+    def distribution(self, method, steps):
+        return Distribution("an order of its own, most confident first")
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter of the steps left; with a threshold as many as tokens, most of which ask nothing."""
@@ -81,8 +81,8 @@ class Confidence(Sampler):
             k = (sure >= self.threshold).sum(-1).clamp_min(1)
         rank = torch.argsort(sure, dim=-1, descending=True, stable=True).argsort(-1)
         chosen = masked & (rank < k[:, None])
-        law = posterior(pred)[chosen[masked]]
-        return fill(state, chosen, random.categorical(law, generator, chosen), masked.any(-1))
+        distribution = posterior(pred)[chosen[masked]]
+        return fill(state, chosen, random.categorical(distribution, generator, chosen), masked.any(-1))
 
     def _measure(self, p: Tensor) -> Tensor:
         """How sure, (N, K) -> (N,)."""

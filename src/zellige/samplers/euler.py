@@ -21,7 +21,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared, option
 from .ask import ask_then_choose, calls_of, choose_then_ask, free, redraw
 from .grid import OnGrid
-from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless, scores_masks
+from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless, scores_masks
 
 
 @declared
@@ -42,8 +42,8 @@ class Euler(OnGrid):
     def refuse(cls, method):
         return rateless(method)
 
-    def law(self, method, steps):
-        return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
+    def distribution(self, method, steps):
+        return Distribution(f"near {CONTINUOUS}, to order 1 in 1/steps")
 
     def step(self, method: Diffusion, state, t, s, generator=None):
         if self.choose and choosable(method) and absorbs(method, one=True) is None:

@@ -4,16 +4,16 @@ The times at which masks are revealed do not depend on the network. With n masks
 1 - alpha has fallen by the factor U^(1/n), U uniform, at a position drawn uniformly (proposition 4.1). So each step reveals one
 token, at its exact time, as infinitely many ancestral steps do. For Mean and LeaveOneOut.
 
-**Whose law.** That of the model of continuous time, from PRIOR to CLEAN: it passes the ends of the schedule as the rest of it,
-so that one token follows another there too, told the time of that end (`core.schedule`). `evaluate` prints its bound.
-A model with a jump at each end, as published bounds have it, draws all tokens of a jump at once. The two laws agree unless two
-tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or 1 - alpha_0: 0.27
-for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
+**Whose distribution.** That of the model of continuous time, from PRIOR to CLEAN: it passes the ends of the schedule as the
+rest of it, so that one token follows another there too, told the time of that end (`core.schedule`). `evaluate` prints its
+bound. A model with a jump at each end, as published bounds have it, draws all tokens of a jump at once. The two distributions
+agree unless two tokens or more fall in one jump, of n with probability 1 - (1 - a)^n - n a (1 - a)^(n - 1), a being alpha_1 or
+1 - alpha_0: 0.27 for 1,024 tokens and alpha_1 = 1e-3, 0.005 for 1e-4.
 
 **An exponent for each token** (GenMD4): the rate at which a mask becomes k is mu_k w_k / tau, so the events depend on the
 network, but not those of the fastest token, whose rate bounds them all. Candidates come at its times; the network is asked
-there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule all
-tokens come alike. So a step may ask several times before it reveals its token.
+there, and a drawn k is accepted with probability w_k / max w (thinning, Lewis and Shedler 1979). In the ends of the schedule
+all tokens come alike. So a step may ask several times before it reveals its token.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ from ..core.random import Randomness
 from ..methods.diffusion import Diffusion
 from ..requests import declared
 from .ask import ask, fill, free, redraw
-from .pairing import absorbs, choosable, continuous_law, ticks
+from .pairing import absorbs, choosable, continuous_distribution, ticks
 from .sampler import Sampler, State
 
 
@@ -48,7 +48,7 @@ class FirstHitting(Sampler):
         if why := absorbs(method):
             return why
         if not choosable(method):
-            return "needs a prediction that is a law, not a score"
+            return "needs a prediction that is a distribution, not a score"
         if ticks(method):
             return "needs continuous time"
         schedule = getattr(method.process, "schedule", None)
@@ -56,8 +56,8 @@ class FirstHitting(Sampler):
             return None
         return "needs one alpha, or 1 - (1 - eps) tau^w for each token"
 
-    def law(self, method, steps):
-        return continuous_law(method)
+    def distribution(self, method, steps):
+        return continuous_distribution(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """A counter from L to 0, whatever `steps` says: each step reveals one token of each row."""

@@ -1,13 +1,13 @@
 """Fixed-order sampling: tokens one after the other in a given order (RADD, arXiv 2406.03736, section 3.3).
 
 A network for masked tokens that is not told the time, read in one order, is an autoregressive model. With one token a step its
-law is
+distribution is
 
     p(x) = prod_l p(x_order(l) | the tokens before)
 
-whose likelihood is known exactly (RADD's estimators for an order). It is not the law of the diffusion model, which is the
-average over all orders, unless the network's conditional laws agree with one another, as the exact ones do. For absorbing noise
-with one alpha for all tokens, and every prediction.
+whose likelihood is known exactly (RADD's estimators for an order). It is not the distribution of the diffusion model, which is
+the average over all orders, unless the network's conditional distributions agree with one another, as the exact ones do. For
+absorbing noise with one alpha for all tokens, and every prediction.
 """
 
 import functools
@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..requests import declared, option
 from .any_order import AnyOrder
 from .guide import TOKENS
-from .pairing import Law
+from .pairing import Distribution
 
 
 @declared
@@ -34,7 +34,7 @@ class FixedOrder(AnyOrder):
     )
 
     name: ClassVar[str] = "fixed_order"
-    error: ClassVar[str] = "none for the law of one order"
+    error: ClassVar[str] = "none (one order)"
 
     def __post_init__(self):
         super().__post_init__()
@@ -45,13 +45,13 @@ class FixedOrder(AnyOrder):
         """The order: "forward", "backward", or the positions."""
         return self.order if self.order in ("forward", "backward") else _permutation(self.order)
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         if self.per_step > 1:
-            return Law(f"{self.per_step} tokens of one order at once")
+            return Distribution(f"{self.per_step} tokens of one order at once")
         if isinstance(self.positions, str):
             number = {"estimator": self.positions} if self.positions in method.estimators() else None
-            return Law(f"autoregression, {self.positions}", number)
-        return Law("autoregression, in this order")
+            return Distribution(f"autoregression, {self.positions}", number)
+        return Distribution("autoregression, in this order")
 
     def init(self, method, shape, *, fixed=None, generator=None):
         if not isinstance(self.positions, str) and len(self.positions) != shape[1]:

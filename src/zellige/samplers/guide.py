@@ -62,8 +62,8 @@ class Truncation:
 class Guided:
     """A method whose clean posterior is cooled and cut: p -> top-p of top-k of p^(1/temperature), normalised.
 
-    It answers as the method does, but for its law: it has no bound. When a token is revealed the noise says, not the network,
-    so what a sampler may do with the method, it may do with this.
+    It answers as the method does, but for its distribution: it has no bound. When a token is revealed the noise says, not the
+    network, so what a sampler may do with the method, it may do with this.
 
     Args:
         method: a Method, or what answers as one.
@@ -99,21 +99,23 @@ class Guided:
         return guided(self.method.predict(x_t, t, **more), *self.how)
 
     def next(self, h: Tensor) -> Tensor:
-        """The law of the next token, guided: (*, V), not normalised; see `AR.next`."""
-        return guided_law(self.method.next(h), *self.how)
+        """The distribution of the next token, guided: (*, V), not normalised; see `AR.next`."""
+        return guided_distribution(self.method.next(h), *self.how)
 
     def of_length(self, length: int) -> "Guided":
         """The same for texts of `length` tokens."""
         return Guided(of_length(self.method, length), *self.how)
 
     def terms(self, batch: Any, generator: Any = None) -> Any:
-        """Raises NoBound: the bound is one of the method inside, whose law is another."""
-        raise NoBound(f"guidance changes the law of {self.method.name}, which its bound is of; ask the method inside")
+        """Raises NoBound: the bound is one of the method inside, whose distribution is another."""
+        raise NoBound(
+            f"guidance changes the distribution of {self.method.name}, which its bound is of; ask the method inside"
+        )
 
     bound = loss = terms
 
 
-# ---------------------------------------------------------------------------------- a law, changed
+# ---------------------------------------------------------------------------------- a distribution, changed
 def temperature(p: Tensor, value: float) -> Tensor:
     """p^(1/value), not normalised, (*, K) -> (*, K); value 0 keeps only the largest."""
     if value == 1.0:
@@ -150,8 +152,8 @@ def top_k(p: Tensor, value: int | None) -> Tensor:
     return torch.where(p >= p.topk(min(value, p.shape[-1])).values[..., -1:], p, 0.0)
 
 
-def guided_law(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
-    """A law p at temperature `heat`, then cut to top-k `most`, then to top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
+def guided_distribution(p: Tensor, heat: float, nucleus: float, most: int | None, drop: bool = False) -> Tensor:
+    """p^(1/heat), then its top-k `most`, then its top-p `nucleus`; not normalised, (*, K) -> (*, K)."""
     return top_p(top_k(temperature(p, heat), most), nucleus, drop)
 
 
@@ -172,7 +174,7 @@ def guided(
     """
     if heat == 1.0 and nucleus >= 1.0 and most is None:
         return pred
-    p = guided_law(posterior(pred), heat, nucleus, most, drop)
+    p = guided_distribution(posterior(pred), heat, nucleus, most, drop)
     return GuidedMean(pred.process, p / p.sum(-1, keepdim=True), pred.x_t, pred.t, own=pred)
 
 

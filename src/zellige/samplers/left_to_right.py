@@ -1,10 +1,10 @@
-"""Left to right: one token after another from an autoregressive model, each drawn from its law given those before.
+"""Left to right: one token after another from an autoregressive model, each drawn from its distribution given those before.
 
     p(x) = prod_i p(x_i | x_1 .. x_{i-1})
 
-No error: the law of the samples is the model's own, whose likelihood is exact. What the network has made of the tokens before
-is the context (`State.context`): keys and values, so that a token costs one call about one position, and a prompt one call in
-all. A text may pass the length L that the network was built for: it then sees the last L tokens.
+No error: the distribution of the samples is the model's own, whose likelihood is exact. What the network has made of the tokens
+before is the context (`State.context`): keys and values, so that a token costs one call about one position, and a prompt one
+call in all. A text may pass the length L that the network was built for: it then sees the last L tokens.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from ..core import random
 from ..methods.method import Method
 from ..requests import declared
 from .growing import Growing, Growth, begin, check_given, close, pieces, window_of
-from .pairing import Law
+from .pairing import Distribution
 from .sampler import State, check
 
 
@@ -37,9 +37,9 @@ class LeftToRight(Growing):
     def refuse(cls, method):
         return None if method.parameterization == "next" else "needs a network that says the next token"
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         own = self.window in (None, method.window) and self.ending.entropy is None
-        return Law("autoregression", {}) if own else super().law(method, steps)
+        return Distribution("autoregression", {}) if own else super().distribution(method, steps)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the tokens left, whatever `steps` says."""

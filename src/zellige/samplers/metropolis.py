@@ -1,4 +1,5 @@
-"""Metropolis-Hastings: a random walk over the neighbours of a text that keeps the law whose concrete score the network gives.
+"""Metropolis-Hastings: a random walk over the neighbours of a text that keeps the distribution whose concrete score the network
+gives.
 
 Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a chain is run instead of noise undone:
 
@@ -7,8 +8,8 @@ Where p(y)/p(x) of neighbours is all that is known (CSM, Meng et al. 2022), a ch
 
 p(y)/p(x) is v(x)_y along an arrow and 1/v(y)_x against one: one network call a proposal, its head at one position. With exact
 scores the chain keeps p exactly, whatever the neighbourhood; without the factor it keeps p d, normalised. It starts from
-tokens drawn uniformly, so its law is p in the limit of many proposals, if likely texts are joined by likely texts. Given
-positions are not proposed: the chain then keeps the exact conditional law.
+tokens drawn uniformly, so its distribution is p in the limit of many proposals, if likely texts are joined by likely texts.
+Given positions are not proposed: the chain then keeps the exact conditional distribution.
 
 How far to trust a sample is in `State.memory`, a `Walk`: how many proposals were accepted, and the integrated autocorrelation
 time, the number of proposals after which a draw counts as new, of the mean of the text's token numbers (the choice of a number
@@ -29,7 +30,7 @@ from ..errors import InputError
 from ..methods.csm_neighbourhood import Neighbourhood, on
 from ..methods.method import Method
 from ..requests import declared, option
-from .pairing import Law
+from .pairing import Distribution
 from .sampler import Sampler
 
 STEPS = 1000  # where nobody says how many
@@ -96,7 +97,7 @@ class Metropolis(Sampler):
     drop_crossing: bool = field(default=False, init=False)
 
     name: ClassVar[str] = "metropolis"
-    error: ClassVar[str] = "none (invariant law)"
+    error: ClassVar[str] = "none (invariant distribution)"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "a score: csm"
     calls: ClassVar[str] = "one per proposal"
@@ -109,9 +110,9 @@ class Metropolis(Sampler):
     def guided(self, method):
         return method  # the temperature is one of the chain: there is no clean posterior to change
 
-    def law(self, method, steps):
+    def distribution(self, method, steps):
         number = None if enumerable(method) else {"estimator": "divergence"}
-        return Law("its chain's law, after many proposals", number)
+        return Distribution("its chain's distribution, after many proposals", number)
 
     def times(self, method: Method, steps: int | None) -> Tensor:
         """A counter of the proposals left."""

@@ -16,32 +16,33 @@ CONTINUOUS = "the model of continuous time"
 
 
 @dataclass(frozen=True)
-class Law:
-    """Whose law it is, and the arguments with which `evaluate` bounds -log p of it; None where no number does."""
+class Distribution:
+    """Whose distribution it is, and the arguments with which `evaluate` bounds -log p of it; None where no number does."""
 
     of: str
     number: Mapping[str, Any] | None = None
 
 
-def steps_law(method: Method, steps: int, own: int) -> Law:
+def steps_distribution(method: Method, steps: int, own: int) -> Distribution:
     """Of the model of so many steps; `own`: T of a method that has steps of its own, 0 for continuous time."""
     number = {"steps": steps} if not own else {} if steps == own else None
-    return Law(f"the model of {steps:,} steps", number)
+    return Distribution(f"the model of {steps:,} steps", number)
 
 
-def continuous_law(method: Any) -> Law:
+def continuous_distribution(method: Any) -> Distribution:
     """Of the model of continuous time; one that has steps of its own is bounded as such, and else in any order if at all."""
     if not method.steps:
-        return Law(CONTINUOUS, {})
-    return Law(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
+        return Distribution(CONTINUOUS, {})
+    return Distribution(CONTINUOUS, {"estimator": "any_order"} if "any_order" in method.estimators() else None)
 
 
-def law_of(sampler: Any, method: Method, steps: int | None = None) -> Law:
-    """Whose law the sampler draws texts of the model's own length from, in `steps` steps, and which number bounds it."""
-    law = sampler.law(method, steps)
+def distribution_of(sampler: Any, method: Method, steps: int | None = None) -> Distribution:
+    """Whose distribution the sampler draws texts of the model's own length from, in `steps` steps, and which number bounds
+    it."""
+    distribution = sampler.distribution(method, steps)
     if sampler.temperature != 1.0 or sampler.guided(method) is not method:
-        return Law(f"{law.of}, changed by its temperature, top-p or top-k")
-    return replace(law, number=None) if method.shape[0] != method.window else law
+        return Distribution(f"{distribution.of}, changed by its temperature, top-p or top-k")
+    return replace(distribution, number=None) if method.shape[0] != method.window else distribution
 
 
 M = TypeVar("M", bound=Method)
@@ -122,12 +123,12 @@ def one_alpha(process: Process) -> bool:
 
 
 def scores_masks(method: Method) -> bool:
-    """Whether `ask_then_choose` has the law of the kernel: absorbing noise with one alpha, and a score."""
+    """Whether `ask_then_choose` has the distribution of the kernel: absorbing noise with one alpha, and a score."""
     return absorbs(method, one=True) is None and method.parameterization == "score"
 
 
 def choosable(method: Method) -> bool:
-    """Whether `choose_then_ask` has the law of the kernel: absorbing noise, and a prediction that is a law.
+    """Whether `choose_then_ask` has the distribution of the kernel: absorbing noise, and a prediction that is a distribution.
 
     A score is not: how much it says in all decides how likely a mask is revealed.
     """

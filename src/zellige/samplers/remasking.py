@@ -13,11 +13,11 @@ corrector and that of discrete flow matching are other choices. The kinds (secti
     conf       sigma = sigma_max times the softmax over the tokens of minus their probability when they were drawn; 0 at masks
     loop       alpha rises to alpha_on, stays there from t_on to t_off while sigma = min(eta, sigma_max), then rises to 1
 
-**Keeps the marginals, not the law.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But what a step draws
-anew it draws independently, and how much that is does not vanish with the step unless sigma does: with the exact network
-and a constant eta, cap and rescale approach the law of the data only as steps^(-1/2), loop not at all. conf does not keep the
-marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so that more are left than alpha_s
-says, by alpha_t times the mean sigma.
+**Keeps the marginals, not the distribution.** Given x_0, one step of cap, rescale or loop has exactly q(x_s | x_0). But what a
+step draws anew it draws independently, and how much that is does not vanish with the step unless sigma does: with the exact
+network and a constant eta, cap and rescale approach the distribution of the data only as steps^(-1/2), loop not at all. conf
+does not keep the marginals: its masks are revealed as if nothing were masked again (as in the paper's code), so that more are
+left than alpha_s says, by alpha_t times the mean sigma.
 
 For absorbing noise with one alpha, and every prediction. sigma does not depend on the network's answer: choose, then ask.
 """
@@ -38,7 +38,7 @@ from .ancestral import is_greedy, likeliest
 from .ask import ask, fill, free
 from .grid import GRID, known, spaced
 from .guide import unguided
-from .pairing import Law, absorbs, ticks, usual_steps
+from .pairing import Distribution, absorbs, ticks, usual_steps
 from .sampler import Sampler, State
 
 
@@ -60,7 +60,7 @@ class Remasking(Sampler):
     )
 
     name: ClassVar[str] = "remasking"
-    error: ClassVar[str] = "keeps the marginals, not the law"
+    error: ClassVar[str] = "keeps the marginals alone"
     order: ClassVar[str] = "-"
     needs: ClassVar[str] = "absorbing, one schedule"
     calls: ClassVar[str] = "up to steps"
@@ -78,8 +78,12 @@ class Remasking(Sampler):
     def refuse(cls, method):
         return absorbs(method, one=True)
 
-    def law(self, method, steps):
-        return Law("a law of its own, that keeps the marginals" if self.remasking != "conf" else "a law of its own")
+    def distribution(self, method, steps):
+        return Distribution(
+            "a distribution of its own, that keeps the marginals"
+            if self.remasking != "conf"
+            else "a distribution of its own"
+        )
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """Even; in a loop the times at which alpha is as it says, which stand still from t_on to t_off."""

@@ -1,7 +1,7 @@
-"""log p(x) of a sampler's law, by its own code: it is run with the text in the place of its draws of tokens.
+"""log p(x) of a sampler's distribution, by its own code: it is run with the text in the place of its draws of tokens.
 
-A sampler's law is p(x) = sum over z of p(z, x), z being all that it draws on its way: positions, times, noisy states. Here one
-z is drawn and weighed, w with E w = p(x), so that n of them bracket -log p(x) (`bracket`). Three ways to write a text:
+A sampler's distribution is p(x) = sum over z of p(z, x), z being all that it draws on its way: positions, times, noisy states.
+Here one z is drawn and weighed, w with E w = p(x), so that n of them bracket -log p(x) (`bracket`). Three ways to write a text:
 
     Replayed    a sampler that chooses positions and draws a token there once: positions are drawn as it draws them, the tokens
                 are the text's, and w is the product of their probabilities. Where the choice is deterministic (a fixed order;
@@ -9,7 +9,7 @@ z is drawn and weighed, w with E w = p(x), so that n of them bracket -log p(x) (
     Trajectory  x_T, ..., x_1 from q( . | x_0), and w = prior(x_T) prod p(x_s | x_t) / q(x_T, ..., x_1 | x_0); E_q -log w is
                 the T-step bound (D3PM eq. 1)
     Oracle      at each step the position where the text's own token is likeliest, which only one who knows the text can
-                choose: a value that an order reaches, and of no sampler's law
+                choose: a value that an order reaches, and of no sampler's distribution
 
 With `draw` a text is written instead, and w is that of the z that wrote it: an exact draw from p(z | x).
 In a network of blocks each block is written so, given those before, and has a w of its own, p(x) being the product.
@@ -35,7 +35,7 @@ from .any_order import AnyOrder
 from .ask import ask, expected_time, fill, free, hides
 from .first_hitting import FirstHitting
 from .pairing import choosable, of_length, one_alpha
-from .sampler import Sampler, State, start_law
+from .sampler import Sampler, State, start_distribution
 
 LEAST = -1e300  # nats, of a token that the network excludes: still likelier than a position that is no mask
 
@@ -56,7 +56,7 @@ class Path(Protocol):
     """
 
     @property
-    def law(self) -> str: ...  # whose
+    def distribution(self) -> str: ...  # whose
     def calls(self, method: Any) -> int: ...  # of the network for a text, or a block, at most
     def __call__(
         self, method: Any, batch: Batch, context: Any, generator: Randomness, draw: bool
@@ -121,7 +121,7 @@ class Replayed:
     """What a sampler writes that draws the token of each position once (absorbing noise, choose-then-ask)."""
 
     sampler: Sampler
-    law: str
+    distribution: str
     steps: int | None = None
 
     def calls(self, method):
@@ -133,7 +133,7 @@ class Replayed:
         fixed = None if batch.mask is None else torch.where(batch.mask, -1, x)
         state = self.sampler.init(method, (x.shape[0], x.shape[1]), fixed=fixed, generator=source)
         state = replace(state, context=context, condition=batch.condition)
-        for t, s in itertools.pairwise(self.sampler.times(method, self.steps).to(start_law(method))):
+        for t, s in itertools.pairwise(self.sampler.times(method, self.steps).to(start_distribution(method))):
             state = self.sampler.step(method, state, t, s, source)
         return state.x, source.log_w, state.calls
 
@@ -142,7 +142,7 @@ class Replayed:
 class Oracle:
     """The greedy order of who knows the text: next comes the position of the likeliest token, of equal ones the leftmost."""
 
-    law: str = "none: the order is chosen by the text itself"
+    distribution: str = "none: the order is chosen by the text itself"
 
     def calls(self, method):
         return method.shape[0]
@@ -173,7 +173,7 @@ class Trajectory:
     steps: int
 
     @property
-    def law(self) -> str:
+    def distribution(self) -> str:
         return f"ancestral, T = {self.steps:,}"
 
     def calls(self, method):
@@ -181,7 +181,7 @@ class Trajectory:
 
     def __call__(self, method, batch, context, generator, draw):
         process, counted = method.process, batch.counted
-        times = method.grid(self.steps).to(start_law(method))
+        times = method.grid(self.steps).to(start_distribution(method))
         log_w = torch.zeros(len(batch), dtype=torch.float64, device=times.device)
         if draw:
             prior = process.sample_prior(batch.tokens.shape, generator)
@@ -200,11 +200,11 @@ class Trajectory:
             condition = None if batch.condition is None else batch.condition[rows]
             cache = None if context is None else context.take(rows)
             pred = method.predict(x[rows], here, at=at[rows], condition=condition, context=cache)
-            law = kernel(pred, s.expand(int(at.sum())))
-            chosen = law if draw else _backward(method, batch.tokens[at], x[at], t, s)
+            distribution = kernel(pred, s.expand(int(at.sum())))
+            chosen = distribution if draw else _backward(method, batch.tokens[at], x[at], t, s)
             new = random.categorical(chosen, generator, at)
             row = at.nonzero()[:, 0]
-            log_w = log_w.index_add(0, row, _log(law.double(), new))
+            log_w = log_w.index_add(0, row, _log(distribution.double(), new))
             x = x.masked_scatter(at, new)
             chain.append(x)
             calls = calls + at.any(-1)
@@ -217,7 +217,7 @@ class Trajectory:
         if times[0] == PRIOR:  # q is the prior there
             total = torch.zeros(len(x_0), dtype=torch.float64, device=x_0.device)
         else:
-            q = process.law(x_0, times[0].expand(x_0.shape))
+            q = process.marginal(x_0, times[0].expand(x_0.shape))
             ratio = _log(process.prior.expand(q.shape), x_T) - _log(q, x_T)
             total = torch.where(counted, ratio, 0.0).sum(-1)
         for (x_t, x_s), (t, s) in zip(itertools.pairwise(chain), itertools.pairwise(times)):
@@ -233,18 +233,18 @@ def _backward(method: Diffusion, x_0: Tensor, x_t: Tensor, t: Tensor, s: Tensor)
     return kernel(target, s.expand(x_0.shape)).double()
 
 
-def _log(law: Tensor, x: Tensor) -> Tensor:
-    """log law[x] at each position, (*, K), (*) -> (*) float64; -infinite where it is zero."""
-    p = law.gather(-1, x[..., None])[..., 0].double()
+def _log(distribution: Tensor, x: Tensor) -> Tensor:
+    """log distribution[x] at each position, (*, K), (*) -> (*) float64; -infinite where it is zero."""
+    p = distribution.gather(-1, x[..., None])[..., 0].double()
     return maths.xlogy(torch.ones_like(p), p)
 
 
 # ---------------------------------------------------------------------------------------------------- which one
 def path_of(method: Any, steps: int) -> Path:
-    """The way that writes the method's own law: in any order where that is it, else the T-step chain.
+    """The way that writes the method's own distribution: in any order where that is it, else the T-step chain.
 
     Args:
-        steps: T of a method in continuous time whose law no replayed sampler has.
+        steps: T of a method in continuous time whose distribution no replayed sampler has.
     """
     inside, blocks = _one_block(method), 0 < method.block < method.shape[0]
     where = f" in each block of {method.block}" if blocks else ""

@@ -16,9 +16,12 @@ from ..errors import InputError, Registry, at_least, unknown
 from ..methods.method import Method
 from ..requests import declared
 from .guide import Truncation
-from .pairing import Law, law_of, of_length
+from .pairing import Distribution, distribution_of, of_length
 
 HIDDEN = -2  # of `fixed`: a place that is neither given nor drawn; it stays noise, which only `hides` may do
+
+
+FORMER = {"law": "distribution"}  # hooks by their former names
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,13 @@ class Sampler(Truncation):
     def inner(self) -> "Sampler | None":
         return None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Accept the former names of hooks in a subclass."""
+        super().__init_subclass__(**more)
+        for former, name in FORMER.items():
+            if former in vars(cls) and name not in vars(cls):
+                setattr(cls, name, vars(cls)[former])
+
     def redraws(self) -> int:
         """How often a text that repeats itself is drawn again from its beginning, at most; by `watch`, not in `run`."""
         return 0
@@ -83,12 +93,16 @@ class Sampler(Truncation):
         """Why it cannot sample from this method ("needs absorbing noise"); None where it can. The only place that says so."""
         return None
 
-    def law(self, method: Any, steps: int | None) -> Law:
-        """Whose law it draws from in `steps` steps, and which number bounds it; one of its own unless it says otherwise.
+    def distribution(self, method: Any, steps: int | None) -> Distribution:
+        """The distribution that `steps` steps sample from, and the number that bounds it.
 
-        Temperature and top-p are left to `law_of`.
+        Temperature and top-p are left to `distribution_of`.
         """
-        return Law("a law of its own")
+        return Distribution("a distribution of its own")
+
+    def law(self, method: Any, steps: int | None) -> Distribution:
+        """Former name of `distribution`."""
+        return self.distribution(method, steps)
 
     def admit(self, method: Method, fixed: Tensor | None) -> None:
         """InputError where it cannot keep these tokens, (L,) or (B, L), -1 where they are free."""
@@ -98,7 +112,8 @@ class Sampler(Truncation):
         ...
 
     def expected_calls(self, method: Method, times: Tensor, free: int) -> float | None:
-        """How many network calls a row with `free` positions to draw takes on these times, in expectation; None where unknown."""
+        """How many network calls a row with `free` positions to draw takes on these times, in expectation; None where
+        unknown."""
         return None
 
     def most_calls(self, times: Tensor) -> int:
@@ -114,12 +129,13 @@ class Sampler(Truncation):
         return start(method, shape, fixed, generator)
 
     def step(self, method: Method, state: State, t: Tensor, s: Tensor, generator: Randomness = None) -> State:
-        """From time t to s <= t; scalars or (B, 1). `method` is the one to draw from: what `guided` makes of the model's own."""
+        """From time t to s <= t; scalars or (B, 1). `method` is the one to draw from: what `guided` makes of the model's
+        own."""
         ...
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", "zellige list samplers")  # the package fills it
-INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `laws`
+INSIDE = ("ancestral", "first_hitting", "any_order")  # of a block, in `distributions`
 ALIASES = {  # another name: the sampler, and why they are one
     "analytic": ("ancestral", "SEDD: analytic, RADD: Tweedie, MDLM: ddpm: one kernel"),
     "mean": ("ancestral", "MD4: positions first, then tokens, which is choose-then-ask"),
@@ -134,8 +150,9 @@ def find(name: str) -> type[Sampler]:
     return SAMPLERS[ALIASES[name][0] if name in ALIASES else name]
 
 
-def laws(method: Any, steps: int | None = None) -> dict[str, Law]:
-    """Whose law each sampler of a method draws from without options, and which number bounds it: the table of its laws.
+def distributions(method: Any, steps: int | None = None) -> dict[str, Distribution]:
+    """Whose distribution each sampler of a method draws from without options, and which number bounds it: the table of its
+    distributions.
 
     Of a method of blocks `blockwise` with several inside, "blockwise, first_hitting".
     """
@@ -145,7 +162,7 @@ def laws(method: Any, steps: int | None = None) -> dict[str, Law]:
         block = of_length(method, method.block) if 0 < method.block < method.shape[0] else None
         names = [name for name in INSIDE if block is not None and SAMPLERS[name].refuse(block) is None]
         able |= {f"blockwise, {name}": cls(name) for name in names}
-    return {name: law_of(sampler, method, steps) for name, sampler in able.items()}
+    return {name: distribution_of(sampler, method, steps) for name, sampler in able.items()}
 
 
 def _answers(method: Any) -> None:
@@ -156,7 +173,7 @@ def _answers(method: Any) -> None:
 
 @checked
 def check(sampler: Sampler, method: Any) -> None:
-    """InputError where the two cannot be paired, with the samplers that draw from this method's law."""
+    """InputError where the two cannot be paired, with the samplers that draw from this method's distribution."""
     _answers(method)
     why = sampler.refuse(method)
     if why is not None:
@@ -169,7 +186,7 @@ def check(sampler: Sampler, method: Any) -> None:
         check(sampler.inner, of_length(method, method.block or method.window))
 
 
-def start_law(method: Method) -> Tensor:
+def start_distribution(method: Method) -> Tensor:
     """(K,) where sampling starts, at each position: the prior; without a process every token is equally likely."""
     if method.process is not None:
         return method.process.prior
@@ -182,8 +199,10 @@ def start(method: Method, shape: tuple[int, int], fixed: Tensor | None = None, g
     if method.process is not None:
         x = method.process.sample_prior(shape, generator)
     else:
-        law = start_law(method)
-        x = random.replace(torch.zeros(shape, dtype=torch.long, device=law.device), 1.0, law, generator)
+        distribution = start_distribution(method)
+        x = random.replace(
+            torch.zeros(shape, dtype=torch.long, device=distribution.device), 1.0, distribution, generator
+        )
     held = torch.zeros_like(x, dtype=torch.bool) if fixed is None else fixed.to(x.device).expand(shape) != -1
     if fixed is not None:
         x = torch.where(fixed.to(x.device) >= 0, fixed.to(x.device), x)
@@ -229,7 +248,7 @@ def run(
     method = of_length(method, shape[1])
     check(sampler, method)
     times = sampler.times(method, steps) if steps is None or isinstance(steps, int) else torch.as_tensor(steps)
-    times = times.to(start_law(method))
+    times = times.to(start_distribution(method))
     state = sampler.init(method, shape, fixed=fixed, generator=generator)
     state = state if condition is None else replace(state, condition=condition.to(state.x.device))
     yield state

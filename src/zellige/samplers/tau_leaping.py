@@ -1,23 +1,24 @@
-"""Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987, section 4.3).
+"""Tau-leaping: the reverse rate held for a step, and all jumps of that step made at once (tauLDR, arXiv 2205.14987, section
+4.3).
 
 At each position the number of jumps to y is n_y ~ Poisson((t - s) Rhat_t(x_t, y)) (algorithm 1). What they come to:
 
     sum    x_s = x_t + sum_y n_y (y - x_t), clamped to 0..K-1: for ordered states, where a displacement means something
     one    x_s = y after a single jump to y; two or more are rejected and x_s = x_t: for tokens without order
 
-`auto` is `sum` where the method's tokens are ordered and no state is a mask. The law of `one` at a position has K
+`auto` is `sum` where the method's tokens are ordered and no state is a mask. The distribution of `one` at a position has K
 entries, p(y) = m_y e^-m with m_y the mean of n_y and m their sum, and is drawn at once. Of `sum` the counts are drawn
-(`random.poisson`); its law, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is there for enumeration
-(`leap_law`). Order 1 in 1/steps.
+(`random.poisson`); its distribution, the inverse Fourier transform of exp(sum_y m_y (e^{iw(y - x)} - 1)), is there for
+enumeration (`leap_distribution`). Order 1 in 1/steps.
 
-**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the law of x
-nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of `corrector_step` times
-the step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network call.
+**Corrector** (section 4.4). At any time the rates R_t + Rhat_t leave p_t as it is, so jumps of theirs bring the distribution of
+x nearer to p_t without moving in time: after a step to s, `corrector` leaps are made at s, each of `corrector_step` times the
+step, if the step started at t <= `corrector_from`. Each is a leap as above, and one more network call.
 
 The end steps are jumps, which have no rate: from PRIOR or t = 1, and to CLEAN. They use the reverse kernel, as in
-`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then ask. The published
-sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax = "last"` takes it
-in the step to CLEAN.
+`euler`. For absorbing noise with one alpha, whether a mask jumps does not depend on the network: choose, then ask. The
+published sampler ends otherwise: a leap to its smallest time, then the likeliest clean token at each position. `argmax =
+"last"` takes it in the step to CLEAN.
 """
 
 from dataclasses import replace
@@ -36,7 +37,7 @@ from ..requests import declared, option
 from .ancestral import is_greedy, likeliest
 from .ask import ask, calls_of, choose_then_ask, fill, free, redraw
 from .grid import OnGrid
-from .pairing import CONTINUOUS, Law, absorbs, choosable, rateless
+from .pairing import CONTINUOUS, Distribution, absorbs, choosable, rateless
 from .sampler import State
 
 CORRECTOR = 1_000  # steps after a step, at most; each is a network evaluation
@@ -71,8 +72,8 @@ class TauLeaping(OnGrid):
     def refuse(cls, method):
         return rateless(method)
 
-    def law(self, method, steps):
-        return Law(f"near {CONTINUOUS}, to order 1 in 1/steps")
+    def distribution(self, method, steps):
+        return Distribution(f"near {CONTINUOUS}, to order 1 in 1/steps")
 
     def init(self, method: Diffusion, shape, *, fixed=None, generator=None):
         if self.jumps == "sum" and not method.ordered:
@@ -113,14 +114,14 @@ class TauLeaping(OnGrid):
         if bool(end.any()):  # all of it, but where several times are enumerated together
             end, later, h, greedy = (u.expand(at.shape)[at] for u in (end, s, h, greedy))
 
-            def law(pred: Prediction) -> Tensor:
+            def distribution(pred: Prediction) -> Tensor:
                 ends = likeliest(kernel(pred, later), greedy)
                 if bool(end.all()):
                     return ends
                 mean = torch.where(end[:, None], 0.0, h[:, None] * reverse_rate(pred))
-                return torch.where(end[:, None], ends, self._law(method, pred.x_t, mean))
+                return torch.where(end[:, None], ends, self._distribution(method, pred.x_t, mean))
 
-            return redraw(method, state, at, t, law, generator)
+            return redraw(method, state, at, t, distribution, generator)
         return self._leap(method, state, t, h, reverse_rate, generator)
 
     def correct(self, method: Diffusion, state: State, t: Tensor, h: Tensor, generator: Randomness = None) -> State:
@@ -141,8 +142,8 @@ class TauLeaping(OnGrid):
         at = free(method, state)
         h = h.expand(at.shape)[at][:, None]
         if not self._sums(method) or random.enumerates(generator):
-            law = lambda pred: self._law(method, pred.x_t, h * rate(pred))  # noqa: E731
-            return redraw(method, state, at, t, law, generator)
+            distribution = lambda pred: self._distribution(method, pred.x_t, h * rate(pred))  # noqa: E731
+            return redraw(method, state, at, t, distribution, generator)
         pred = ask(method, state, at, t)
         if pred is None:
             random.discard((*at.shape, method.process.K), generator)
@@ -150,8 +151,8 @@ class TauLeaping(OnGrid):
         count = random.poisson(h * rate(pred), generator, at)
         return fill(state, at, landing(pred.x_t, count), at.any(-1))  # tauLDR algorithm 1
 
-    def _law(self, method: Diffusion, x: Tensor, mean: Tensor) -> Tensor:
-        return leap_law(x, mean) if self._sums(method) else single_law(x, mean)
+    def _distribution(self, method: Diffusion, x: Tensor, mean: Tensor) -> Tensor:
+        return leap_distribution(x, mean) if self._sums(method) else single_distribution(x, mean)
 
     def _sums(self, method: Diffusion) -> bool:
         return self.jumps == "sum" or (self.jumps == "auto" and method.ordered and method.process.mask is None)
@@ -170,8 +171,8 @@ def landing(x: Tensor, count: Tensor) -> Tensor:
     return (x + (count * (y - x[..., None])).sum(-1)).clamp(0, K - 1).long()  # tauLDR algorithm 1
 
 
-def leap_law(x: Tensor, mean: Tensor) -> Tensor:
-    """The law of `landing` with Poisson counts: (*), means (*, K) -> (*, K).
+def leap_distribution(x: Tensor, mean: Tensor) -> Tensor:
+    """The distribution of `landing` with Poisson counts: (*), means (*, K) -> (*, K).
 
     Displacements live on a circle that no number of jumps with a chance above 1e-17 goes round.
     """
@@ -181,12 +182,12 @@ def leap_law(x: Tensor, mean: Tensor) -> Tensor:
     y, moved = torch.arange(K, device=x.device), torch.arange(size, device=x.device)
     moved = torch.where(moved < size // 2, moved, moved - size)
     flow = mean.new_zeros(*x.shape, size).scatter(-1, (y - x[..., None]) % size, mean)
-    law = torch.fft.irfft((torch.fft.rfft(flow) - mean.sum(-1, keepdim=True)).exp(), size).clamp_min(0.0)
-    return torch.zeros_like(mean).scatter_add(-1, (x[..., None] + moved).clamp(0, K - 1), law)
+    distribution = torch.fft.irfft((torch.fft.rfft(flow) - mean.sum(-1, keepdim=True)).exp(), size).clamp_min(0.0)
+    return torch.zeros_like(mean).scatter_add(-1, (x[..., None] + moved).clamp(0, K - 1), distribution)
 
 
-def single_law(x: Tensor, mean: Tensor) -> Tensor:
-    """The law after a single jump, none if there would be more: (*), means (*, K) -> (*, K)."""
+def single_distribution(x: Tensor, mean: Tensor) -> Tensor:
+    """The distribution after a single jump, none if there would be more: (*), means (*, K) -> (*, K)."""
     total = mean.sum(-1, keepdim=True)
     return (mean * (-total).exp()).scatter(-1, x[..., None], 1 - _single(total))  # tauLDR section 4.3
 

@@ -4,11 +4,11 @@ In the time sigma = -log alpha, where the forward rates R are constant, position
 
     sum_y R(y, x^i) ratio(t)[y]  <=  b(x^i) = max over clean x_0 of  sum_y Q(x_0, y) R(y, x^i) / Q(x_0, x^i)
 
-whatever the network says, if it predicts a law: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0, that
-of a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
-rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is asked there, at that very time, and the jump
-to y is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are intervals, each
-with a bound of its own. A score is bounded by nothing and is refused.
+whatever the network says, if it predicts a distribution: the ratio of a Mean is a mean of Q(x_0, y) / Q(x_0, x^i) over x_0,
+that of a LeaveOneOut a quotient of two sums, which is at most the largest quotient of their terms. So candidates come with the
+rate sum_i b(x^i), each at position i in proportion to b(x^i). The network is asked there, at that very time, and the jump to y
+is made with probability R(y, x^i) ratio(t)[y] / b(x^i). No error at any number of steps: they are intervals, each with a bound
+of its own. A score is bounded by nothing and is refused.
 
 **The bound of an interval** sigma_s <= sigma <= sigma_t must hold throughout. For a mixture the maximum is 1/(1 - alpha)
 - prior(x), largest at s. For other processes, since a state is kept for a time d with probability e^(-r d) at least, r
@@ -44,7 +44,7 @@ from ..methods.diffusion import Diffusion
 from ..requests import declared
 from .ancestral import Ancestral
 from .ask import ask, fill, free
-from .pairing import STEPS, continuous_law, one_alpha, rateless
+from .pairing import STEPS, continuous_distribution, one_alpha, rateless
 from .sampler import Sampler, State
 
 NOISY, NEAR_CLEAN = 1e-3, 1e-5  # how many positions remember, or hold noise, where the kernel steps
@@ -58,7 +58,7 @@ class Uniformisation(Sampler):
     name: ClassVar[str] = "uniformisation"
     error: ClassVar[str] = "none at any number"
     order: ClassVar[str] = "-"
-    needs: ClassVar[str] = "a law, a rate: not sedd"
+    needs: ClassVar[str] = "a distribution, a rate: not sedd"
     calls: ClassVar[str] = "candidate jumps"
 
     @classmethod
@@ -66,12 +66,12 @@ class Uniformisation(Sampler):
         if why := rateless(method):
             return why
         if method.parameterization == "score":
-            return "needs a prediction that is a law, not a score"
+            return "needs a prediction that is a distribution, not a score"
         known = isinstance(method.process, Mixture | CTMC) and one_alpha(method.process)
         return None if known else "needs one schedule for all rates"
 
-    def law(self, method, steps):
-        return continuous_law(method)
+    def distribution(self, method, steps):
+        return continuous_distribution(method)
 
     def times(self, method: Diffusion, steps: int | None) -> Tensor:
         """`steps` intervals even in log(e^(g sigma) - 1), 64 at least (the bound of a long one is too large), and end jumps."""
@@ -128,10 +128,12 @@ class Uniformisation(Sampler):
         rate = unit_rate(method.process, pred.x_t) * score(pred)
         most, total = bound[pred.x_t], rate.sum(-1)
         if bool((total > most * (1 + 1e-6)).any()):
-            raise ArithmeticError(f"a rate of {float(total.max()):g} is above its bound; the process has no such law")
+            raise ArithmeticError(
+                f"a rate of {float(total.max()):g} is above its bound; the process has no such distribution"
+            )
         stay = (most - total).clamp_min(0.0)
-        law = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])  # thinning: accept with rate / bound
-        return fill(state, at, random.categorical(law, generator, at), at.any(-1))
+        distribution = rate.to(stay).scatter(-1, pred.x_t[:, None], stay[:, None])  # thinning: accept with rate / bound
+        return fill(state, at, random.categorical(distribution, generator, at), at.any(-1))
 
 
 def pace(process: Process) -> tuple[float, float]:

@@ -183,7 +183,7 @@ def bound_job(asked: AskedBound, model: Any, limits: Limits) -> Job:
 
     method, held = model.method, [bool(h) for h in asked.held]
     exact, both = bool(method.exact), asked.both and not method.exact
-    law = path_of(method, GAP_STEPS).law if both else "the model's own distribution"
+    law = path_of(method, GAP_STEPS).distribution if both else "the model's own distribution"
 
     def start(jobs: Sequence[Job]) -> Iterator[tuple[float, float | None]]:
         if both:

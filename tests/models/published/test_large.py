@@ -74,7 +74,7 @@ def theirs(system: str, config: dict, weights: dict) -> torch.nn.Module:
 
 
 @torch.no_grad()
-def log_law(system: str, folders, x: torch.Tensor) -> torch.Tensor:
+def log_distribution(system: str, folders, x: torch.Tensor) -> torch.Tensor:
     """log p of each token at each position of x (B, L), by hand from transformers' logits: (B, L, tokens)."""
     _, config, weights = folders[system]
     seen = torch.ones(len(x), 1, x.shape[1], x.shape[1], dtype=torch.bool)
@@ -94,7 +94,7 @@ def test_logits_are_those_of_transformers(system, folders, models):
     x = torch.randint(256, (2, 20), generator=torch.Generator().manual_seed(0))
     x[:, ::3] = mask
     got = method.predict(x, 0.5).mu.double().log()
-    want = log_law(system, folders, x)
+    want = log_distribution(system, folders, x)
     at = x == mask
     torch.testing.assert_close(got[at], want[at], atol=1e-5, rtol=1e-5)
     assert (method.process.mask, method.vocabulary) == (mask, want.shape[-1] - 1)
@@ -121,7 +121,7 @@ def test_likelihood_in_an_order_is_that_by_hand(system, folders, models):
     for name, order in {"forward": range(6), "backward": range(5, -1, -1)}.items():
         want, seen = 0.0, torch.full_like(x, mask)
         for i in order:
-            want -= float(log_law(system, folders, seen)[0, i, x[0, i]])
+            want -= float(log_distribution(system, folders, seen)[0, i, x[0, i]])
             seen[0, i] = x[0, i]
         got = method.estimators()[name](Batch(x))
         torch.testing.assert_close(got, torch.tensor([want], dtype=torch.float64), atol=2e-5, rtol=1e-6)
@@ -137,7 +137,7 @@ def test_any_order_is_the_estimate_of_llada_by_enumeration(system, folders, mode
         for at in itertools.combinations(range(L), k):
             x_t = x.clone()
             x_t[0, list(at)] = mask
-            law = log_law(system, folders, x_t)[0]
+            law = log_distribution(system, folders, x_t)[0]
             want -= sum(float(law[i, x[0, i]]) for i in at) / k / math.comb(L, k)
     with torch.no_grad():
         draws = method.estimators()["any_order"](Batch(x.expand(6000, L)), torch.Generator().manual_seed(0))

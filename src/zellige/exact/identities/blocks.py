@@ -131,14 +131,14 @@ def _firsts(segments: Tensor, block: int) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------- the two ends
-def next_laws(method: Diffusion, x: Tensor) -> Tensor:
-    """The law of each token given those before, one network call for each: (B, L, V)."""
-    laws = []
+def next_distributions(method: Diffusion, x: Tensor) -> Tensor:
+    """The distribution of each token given those before, one network call for each: (B, L, V)."""
+    distributions = []
     for i in range(x.shape[1]):
         cache = method.extend(None, x[:, :i]) if i else None
         mask = torch.full_like(x[:, :1], int(method.process.mask or 0))
-        laws.append(method.predict(mask, 0.5, context=cache).mu[:, 0])  # pyright: ignore
-    return torch.stack(laws, 1)[..., :V]
+        distributions.append(method.predict(mask, 0.5, context=cache).mu[:, 0])  # pyright: ignore
+    return torch.stack(distributions, 1)[..., :V]
 
 
 @own("blocks.one", lambda m: isinstance(m, BD3LM) and m.exact)
@@ -146,7 +146,7 @@ def next_laws(method: Diffusion, x: Tensor) -> Tensor:
 def blocks_of_one_are_autoregression(method: BD3LM):
     """L' = 1 is autoregression: by counts in each draw, by times in expectation if alpha runs from 1 to 0."""
     drawn, mean, one, X = Largest(), Largest(), Largest(), enumeration.states(V, L)
-    nll = -next_laws(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
+    nll = -next_distributions(method, X).gather(-1, X[..., None])[..., 0].log().sum(-1)
     for seed in range(4):
         drawn.see(method.bound(Batch(X), torch.Generator().manual_seed(seed)), nll, f"draw {seed}")
     one.see((-nll).exp().sum(), 1.0, "all x")
@@ -184,7 +184,7 @@ def one_block_is_mdlm(method: Method):
 @own("blocks.ar", lambda m: isinstance(m, AR))
 @torch.no_grad()
 def the_bound_of_ar_is_its_likelihood(method: Method):
-    """Its likelihood, against the laws of the next tokens by growing inputs."""
+    """Its likelihood, against the distributions of the next tokens by growing inputs."""
     same, one, X = Largest(), Largest(), enumeration.states(V, L)
     begin, nll = torch.full_like(X[:, :1], V), torch.zeros(len(X), dtype=torch.float64)
     for i in range(L):

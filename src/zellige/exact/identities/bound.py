@@ -27,7 +27,7 @@ from .check import (
     above,
     again,
     below,
-    data_law,
+    data_distribution,
     discrete,
     ends,
     mild,
@@ -102,7 +102,7 @@ def every_parameterization_has_one_bound(method: Diffusion):
             method.predict(x_t, time, context=method.clean(Batch(x_0))),
             truth(method.process, x_0, x_t, time),
         )
-        if isinstance(pred, Score):  # of no law in general: the law that it would be read as
+        if isinstance(pred, Score):  # of no distribution in general: the distribution that it would be read as
             pred = restricted(method.process, posterior(pred) + 0.1, x_t, time)
         forms = [as_mean(pred), as_leave_one_out(pred)]
         if torch.linalg.cond(method.process.matrix(s, t)) < 1e5:  # else un-pushing loses too many digits
@@ -123,8 +123,8 @@ def implicit_is_denoising_score_entropy():
         x_0, x_t, time, q = pairs(P, t)
         X, R = enumeration.states(P.K, L), P.rate(t)
         p_t, p_0 = (
-            enumeration.marginal(P, enumeration.embed(P, data_law(), L), L, t),
-            enumeration.embed(P, data_law(), L),
+            enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, t),
+            enumeration.embed(P, data_distribution(), L),
         )
         apart = []
         for shift in (0.0, 0.7):
@@ -262,24 +262,24 @@ def steps_approach_continuous_time(method: Diffusion):
 @torch.no_grad()
 def one_position_loses_nothing(method: Diffusion):
     """Position by position the exact reverse kernel is the truth: with one of them nothing is lost, in few steps either."""
-    law, worst = data_law(1), Largest()
+    distribution, worst = data_distribution(1), Largest()
     denoiser, prior = truth_of(method, length=1), method.process.prior
     for steps in (1, 2, 8):
         times = grid(method, steps)
-        p = enumeration.marginal(method.process, enumeration.embed(method.process, law, 1), 1, float(times[0]))
-        ours = (law * bounds.step_bound(denoiser, denoiser.x_0, times)).sum()
-        worst.see(ours, enumeration.entropy(law) + maths.kl(p, prior), f"T = {steps}")
+        p = enumeration.marginal(method.process, enumeration.embed(method.process, distribution, 1), 1, float(times[0]))
+        ours = (distribution * bounds.step_bound(denoiser, denoiser.x_0, times)).sum()
+        worst.see(ours, enumeration.entropy(distribution) + maths.kl(p, prior), f"T = {steps}")
     yield worst.row(BOUND, "one position: T steps = H + KL(p_1 || prior)")
 
 
 def _entropy_gap(method: Diffusion, start: bool = True, jumps: bool = False) -> float:
     """The sum of the three terms at the exact network, less H + KL(p_1 || prior); without the end at PRIOR if asked."""
-    law, process, denoiser = data_law(), method.process, truth_of(method)
+    distribution, process, denoiser = data_distribution(), method.process, truth_of(method)
     terms = bounds.continuous_terms(denoiser, denoiser.x_0, jumps=jumps)
     whole = terms["diffusion"] + terms["reconstruction"] + terms["prior"] - (0.0 if start else terms["start"])
-    p_1 = enumeration.marginal(process, enumeration.embed(process, law, L), L, process.start)
+    p_1 = enumeration.marginal(process, enumeration.embed(process, distribution, L), L, process.start)
     prior = process.prior[enumeration.states(process.K, L)].prod(-1)
-    return float((law * whole).sum() - enumeration.entropy(law) - maths.kl(p_1, prior))
+    return float((distribution * whole).sum() - enumeration.entropy(distribution) - maths.kl(p_1, prior))
 
 
 @own("bound.entropy")

@@ -1,4 +1,5 @@
-"""How a check is written, and what is enumerated: the space, its law, processes, a method with fixed numbers for a network."""
+"""How a check is written, and what is enumerated: the space, its distribution, processes, a method with fixed numbers for a
+network."""
 
 import dataclasses
 import math
@@ -112,7 +113,7 @@ def above(group: str, identity: str, value: float, least: float, claim: str, whe
 
 
 def apart(p: Tensor, q: Tensor) -> float:
-    """Total variation between two laws (N,)."""
+    """Total variation between two distributions (N,)."""
     return float((p - q).abs().sum()) / 2
 
 
@@ -123,8 +124,8 @@ def numbers(*shape: int, size: float = 1.0) -> Tensor:
     return size * torch.sin(12.9898 * (n + 1) ** 1.37).reshape(shape)
 
 
-def data_law(length: int = L, shift: int = 0) -> Tensor:
-    """A law on all texts of this length, (V^length,); another one for each `shift`."""
+def data_distribution(length: int = L, shift: int = 0) -> Tensor:
+    """A distribution on all texts of this length, (V^length,); another one for each `shift`."""
     weights = (1.05 + numbers(V**length + shift)[shift:]) ** 2
     return weights / weights.sum()
 
@@ -141,7 +142,7 @@ def processes() -> dict[str, Process]:
 
 
 def chains() -> dict[str, Process]:
-    """Of tauLDR's rates, and one that goes one way round a circle of states, which no law balances."""
+    """Of tauLDR's rates, and one that goes one way round a circle of states, which no distribution balances."""
     growing, round_ = Exponential(0.5, 4.0), torch.eye(V, dtype=torch.float64).roll(1, 1)
     return {
         "CTMC, uniform": CTMC(*tauldr_rates.uniform(V), LinearSigma(0.0, 1.0)),
@@ -241,7 +242,8 @@ def ends(method: Method, alpha_1: float) -> bool:
 
 
 def mild(method: M) -> M:
-    """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is clipped."""
+    """The same with less noise and a network nearer to uniform: few steps do for a limit, and no kernel of a score is
+    clipped."""
     schedule = getattr(method.process, "schedule", None)
     if isinstance(schedule, Polynomial):
         schedule.begin = 0.2  # t^w is not smooth at 0
@@ -253,10 +255,14 @@ def mild(method: M) -> M:
     return method
 
 
-def truth_of(method: Diffusion, law: Tensor | None = None, length: int = L) -> enumeration.Denoiser:
-    """The exact network for the data's law, or another one, read as the method reads its own; of one with a process."""
+def truth_of(method: Diffusion, distribution: Tensor | None = None, length: int = L) -> enumeration.Denoiser:
+    """The exact network for the data's distribution, or another one, read as the method reads its own; of one with a
+    process."""
     truth = enumeration.Denoiser(
-        method.process, data_law(length) if law is None else law, length, method.parameterization
+        method.process,
+        data_distribution(length) if distribution is None else distribution,
+        length,
+        method.parameterization,
     )
     truth.ordered = method.ordered
     return truth
@@ -275,6 +281,6 @@ def pairs(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def reachable(process: Process, t: float) -> tuple[Tensor, Tensor, Tensor]:
     """Every x_t of positive probability: x_t (N, L), times (N, L), and its probability (N,)."""
-    p = enumeration.marginal(process, enumeration.embed(process, data_law(), L), L, t)
+    p = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, t)
     X = enumeration.states(process.K, L)[p > 0]
     return X, torch.full(X.shape, t, dtype=torch.float64), p[p > 0]

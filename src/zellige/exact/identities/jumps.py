@@ -1,4 +1,4 @@
-"""The jumps of a chain in continuous time: draws of a bound after one more jump, and the law of whole paths."""
+"""The jumps of a chain in continuous time: draws of a bound after one more jump, and the distribution of whole paths."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from ...core.batch import Batch
 from ...core.schedule import CLEAN
 from ...methods.diffusion import Diffusion
 from ...methods.tauldr import TauLDR
-from .. import bounds, enumeration, laws
+from .. import bounds, distributions, enumeration
 from .bound import BOUND
 from .check import QUADRATURE, L, Largest, V, above, again, discrete, mild, numbers, own
 from .draw import nodes
@@ -40,7 +40,7 @@ def tauldr_losses_have_the_bound_as_expectation(method: Diffusion):
 @own("bound.published-pass")
 @torch.no_grad()
 def the_published_pass_is_biased(method: Diffusion):
-    """One pass with the first term at x~ without its weight, as if x~ had the law of x_t."""
+    """One pass with the first term at x~ without its weight, as if x~ had the distribution of x_t."""
     if not isinstance(method, TauLDR) or method.process.mask is not None:  # at a mask the first term is always 0
         return
 
@@ -52,9 +52,9 @@ def the_published_pass_is_biased(method: Diffusion):
     yield above(BOUND, "one pass without the weight  is another number", float(away.abs().min()), 0.01, "≥ 0.01", where)
 
 
-# ---------------------------------------------------------------------------------- the law of a path
+# ---------------------------------------------------------------------------------- the distribution of a path
 def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
-    """KL of the law of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
+    """KL of the distribution of the noise at the times i/steps, given x_0 and read backwards, from the model's: (M,) nats.
 
     The model's transition between two times is that of its jump process, positions together: the exponential of its
     rates, by Magnus' formula of order 4. Nothing of a bound is used.
@@ -64,17 +64,20 @@ def skeleton(method: Diffusion, x_0: Tensor, steps: int) -> Tensor:
         return torch.cat([skeleton(method, x, steps) for x in x_0.split(1)])
     P, X, total = method.process, enumeration.states(method.process.K, L), torch.zeros(len(x_0), dtype=torch.float64)
     times, h = torch.linspace(0.0, 1.0, steps + 1, dtype=torch.float64), 1 / steps
-    early, late = (laws.generator(method, times[1:] - h * (0.5 + c), context) for c in (-laws.ROOT, laws.ROOT))
-    backwards = laws.magnus(early, late, h)  # in the order of the model
+    early, late = (
+        distributions.generator(method, times[1:] - h * (0.5 + c), context)
+        for c in (-distributions.ROOT, distributions.ROOT)
+    )
+    backwards = distributions.magnus(early, late, h)  # in the order of the model
     q = enumeration.index(x_0, P.K)
-    law = torch.kron(P.matrix(CLEAN, 0.0), P.matrix(CLEAN, 0.0))[q]
+    distribution = torch.kron(P.matrix(CLEAN, 0.0), P.matrix(CLEAN, 0.0))[q]
     for s, t, back in zip(times[:-1], times[1:], backwards):
         Q = P.matrix(s, t)
-        joint = law[:, :, None] * torch.kron(Q, Q)  # of (x_s, x_t)
-        law = joint.sum(1)
-        forward = joint / torch.where(law > 0, law, 1.0)[:, None]
+        joint = distribution[:, :, None] * torch.kron(Q, Q)  # of (x_s, x_t)
+        distribution = joint.sum(1)
+        forward = joint / torch.where(distribution > 0, distribution, 1.0)[:, None]
         total = total + (maths.xlogy(joint, forward) - maths.xlogy(joint, back.T)).sum((1, 2))
-    assert law.shape == (len(x_0), len(X))
+    assert distribution.shape == (len(x_0), len(X))
     return total
 
 
@@ -88,4 +91,4 @@ def the_bound_is_a_divergence_of_paths(method: Diffusion):
     a, b, c = (skeleton(method, x_0, steps) for steps in (32, 64, 128))
     limit = (4 * (2 * c - b) - (2 * b - a)) / 3  # errors in 1/T cancelled, then those in 1/T^2
     worst.see(limit, bounds.continuous_terms(method, x_0)["diffusion"], "T = 32, 64, 128, x_0")
-    yield worst.row(BOUND, "the same as KL of the law of whole paths", QUADRATURE)
+    yield worst.row(BOUND, "the same as KL of distributions of paths", QUADRATURE)

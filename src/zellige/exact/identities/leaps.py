@@ -12,7 +12,7 @@ from ...samplers import Euler, State, TauLeaping, Uniformisation, run
 from ...samplers.tau_leaping import Jumps, corrector_rate
 from .. import enumeration
 from ..script import scripts, transition
-from .check import INSIDE, L, Largest, Row, above, apart, data_law, mild, of_order, own, reachable, truth_of
+from .check import INSIDE, L, Largest, Row, above, apart, data_distribution, mild, of_order, own, reachable, truth_of
 from .sampler import GIVEN, MISTAKEN, SAMPLER, chi_square, distance, starts
 
 
@@ -31,7 +31,7 @@ def _all(method: Diffusion, copies: int = 1) -> State:
 
 
 def _marginal(method: Diffusion, t: float) -> Tensor:
-    return enumeration.marginal(method.process, enumeration.embed(method.process, data_law(), L), L, t)
+    return enumeration.marginal(method.process, enumeration.embed(method.process, data_distribution(), L), L, t)
 
 
 @own("sampler.euler-step")
@@ -45,8 +45,8 @@ def euler_steps_are_their_definition(method: Diffusion):
         time = torch.full((len(state.x), 1), t, dtype=torch.float64)
         move = h * reverse_rate(method.predict(state.x, time.expand(state.x.shape)))
         each = move.scatter_add(-1, state.x[..., None], 1 - move.sum(-1, keepdim=True))  # (N, L, K)
-        law = each[:, torch.arange(L), state.x].prod(-1)  # (N, N): from each state to each
-        worst.see(transition(Euler(), method, state, time, time - h), law, f"t = {t}")
+        distribution = each[:, torch.arange(L), state.x].prod(-1)  # (N, N): from each state to each
+        worst.see(transition(Euler(), method, state, time, time - h), distribution, f"t = {t}")
     yield worst.row(SAMPLER, "euler  one step = 1 + h R")
 
 
@@ -57,11 +57,11 @@ def leaps_are_of_first_order(method: Diffusion):
     for jumps in _kinds(method):
         truth, sampler, away = truth_of(mild(method)), TauLeaping(jumps=jumps), []
         for steps in (16, 32):
-            times, law = torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64), _marginal(method, 0.9)
-            t, s = (u.repeat_interleave(len(law))[:, None] for u in (times[:-1], times[1:]))
-            for matrix in transition(sampler, truth, _all(method, steps), t, s).reshape(steps, len(law), -1):
-                law = law @ matrix
-            away.append(apart(law, _marginal(method, 0.1)))
+            times, distribution = torch.linspace(0.9, 0.1, steps + 1, dtype=torch.float64), _marginal(method, 0.9)
+            t, s = (u.repeat_interleave(len(distribution))[:, None] for u in (times[:-1], times[1:]))
+            for matrix in transition(sampler, truth, _all(method, steps), t, s).reshape(steps, len(distribution), -1):
+                distribution = distribution @ matrix
+            away.append(apart(distribution, _marginal(method, 0.1)))
         where = f"distance {away[0]:.2e} at 16 steps, {away[1]:.2e} at 32"
         yield of_order(SAMPLER, f"tau_leaping, {jumps}  p_t to p_s: order 1", away[0], away[1], 1.0, where=where)
 
@@ -109,11 +109,11 @@ def corrector_leaps_keep_the_marginal(method: Diffusion):
 
 def corrected(sampler: TauLeaping, method: Diffusion, state: State, t: Tensor | float, h: Tensor | float) -> Tensor:
     """The transition matrix of one corrector leap of size h at t, floats or (B, 1), from each row of `state`: (B, K^L)."""
-    law = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
-    time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(law), 1) for u in (t, h))
-    for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(law)):
-        law.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
-    return law
+    distribution = torch.zeros(len(state.x), method.process.K**L, dtype=torch.float64)
+    time, size = (torch.as_tensor(u, dtype=torch.float64).expand(len(distribution), 1) for u in (t, h))
+    for new, chance in scripts(lambda script: sampler.correct(method, state, time, size, script), len(distribution)):
+        distribution.scatter_add_(1, enumeration.index(new.x, method.process.K)[:, None], chance[:, None])
+    return distribution
 
 
 class _Recorded(TauLeaping):
@@ -156,9 +156,9 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
     """Given [1, _], with the exact network told that it is CLEAN: the conditional distribution."""
     if Uniformisation.refuse(method) is not None or not starts(method):
         return
-    draws, law = 4_000, data_law()
+    draws, distribution = 4_000, data_distribution()
     X = enumeration.states(method.process.K, L)
-    exact = enumeration.embed(method.process, law, L) * (X[:, 0] == GIVEN[0])
+    exact = enumeration.embed(method.process, distribution, L) * (X[:, 0] == GIVEN[0])
     exact = exact / exact.sum()
     fixed = GIVEN[None].expand(draws, -1)
     *_, last = run(
@@ -176,6 +176,6 @@ def uniformisation_keeps_what_is_given(method: Diffusion) -> Iterator[Row]:
 
 @own("sampler.uniformisation-drawn")
 @torch.no_grad()
-def uniformisation_draws_the_data_law(method: Diffusion) -> Iterator[Row]:
+def uniformisation_draws_the_data_distribution(method: Diffusion) -> Iterator[Row]:
     if Uniformisation.refuse(method) is None and starts(method):
         yield chi_square(method, Uniformisation(), "uniformisation  chi-square of draws, its p")

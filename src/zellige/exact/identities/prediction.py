@@ -11,13 +11,16 @@ from ...core.prediction import as_leave_one_out, as_mean, as_score, reverse, rev
 from ...core.process import Process
 from ...core.schedule import CLEAN
 from .. import enumeration
-from .check import INSIDE, L, Largest, data_law, processes, reachable, shared
+from .check import INSIDE, L, Largest, data_distribution, processes, reachable, shared
 
 PREDICTION = "prediction: mean, leave-one-out, score at the exact network"
 
 
 def _three(P: Process, X: Tensor, time: Tensor) -> dict[str, Any]:
-    return {k: enumeration.Denoiser(P, data_law(), L, k).predict(X, time) for k in ("mean", "leave_one_out", "score")}
+    return {
+        k: enumeration.Denoiser(P, data_distribution(), L, k).predict(X, time)
+        for k in ("mean", "leave_one_out", "score")
+    }
 
 
 def _same(worst: Largest, of: Callable[[Any], Tensor], convert: bool = False) -> None:
@@ -36,10 +39,10 @@ def reverse_kernel_is_bayes_rule():
     worst = Largest()
     for (name, P), t, s in itertools.product(processes().items(), INSIDE, [CLEAN, 0.0625]):
         X, time, p_t = reachable(P, t)
-        p_s = enumeration.marginal(P, enumeration.embed(P, data_law(), L), L, s)
+        p_s = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, s)
         Q = torch.kron(P.matrix(s, t), P.matrix(s, t))[:, enumeration.index(X, P.K)]
         whole = (p_s[:, None] * Q / p_t).T.reshape(-1, P.K, P.K)  # p(x_s | x_t) on K^L
-        ours = reverse(enumeration.Denoiser(P, data_law(), L).predict(X, time), s)
+        ours = reverse(enumeration.Denoiser(P, data_distribution(), L).predict(X, time), s)
         worst.see(ours, torch.stack([whole.sum(2), whole.sum(1)], 1), f"{name}, {t} to {s}")
     yield worst.row(PREDICTION, "reverse kernel = Bayes' rule on K^L")
 

@@ -11,7 +11,7 @@ from ...core.prediction import reverse_rate
 from ...core.process import Process
 from ...core.schedule import CLEAN, PRIOR
 from .. import enumeration
-from .check import INSIDE, TIMES, L, Largest, above, data_law, numbers, processes, reachable, shared
+from .check import INSIDE, TIMES, L, Largest, above, data_distribution, numbers, processes, reachable, shared
 
 PROCESS = "process: absorbing (also alpha per token), uniform, chains of any rates"
 
@@ -25,8 +25,8 @@ def steps_compose():
     yield worst.row(PROCESS, "semigroup  Q(s,u) = Q(s,t) Q(t,u), with jumps")
 
 
-@shared("process.law")
-def q_is_a_law_that_keeps_the_prior():
+@shared("process.distribution")
+def q_is_a_distribution_that_keeps_the_prior():
     least, stationary, balance, where = 1.0, Largest(), Largest(), ""
     for (name, P), (s, t) in itertools.product(processes().items(), itertools.combinations(TIMES, 2)):
         Q = P.matrix(s, t)
@@ -97,9 +97,9 @@ def rates_factorise_over_positions():
         R = _joint_rate(P, t)
         joint = lambda t, P=P: torch.kron(P.matrix(CLEAN, t), P.matrix(CLEAN, t))  # noqa: E731
         worst.see(_derivative(joint, t), joint(t) @ R, f"{name}, t = {t}: forward equation on K^L")
-        p = enumeration.marginal(P, enumeration.embed(P, data_law(), L), L, t)
+        p = enumeration.marginal(P, enumeration.embed(P, data_distribution(), L), L, t)
         X, time, p_t = reachable(P, t)
-        each = reverse_rate(enumeration.Denoiser(P, data_law(), L).predict(X, time))  # (N, L, K)
+        each = reverse_rate(enumeration.Denoiser(P, data_distribution(), L).predict(X, time))  # (N, L, K)
         whole = R[:, enumeration.index(X, P.K)].T * p / p_t[:, None]  # (N, K^L): R(y, x) p(y) / p(x)
         for i, y in itertools.product(range(L), range(P.K)):
             moved = X.clone()

@@ -1,4 +1,4 @@
-"""Samplers on a method: the law of what they draw, as a product of the transition matrices of their code."""
+"""Samplers on a method: the distribution of what they draw, as a product of the transition matrices of their code."""
 
 import itertools
 import math
@@ -34,7 +34,7 @@ from ...samplers import (
 )
 from ...samplers.ancestral import Argmax
 from ...samplers.pairing import of_length
-from ...samplers.sampler import start_law
+from ...samplers.sampler import start_distribution
 from .. import bounds, enumeration, metropolis, script
 from .bound import grid
 from .check import (
@@ -45,7 +45,7 @@ from .check import (
     above,
     again,
     apart,
-    data_law,
+    data_distribution,
     discrete,
     end_at,
     ends,
@@ -57,31 +57,38 @@ from .check import (
 
 SAMPLER = "sampler"
 GIVEN = torch.tensor([1, -1])
-MISTAKEN = 1e-6  # where a law cannot be enumerated: the chance that the test of draws rejects what is right
+MISTAKEN = 1e-6  # where a distribution cannot be enumerated: the chance that the test of draws rejects what is right
 
 
 def distance(
     method: Method, sampler: Sampler, steps: int, fixed: Tensor | None = None, clean_times: bool = True
 ) -> float:
-    """Total variation between the law of the sampler's samples and the data's, given `fixed`, with the exact network.
+    """Total variation between the distribution of the sampler's samples and the data's, given `fixed`, with the exact network.
 
     `clean_times` is whether the network is told that given positions are CLEAN, or one time for all.
     """
     if not isinstance(method, Diffusion):
-        denoiser, law = metropolis.Scores(method.neighbourhood, data_law(), L), data_law()
+        denoiser, distribution = metropolis.Scores(method.neighbourhood, data_distribution(), L), data_distribution()
     else:
-        denoiser = truth_of(method) if clean_times else _OneTime(method.process, data_law(), L, method.parameterization)
-        law = enumeration.embed(method.process, data_law(), L)
-    X = enumeration.states(len(start_law(method)), L)
+        denoiser = (
+            truth_of(method)
+            if clean_times
+            else _OneTime(method.process, data_distribution(), L, method.parameterization)
+        )
+        distribution = enumeration.embed(method.process, data_distribution(), L)
+    X = enumeration.states(len(start_distribution(method)), L)
     if fixed is not None:
-        law = law * ((fixed == X) | (fixed < 0)).all(-1)
+        distribution = distribution * ((fixed == X) | (fixed < 0)).all(-1)
     draws = drawn(sampler, method)
-    ours = _frequencies(sampler, denoiser, draws) if draws else script.sample_law(sampler, denoiser, steps, fixed)
-    return apart(ours, law / law.sum())
+    ours = (
+        _frequencies(sampler, denoiser, draws) if draws else script.sample_distribution(sampler, denoiser, steps, fixed)
+    )
+    return apart(ours, distribution / distribution.sum())
 
 
 def drawn(sampler: Sampler, method: Method) -> int:
-    """How many samples stand for the law of a sampler that thins events, whose outcomes cannot be enumerated; 0 for others."""
+    """How many samples stand for the distribution of a sampler that thins events, whose outcomes cannot be enumerated; 0 for
+    others."""
     if isinstance(sampler, Uniformisation):
         return 20_000  # each waits for dozens of candidates
     return 100_000 if isinstance(sampler, FirstHitting) and not one_alpha(method) else 0
@@ -90,17 +97,17 @@ def drawn(sampler: Sampler, method: Method) -> int:
 def _frequencies(sampler: Sampler, method: Method, draws: int) -> Tensor:
     """Of samples, (K^L,)."""
     *_, last = run(sampler, method, (draws, L), generator=torch.Generator().manual_seed(0))
-    K = len(start_law(method))
+    K = len(start_distribution(method))
     return enumeration.index(last.x, K).bincount(minlength=K**L) / draws
 
 
 def chi_square(method: Diffusion, sampler: Sampler, identity: str) -> Row:
-    """Of samples with the exact network against the data's law."""
-    law, draws = data_law(), drawn(sampler, method)
-    seen = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, law, L) > 0]
-    chi_2 = draws * (seen - law).square().div(law).sum() + draws * (1 - seen.sum())
-    p = float(torch.special.gammaincc(torch.tensor((len(law) - 1) / 2).double(), chi_2 / 2))
-    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {len(law) - 1} degrees of freedom"
+    """Of samples with the exact network against the data's distribution."""
+    distribution, draws = data_distribution(), drawn(sampler, method)
+    seen = _frequencies(sampler, truth_of(method), draws)[enumeration.embed(method.process, distribution, L) > 0]
+    chi_2 = draws * (seen - distribution).square().div(distribution).sum() + draws * (1 - seen.sum())
+    p = float(torch.special.gammaincc(torch.tensor((len(distribution) - 1) / 2).double(), chi_2 / 2))
+    where = f"{draws:,} draws, chi-square {float(chi_2):.1f} with {len(distribution) - 1} degrees of freedom"
     return above(SAMPLER, identity, p, MISTAKEN, f"≥ {MISTAKEN:.0e}", where)
 
 
@@ -113,9 +120,9 @@ class _OneTime(enumeration.Denoiser):
 
 # ---------------------------------------------------------------------------------- what each sampler claims
 def starts(method: Diffusion) -> bool:
-    """Whether sampling starts from the law of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
+    """Whether sampling starts from the distribution of x_1: uniform noise starts from the prior, so alpha(1) must be small."""
     process, _ = method.process, ends(method, 1e-6)
-    p_1 = enumeration.marginal(process, enumeration.embed(process, data_law(), L), L, process.start)
+    p_1 = enumeration.marginal(process, enumeration.embed(process, data_distribution(), L), L, process.start)
     return apart(p_1, process.prior[enumeration.states(process.K, L)].prod(-1)) < 1e-5
 
 
@@ -138,7 +145,8 @@ def _slowed(method: Diffusion) -> bool:
 
 
 def _order(method: Diffusion, sampler: Any, identity: str) -> Iterator[Row]:
-    """The order in 1/T at which the law of the samples approaches the data's; the claim is 1, or that of log(T) / T."""
+    """The order in 1/T at which the distribution of the samples approaches the data's; the claim is 1, or that of log(T) /
+    T."""
     if _even(method, sampler):
         sampler.grid = "log-snr"
     if starts(method):
@@ -176,7 +184,7 @@ def choosing_first_is_the_kernel(method: Diffusion):
         return
     worst, clean = Largest(), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for steps in (1, 2, 4):
-        chosen, by_kernel = (script.sample_law(Ancestral(choose=c), method, steps) for c in (True, False))
+        chosen, by_kernel = (script.sample_distribution(Ancestral(choose=c), method, steps) for c in (True, False))
         worst.see(chosen, by_kernel, f"T = {steps}")
         worst.see(
             by_kernel[clean],
@@ -189,7 +197,7 @@ def choosing_first_is_the_kernel(method: Diffusion):
 @own("sampler.ancestral-argmax")
 @torch.no_grad()
 def argmax_is_the_mode_of_the_kernel(method: Diffusion):
-    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint law."""
+    """On a network that is not exact: the step from x_t goes to the likeliest x_s of the kernel's joint distribution."""
     if Ancestral.refuse(method) is not None:
         return
     worst, X = Largest(), enumeration.states(method.process.K, L)
@@ -210,7 +218,7 @@ def argmax_is_the_mode_of_the_kernel(method: Diffusion):
 def _exact(key: str, identity: str, *samplers: Any) -> None:
     @own(key)
     @torch.no_grad()
-    def draws_the_data_law(method: Diffusion):
+    def draws_the_data_distribution(method: Diffusion):
         worst = Largest()
         for sampler in samplers:
             if sampler.refuse(method) is not None or not one_alpha(method):
@@ -219,13 +227,13 @@ def _exact(key: str, identity: str, *samplers: Any) -> None:
         yield worst.row(SAMPLER, identity)
 
 
-_exact("sampler.first_hitting", "first_hitting  law = the data's", FirstHitting())
-_exact("sampler.any_order", "any_order  law = the data's", AnyOrder())
-_exact("sampler.fixed_order", "fixed_order  law = the data's", *map(FixedOrder, ("forward", "backward", "1,0")))
-_exact("sampler.confidence", "confidence, one a step  law = the data's", *map(Confidence, ("margin", "entropy")))
+_exact("sampler.first_hitting", "first_hitting = the data distribution", FirstHitting())
+_exact("sampler.any_order", "any_order = the data distribution", AnyOrder())
+_exact("sampler.fixed_order", "fixed_order = the data distribution", *map(FixedOrder, ("forward", "backward", "1,0")))
+_exact("sampler.confidence", "confidence, one a step = data distribution", *map(Confidence, ("margin", "entropy")))
 
 
-@own("sampler.fixed_order-law")
+@own("sampler.fixed_order-distribution")
 @torch.no_grad()
 def an_order_is_the_likelihood_in_it(method: Diffusion):
     """Of a network that is not exact."""
@@ -234,29 +242,34 @@ def an_order_is_the_likelihood_in_it(method: Diffusion):
         return
     X, clean = enumeration.states(V, L), method.process.clean[enumeration.states(method.process.K, L)].all(-1)
     for order in ("forward", "backward"):
-        worst.see(script.sample_law(FixedOrder(order), method, L)[clean], (-exact[order](Batch(X))).exp(), order)
+        worst.see(
+            script.sample_distribution(FixedOrder(order), method, L)[clean], (-exact[order](Batch(X))).exp(), order
+        )
     yield worst.row(SAMPLER, "fixed_order = exp(-its exact likelihood)")
 
 
-@own("sampler.any_order-law")
+@own("sampler.any_order-distribution")
 @torch.no_grad()
 def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
-    """Of a network that is not exact: whose law one token at a time has; with a jump of 0.1 at each end of time it is another."""
+    """Of a network that is not exact: whose distribution one token at a time has; with a jump of 0.1 at each end of time it is
+    another."""
     one_by_one = (FirstHitting(), AnyOrder())
     if any(sampler.refuse(method) for sampler in one_by_one) or not end_at(method, 0.1, 0.9):
         return
     worst, mixed = Largest(), Largest()
-    orders = torch.stack([script.sample_law(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(0)
-    together = script.sample_law(AnyOrder(per_step=L), method, 1)
+    orders = torch.stack([script.sample_distribution(FixedOrder(order), method, L) for order in ((0, 1), (1, 0))]).mean(
+        0
+    )
+    together = script.sample_distribution(AnyOrder(per_step=L), method, 1)
     mixture = lambda w: (1 - w) * orders + w * together  # noqa: E731
     for sampler in one_by_one:
-        worst.see(script.sample_law(sampler, method, L), orders, sampler.name)
+        worst.see(script.sample_distribution(sampler, method, L), orders, sampler.name)
     yield worst.row(SAMPLER, "any_order = first_hitting = mean over orders")
     for steps in (1, 2, 4, 8):
         inside = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         times = torch.cat((inside.new_tensor([PRIOR]), inside, inside.new_tensor([CLEAN])))
         w = method.process.schedule.alpha(times).diff(dim=0).square().sum()  # P(both positions in one step)
-        mixed.see(script.sample_law(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps")
+        mixed.see(script.sample_distribution(Ancestral(), method, times), mixture(w), f"T = {steps} and the two jumps")
     yield mixed.row(SAMPLER, "p(x), T steps = (1 - w) any_order + w at once")
     away = apart(orders, mixture(2 * 0.1**2))  # the steps are without end, the jumps stay
     where = "expected failure: total variation, alpha from 0.9 to 0.1, T without end"
@@ -265,7 +278,7 @@ def one_at_a_time_is_the_mean_over_orders(method: Diffusion):
 
 @own("sampler.first_hitting-drawn")
 @torch.no_grad()
-def first_hitting_draws_the_data_law(method: Diffusion):
+def first_hitting_draws_the_data_distribution(method: Diffusion):
     sampler = FirstHitting()
     if sampler.refuse(method) is None and drawn(sampler, method):
         yield chi_square(method, sampler, "first_hitting  chi-square of draws, its p")
@@ -274,16 +287,18 @@ def first_hitting_draws_the_data_law(method: Diffusion):
 @own("sampler.remasking")
 @torch.no_grad()
 def remasking_keeps_the_marginals(method: Diffusion):
-    """Given x_0, which the network knows, each step has the law q(x_s | x_0)."""
+    """Given x_0, which the network knows, each step has the distribution q(x_s | x_0)."""
     worst = Largest()
     if Remasking.refuse(method) is not None:
         return
     for kind in ("cap", "rescale") if discrete(method) else ("cap", "rescale", "loop"):
         sampler = Remasking(kind, eta=0.3)
-        known = torch.zeros_like(data_law()).index_fill(0, torch.tensor(5), 1.0)
+        known = torch.zeros_like(data_distribution()).index_fill(0, torch.tensor(5), 1.0)
         x_0, times = enumeration.embed(method.process, known, L), sampler.times(method, 8)
-        for law, t in zip(script.sample_laws(sampler, truth_of(method, known), times), times):
-            worst.see(law, enumeration.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}")
+        for distribution, t in zip(script.sample_distributions(sampler, truth_of(method, known), times), times):
+            worst.see(
+                distribution, enumeration.marginal(method.process, x_0, L, float(t)), f"{kind}, t = {float(t):.3f}"
+            )
     yield worst.row(SAMPLER, "remasking  keeps q(x_s | x_0) at each step")
 
 
@@ -295,7 +310,10 @@ def blockwise_draws_the_model(method: Diffusion):
     if Blockwise.refuse(method) is not None:
         return
     worst = Largest()
-    ours, model = script.run_law(Blockwise(Ancestral()), method, L, 2), bounds.log_likelihood(method, grid(method, 2))
+    ours, model = (
+        script.run_distribution(Blockwise(Ancestral()), method, L, 2),
+        bounds.log_likelihood(method, grid(method, 2)),
+    )
     worst.see(ours, model.exp(), "T = 2")
     yield worst.row(SAMPLER, "blockwise, ancestral inside = p(x)")
 
@@ -304,7 +322,7 @@ def blockwise_draws_the_model(method: Diffusion):
 @torch.no_grad()
 def left_to_right_draws_the_model(method: Diffusion):
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
-    worst.see(script.run_law(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
+    worst.see(script.run_distribution(LeftToRight(), method, L), (-method.bound(Batch(X))).exp(), "all x")
     yield worst.row(SAMPLER, "left_to_right = p(x)")
 
 
@@ -313,7 +331,8 @@ COLD = {"temperature": 0.6, "top_p": 0.8, "top_k": 2}
 
 
 def by_definition(p: Tensor) -> Tensor:
-    """Laws (*, K) at the temperature, cut to a token that fewer than top_k are likelier than, and those likelier below top_p."""
+    """Distributions (*, K) at the temperature, cut to a token that fewer than top_k are likelier than, and those likelier below
+    top_p."""
     likelier = p[..., None, :] > p[..., :, None]
     p = torch.where(likelier.sum(-1) < COLD["top_k"], p ** (1 / COLD["temperature"]), 0.0)
     before = (likelier * p[..., None, :]).sum(-1)
@@ -326,33 +345,33 @@ def guidance_changes_the_clean_posterior_alone(method: Diffusion):
     """On a network that is not exact: the guided posterior by its definition, and the T-step model that it makes."""
     if Ancestral.refuse(method) is not None:
         return
-    law, worst = Largest(), Largest()
+    distribution, worst = Largest(), Largest()
     guided: Any = Guided(method, **COLD)
     X = enumeration.states(method.process.K, L)
     for t in (0.25, 0.75):
         time, context = torch.full(X.shape, t, dtype=torch.float64), method.clean(Batch(X))
         ours, p = (posterior(m.predict(X, time, context=context)).double() for m in (guided, method))
-        law.see(ours, by_definition(p), f"t = {t}")
-    yield law.row(SAMPLER, "guided p(x_0 | x_t) = cooled, top-k, top-p")
+        distribution.see(ours, by_definition(p), f"t = {t}")
+    yield distribution.row(SAMPLER, "guided p(x_0 | x_t) = cooled, top-k, top-p")
     clean = method.process.clean[X].all(-1)
     for steps in (1, 2):
         p = bounds.log_likelihood(guided, grid(method, steps)).exp()
         for choose in (True, False):
-            drawn = script.sample_law(Ancestral(choose=choose), guided, steps)
+            drawn = script.sample_distribution(Ancestral(choose=choose), guided, steps)
             worst.see(drawn[clean], p, f"T = {steps}, choose {choose}")
     yield worst.row(SAMPLER, "ancestral, guided = p(x) of the guided model")
 
 
 @own("sampler.guided-next", lambda method: method.parameterization == "next")
 @torch.no_grad()
-def guidance_changes_the_law_of_the_next_token(method: Any):
+def guidance_changes_the_distribution_of_the_next_token(method: Any):
     """Token by token, without a cache."""
     worst, X = Largest(), enumeration.states(method.vocabulary, L)
     x, p = method.inputs(Batch(X)), torch.ones(len(X), dtype=torch.float64)
     for i in range(L):
-        law = by_definition(method.next(method.network.features(x[:, : i + 1])[:, -1]))
-        p = p * law.gather(-1, X[:, i : i + 1])[:, 0]
-    worst.see(script.run_law(LeftToRight(**COLD), method, L), p, "all x")
+        distribution = by_definition(method.next(method.network.features(x[:, : i + 1])[:, -1]))
+        p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
+    worst.see(script.run_distribution(LeftToRight(**COLD), method, L), p, "all x")
     yield worst.row(SAMPLER, "left_to_right, guided = guided next tokens")
 
 
@@ -366,8 +385,8 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     worst, wrapped = Largest(), Largest()
     guided: Any = Guided(method, **COLD)
     for length in (1, L) if method.block else (L,):
-        ours = script.run_law(Blockwise(Ancestral(), **COLD), method, length, 2)
-        wrapped.see(ours, script.run_law(Blockwise(Ancestral()), guided, length, 2), f"length {length}")
+        ours = script.run_distribution(Blockwise(Ancestral(), **COLD), method, length, 2)
+        wrapped.see(ours, script.run_distribution(Blockwise(Ancestral()), guided, length, 2), f"length {length}")
     yield wrapped.row(SAMPLER, "blockwise, guided = of the guided model")
     if "block" not in vars(method.config):
         return
@@ -378,9 +397,9 @@ def guidance_holds_in_blocks_and_at_other_lengths(method: Diffusion):
     for i in range(L):
         cache = one.extend(None, X[:, :i]) if i else None
         blank = torch.full_like(X[:, :1], one.process.mask)
-        law = by_definition(posterior(one.predict(blank, PRIOR, context=cache)).double()[:, 0])
-        p = p * law.gather(-1, X[:, i : i + 1])[:, 0]
-    worst.see(script.run_law(Blockwise(Ancestral(), **COLD), one, L, 1), p, "blocks of one")
+        distribution = by_definition(posterior(one.predict(blank, PRIOR, context=cache)).double()[:, 0])
+        p = p * distribution.gather(-1, X[:, i : i + 1])[:, 0]
+    worst.see(script.run_distribution(Blockwise(Ancestral(), **COLD), one, L, 1), p, "blocks of one")
     yield worst.row(SAMPLER, "blocks of one, guided = guided next tokens")
 
 
@@ -412,7 +431,7 @@ def expected_calls_are_those_that_are_made(method: Diffusion):
 # ---------------------------------------------------------------------------------- given positions
 @own("sampler.infill")
 @torch.no_grad()
-def infilling_is_the_conditional_law(method: Diffusion):
+def infilling_is_the_conditional_distribution(method: Diffusion):
     if Ancestral.refuse(method) is not None or not starts(method):
         return
     worst, ancestral = Largest(), Ancestral()
@@ -420,11 +439,11 @@ def infilling_is_the_conditional_law(method: Diffusion):
         for sampler in (ancestral, FirstHitting(), AnyOrder()):
             if sampler.refuse(method) is None and not drawn(sampler, method):
                 worst.see(torch.tensor(distance(method, sampler, 16, GIVEN)), 0.0, f"{sampler.name}, given [1, _]")
-        yield worst.row(SAMPLER, "infilling  law = the exact conditional law")
+        yield worst.row(SAMPLER, "infilling = the exact conditional")
         return
     worst.see(torch.tensor(distance(method, ancestral, 16, GIVEN)), 0.0, "given [1, _]")
-    yield worst.row(SAMPLER, "infilling, told CLEAN  law = the conditional", 1e-5)
+    yield worst.row(SAMPLER, "infilling, time CLEAN = the conditional", 1e-5)
     away = [distance(method, ancestral, steps, GIVEN, clean_times=False) for steps in (64, 128, 256)]
     where = "expected failure: distances at T = 64, 128, 256: " + ", ".join(f"{d:.4f}" for d in away)
     limit = 2 * away[2] - away[1]  # the error in 1/T cancelled
-    yield above(SAMPLER, "infilling, told one time  wrong in the limit", limit, 0.02, "≥ 0.02", where)
+    yield above(SAMPLER, "infilling, one time for all  wrong in the limit", limit, 0.02, "≥ 0.02", where)

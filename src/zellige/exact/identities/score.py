@@ -1,4 +1,4 @@
-"""Methods without a process: the concrete score, what its losses draw, and the chain that keeps a law by it."""
+"""Methods without a process: the concrete score, what its losses draw, and the chain that keeps a distribution by it."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -11,7 +11,7 @@ from ...methods.method import Method
 from ...samplers import Metropolis, Sampler
 from ...samplers.metropolis import OverNeighbours
 from .. import bounds, enumeration, metropolis, script
-from .check import L, Largest, V, above, apart, data_law, of_order, own
+from .check import L, Largest, V, above, apart, data_distribution, of_order, own
 
 SCORE, ONCE = "score: no process, neighbours of a text", (torch.tensor([0.5]).double(), torch.ones(1).double())
 
@@ -54,27 +54,27 @@ def score_is_the_gradient_of_a_density(method: Method):
 
 
 # ---------------------------------------------------------------------------------- its losses
-def explicit(method: Method, law: Tensor) -> tuple[Tensor, Tensor]:
-    """What the loss estimates, from the true scores of `law`, for each text (V^L,); and what is left out of the loss.
+def explicit(method: Method, distribution: Tensor) -> tuple[Tensor, Tensor]:
+    """What the loss estimates, from the true scores of `distribution`, for each text (V^L,); and what is left out of the loss.
 
     The square of the difference of the scores, or the score entropy, over the neighbours; both 0 at the true scores.
     """
     walked = cast(OverNeighbours, method)
     arrows = walked.neighbourhood
     X = enumeration.states(arrows.size, method.shape[0])
-    ours, true = walked.predict(X, 0.0), metropolis.Scores(arrows, law, method.shape[0]).predict(X, 0.0)
+    ours, true = walked.predict(X, 0.0), metropolis.Scores(arrows, distribution, method.shape[0]).predict(X, 0.0)
     u, v, at = true.v, ours.v, arrows.of(X)
     if method.config.objective == "score-entropy":
         each, rest = maths.score_entropy(u, v), maths.xlogy(u, u) - u
     else:
         each, rest = (u - v).square(), (u - 1).square()
-    return ((each * at).sum((1, 2)), (law * (rest * at).sum((1, 2))).sum())
+    return ((each * at).sum((1, 2)), (distribution * (rest * at).sum((1, 2))).sum())
 
 
-def noised(law: Tensor, noise: float) -> Tensor:
+def noised(distribution: Tensor, noise: float) -> Tensor:
     """q(z | x) of one noise step, (V^L, V^L): with chance `noise` a token is drawn anew."""
-    one = (1 - noise) * torch.eye(V, dtype=law.dtype) + noise / V
-    whole = torch.ones(1, 1, dtype=law.dtype)
+    one = (1 - noise) * torch.eye(V, dtype=distribution.dtype) + noise / V
+    whole = torch.ones(1, 1, dtype=distribution.dtype)
     for _ in range(L):
         whole = torch.kron(whole, one)
     return whole
@@ -82,22 +82,22 @@ def noised(law: Tensor, noise: float) -> Tensor:
 
 @own("score.objective", concrete)
 def losses_are_the_explicit_ones(method: Method):
-    value, gradient, law, X = Largest(), Largest(), data_law(), enumeration.states(V, L)
-    drawn = (law * bounds.expectation(method.loss, X, ONCE)).sum()
+    value, gradient, distribution, X = Largest(), Largest(), data_distribution(), enumeration.states(V, L)
+    drawn = (distribution * bounds.expectation(method.loss, X, ONCE)).sum()
     if method.config.objective == "denoising":
-        q = noised(law, method.config.noise)
-        whole, rest = explicit(method, law @ q)
+        q = noised(distribution, method.config.noise)
+        whole, rest = explicit(method, distribution @ q)
         arrows: Any = method.neighbourhood
         ratio = q[:, metropolis.moved(X, V)] / q[:, :, None, None]  # q(y | x) / q(z | x): (x, z, L, V)
         known = ((ratio - 1).square() * arrows.of(X)).sum((2, 3))
-        true, constant = ((law @ q) * whole).sum(), (law[:, None] * q * known).sum() - rest
+        true, constant = ((distribution @ q) * whole).sum(), (distribution[:, None] * q * known).sum() - rest
     else:
-        whole, rest = explicit(method, law)
-        true, constant = (law * whole).sum(), -rest
-    value.see(drawn, true + constant, "the data's law")
+        whole, rest = explicit(method, distribution)
+        true, constant = (distribution * whole).sum(), -rest
+    value.see(drawn, true + constant, "the data's distribution")
     yield value.row(SCORE, "E of the loss = the explicit one + a constant")
     for one, other in zip(*(torch.autograd.grad(v, list(method.parameters())) for v in (drawn, true))):
-        gradient.see(one, other, "the data's law")
+        gradient.see(one, other, "the data's distribution")
     yield gradient.row(SCORE, "... its gradient")
 
 
@@ -106,16 +106,16 @@ def losses_are_the_explicit_ones(method: Method):
 @torch.no_grad()
 def ratios_multiply_along_any_path(method: Method):
     """p(x) / p(x') from the ratios of neighbours, from each text to each, and with the positions in either order."""
-    worst, law, X, truth = Largest(), data_law(), enumeration.states(V, L), true_scores(method)
+    worst, distribution, X, truth = Largest(), data_distribution(), enumeration.states(V, L), true_scores(method)
     x, y = X.repeat_interleave(len(X), 0), X.repeat(len(X), 1)
-    ratio = (law.repeat_interleave(len(X)) / law.repeat(len(X))).log()
+    ratio = (distribution.repeat_interleave(len(X)) / distribution.repeat(len(X))).log()
     for order in (range(L), range(L - 1, -1, -1)):
         worst.see(metropolis.log_ratio(truth, x, y, order), ratio, f"positions {list(order)}")
-        worst.see(metropolis.path_law(truth, order), law, f"all texts, positions {list(order)}")
+        worst.see(metropolis.path_distribution(truth, order), distribution, f"all texts, positions {list(order)}")
     yield worst.row(SCORE, "true scores: p(x)/p(x') along any path")
     if method.positive:
         ours = [metropolis.log_ratio(method, x, y, order) for order in (range(L), range(L - 1, -1, -1))]
-        gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores that are of no law"
+        gap, where = float((ours[0] - ours[1]).abs().max()), "expected failure: scores of no distribution"
         yield above(SCORE, "a network's scores: two paths differ, nats", gap, 0.01, "≥ 0.01", where)
 
 
@@ -129,23 +129,23 @@ def matrix(sampler: Sampler, method: Method, fixed: Tensor | None = None) -> Ten
 
 
 def true_scores(method: Method) -> Method:
-    return metropolis.Scores(method.neighbourhood, data_law(), L)
+    return metropolis.Scores(method.neighbourhood, data_distribution(), L)
 
 
 @own("score.invariant", concrete)
 @torch.no_grad()
-def scores_keep_their_law(method: Method):
+def scores_keep_their_distribution(method: Method):
     """The matrix that `exact.metropolis` makes of the scores at once, and the one of the sampler's code."""
     worst, zero = Largest(), Largest()
     x, y, chance = metropolis.transitions(method)
     P = torch.zeros(V**L, V**L, dtype=torch.float64).index_put((x, y), chance)
     P.diagonal().add_(1 - P.sum(-1))
     worst.see(matrix(Metropolis(), method), P, "from, to")
-    law = metropolis.law(method)
-    worst.see(law @ P, law, "the law that it keeps")
-    yield worst.row(SCORE, "metropolis.law: that of the sampler's own matrix")
-    zero.see(metropolis.divergence(data_law(), true_scores(method)), 0.0, "the data's law")
-    yield zero.row(SCORE, "true scores: KL(data || the law kept) = 0")
+    distribution = metropolis.invariant(method)
+    worst.see(distribution @ P, distribution, "the distribution that it keeps")
+    yield worst.row(SCORE, "invariant p = that of the sampler's matrix")
+    zero.see(metropolis.divergence(data_distribution(), true_scores(method)), 0.0, "the data's distribution")
+    yield zero.row(SCORE, "true scores: KL(data || invariant) = 0")
 
 
 class _NoFactor(Metropolis):
@@ -157,16 +157,16 @@ class _NoFactor(Metropolis):
 
 @own("sampler.metropolis", concrete)
 @torch.no_grad()
-def metropolis_keeps_the_data_law(method: Method):
-    law, truth = data_law(), true_scores(method)
+def metropolis_keeps_the_data_distribution(method: Method):
+    distribution, truth = data_distribution(), true_scores(method)
     P, stationary, balance = matrix(Metropolis(), truth), Largest(), Largest()
-    stationary.see(law @ P, law, "the data's law")
-    flow = law[:, None] * P
+    stationary.see(distribution @ P, distribution, "the data's distribution")
+    flow = distribution[:, None] * P
     balance.see(flow, flow.T, "from, to")
-    yield stationary.row("sampler", "metropolis  keeps the data's law: p P = p")
+    yield stationary.row("sampler", "metropolis  keeps the data's p: p P = p")
     yield balance.row("sampler", "... in detailed balance with it")
     fixed = torch.tensor([1, -1])
-    some = torch.where((enumeration.states(V, L)[:, 0] == 1), law, 0.0)
+    some = torch.where((enumeration.states(V, L)[:, 0] == 1), distribution, 0.0)
     conditional = Largest()
     conditional.see(some @ matrix(Metropolis(), truth, fixed), some, "given [1, _]")
     yield conditional.row("sampler", "metropolis, infilling  keeps the conditional")
@@ -179,6 +179,13 @@ def without_the_hastings_factor_it_is_wrong(method: Method):
     degree = arrows.degree
     if bool((degree == degree[0]).all()):
         return  # the factor is 1
-    P, law = matrix(_NoFactor(), true_scores(method)), data_law()
+    P, distribution = matrix(_NoFactor(), true_scores(method)), data_distribution()
     where = "expected failure: |p P - p|, where texts have different numbers of neighbours"
-    yield above("sampler", "metropolis without the Hastings factor  wrong", apart(law @ P, law), 0.01, "≥ 0.01", where)
+    yield above(
+        "sampler",
+        "metropolis without the Hastings factor  wrong",
+        apart(distribution @ P, distribution),
+        0.01,
+        "≥ 0.01",
+        where,
+    )

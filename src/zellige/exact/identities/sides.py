@@ -17,10 +17,10 @@ from ...samplers.ask import expected_time
 from ...samplers.first_hitting import FirstHitting
 from ...samplers.pairing import absorbs
 from ...samplers.replay import Path, Replayed, Trajectory, path_of, weigh
-from .. import bounds, enumeration, laws, script
+from .. import bounds, distributions, enumeration, script
 from .bound import BOUND, total
 from .check import EXACT, L, Largest, Row, V, above, again, mild, own
-from .laws import PRECISE, of_clean
+from .distributions import PRECISE, of_clean
 
 STEPS = 3  # of the chain
 
@@ -39,7 +39,7 @@ def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
     if isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting):
         block = method.block or L
         for _ in range(0, L, block):
-            more, weight = laws.hits(method, block, 24)
+            more, weight = distributions.hits(method, block, 24)
             u = torch.cat((u.repeat_interleave(len(more), 0), more.repeat(len(u), 1)), 1)
             share = (share[:, None] * weight).reshape(-1)
     x, u = x_0.repeat_interleave(len(share), 0), 1 - u.repeat(len(x_0), 1)
@@ -53,7 +53,7 @@ def expected(method: Diffusion, path: Path, x_0: Tensor) -> Tensor:
 @own("bound.sides")
 @torch.no_grad()
 def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
-    """The law is found without the path: of T steps by the kernels, of continuous time by Kolmogorov's equation."""
+    """The distribution is found without the path: of T steps by the kernels, of continuous time by Kolmogorov's equation."""
     if method.exact:
         return
     method = few_steps(method)
@@ -64,16 +64,26 @@ def the_two_sides_are_those_of_the_bound(method: Diffusion) -> Iterator[Row]:
     drawn = isinstance(path, Replayed) and isinstance(path.sampler, FirstHitting)  # integrated, not summed
     bound = Largest()
     if not method.approximate:
-        bound.see(minus_log, bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0), path.law)
-        yield bound.row(BOUND, "E -log w (n = 1) = the bound of that law", PRECISE)
+        bound.see(
+            minus_log, bounds.step_bound(method, x_0, times) if of_steps else total(method, x_0), path.distribution
+        )
+        yield bound.row(BOUND, "E -log w (n = 1) = the bound of it", PRECISE)
     if of_steps or method.clean(Batch(x_0)) is None:
-        law = Largest()
-        p = bounds.log_likelihood(method, times).exp() if of_steps else of_clean(method, laws.continuous_law(method))
-        law.see(w, p, path.law)
-        yield law.row(BOUND, "E w = p(x) of the law that is bounded", PRECISE if drawn or not of_steps else EXACT)
+        distribution = Largest()
+        p = (
+            bounds.log_likelihood(method, times).exp()
+            if of_steps
+            else of_clean(method, distributions.continuous_distribution(method))
+        )
+        distribution.see(w, p, path.distribution)
+        yield distribution.row(
+            BOUND, "E w = p(x) of the bounded distribution", PRECISE if drawn or not of_steps else EXACT
+        )
         below = minus_log + 1 - p * inverse  # the tangent at one draw, E p/psi = p E 1/w (TUBE)
         gap = torch.minimum(minus_log + p.log(), -p.log() - below)
-        yield above(BOUND, "-log p lies between both sides, smallest gap", float(gap.min()), -PRECISE, "≥ 0", path.law)
+        yield above(
+            BOUND, "-log p lies between both sides, smallest gap", float(gap.min()), -PRECISE, "≥ 0", path.distribution
+        )
 
 
 @own("bound.own-chain", lambda method: method.steps > 0)
@@ -82,7 +92,9 @@ def a_model_of_steps_is_drawn_by_its_own_chain(method: Diffusion) -> Iterator[Ro
     """Where nobody says how many steps; and a count of masks is a time of that chain."""
     method, ancestral = few_steps(method), Ancestral()
     p, worst = bounds.log_likelihood(method, method.grid(method.steps)).exp(), Largest()
-    worst.see(of_clean(method, script.sample_law(ancestral, method, ancestral.times(method, None))), p, "no `steps`")
+    worst.see(
+        of_clean(method, script.sample_distribution(ancestral, method, ancestral.times(method, None))), p, "no `steps`"
+    )
     yield worst.row(BOUND, "ancestral without steps = p(x) of its T steps")
     if absorbs(method, one=True) is None:
         worst, known = Largest(), method.grid(method.steps)[:-1].clamp_max(1.0)

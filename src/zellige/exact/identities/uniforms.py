@@ -1,4 +1,4 @@
-"""What `core.random` makes of uniform bits, on a lattice of them: no draw is random, and each law is a count.
+"""What `core.random` makes of uniform bits, on a lattice of them: no draw is random, and each distribution is a count.
 
 `exact.Script` takes the place of these draws elsewhere, so that nothing else here would see a wrong one.
 """
@@ -11,7 +11,7 @@ from .check import Largest, shared
 
 DRAWS = "draws: tokens, counts and times from uniform numbers"
 LAW = torch.tensor([0, 3, 0, 5, 8, 0], dtype=torch.float64) / 16
-MANY = 16 * 240  # each law's edges lie on the lattice
+MANY = 16 * 240  # each distribution's edges lie on the lattice
 
 
 class Lattice:
@@ -33,12 +33,12 @@ def middles(n: int) -> Tensor:
 
 
 def _shares(tokens: Tensor, n: int) -> Tensor:
-    """How often each of n tokens was drawn, as a law."""
+    """How often each of n tokens was drawn, as a distribution."""
     return tokens.bincount(minlength=n).double() / len(tokens)
 
 
-@shared("draws.laws")
-def draws_have_their_laws():
+@shared("draws.distributions")
+def draws_have_their_distributions():
     exact, rows = Largest(), LAW.expand(MANY, -1)
     exact.see(_shares(random.categorical(rows, Lattice(middles(MANY))), len(LAW)), LAW, "categorical")
     coins = random.bernoulli(torch.full((MANY,), 5 / 16, dtype=torch.float64), Lattice(middles(MANY)))
@@ -54,13 +54,13 @@ def draws_have_their_laws():
     )
     tail = torch.tensor([1.0, 2.0**-40], dtype=torch.float64).expand(1, -1)
     exact.see(random.categorical(tail, Lattice(ends[1:])).double(), 1.0, "a token of chance 1e-12")
-    yield exact.row(DRAWS, "tokens, coins, waits: counts = their laws")
+    yield exact.row(DRAWS, "tokens, coins, waits: the right frequencies")
     worst = Largest()
     for mean in (0.3, 2.0, 30.0):
         counts = random.poisson(torch.full((MANY, 1), mean, dtype=torch.float64), Lattice(middles(MANY)))[:, 0]
         n = torch.arange(100, dtype=torch.float64)
-        law = (n * torch.tensor(mean).double().log() - mean - (n + 1).lgamma()).exp()
-        away = (_shares(counts.long(), 100).cumsum(0) - law.cumsum(0)).abs()
+        distribution = (n * torch.tensor(mean).double().log() - mean - (n + 1).lgamma()).exp()
+        away = (_shares(counts.long(), 100).cumsum(0) - distribution.cumsum(0)).abs()
         worst.see((away - 1 / MANY).clamp_min(0.0), 0.0, f"mean {mean:g}")
     yield worst.row(DRAWS, "Poisson counts, beyond one lattice point")
 

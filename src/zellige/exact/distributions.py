@@ -1,7 +1,8 @@
-"""Two laws with any network: that of the model of continuous time, by definition, and that of a sampler that draws its times.
+"""Two distributions with any network: that of the model of continuous time, by definition, and that of a sampler that draws its
+times.
 
-The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and integrates over
-what it draws. Neither knows of the other.
+The first integrates Kolmogorov's equation of the model's rates, the second enumerates the sampler's own code and integrates
+over what it draws. Neither knows of the other.
 """
 
 import functools
@@ -51,8 +52,8 @@ ROOT = math.sqrt(3) / 6
 
 
 @torch.no_grad()
-def continuous_law(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
-    """The law of what the model of continuous time ends with: (K^L,).
+def continuous_distribution(method: Diffusion, steps: int = 300, jumps: bool = False) -> Tensor:
+    """The distribution of what the model of continuous time ends with: (K^L,).
 
     From the prior, where sampling starts, by the model's rates over its `span`, and what is left there by its kernel to CLEAN.
     With `jumps` the kernel steps at both ends of [0, 1] instead. `steps` for each part, even in log(t - the end of the span).
@@ -101,8 +102,8 @@ def gauss(n: int) -> tuple[Tensor, Tensor]:
 def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
     """Nodes u (N, length) and weights (N,) for the uniforms of one event after another until no mask is left.
 
-    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of what the network is told, which are
-    placed by that factor.
+    1 - alpha falls by the factor u^(1/masks left) at each; `n` nodes between any two bends of what the network is told, which
+    are placed by that factor.
     """
     process, (x, w) = method.process, gauss(n)
     bends = [0.0, *(1 - float(process.schedule.alpha(t)) for t in (0.0, 1.0)), 1.0]  # of what the network is told
@@ -119,14 +120,14 @@ def hits(method: Diffusion, length: int, n: int = 12) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
-    """The law of a sampler that draws one uniform a step, the time of its event (`hits`): (K^L,).
+def event_distribution(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
+    """The distribution of a sampler that draws one uniform a step, the time of its event (`hits`): (K^L,).
 
     Its code is followed, every outcome of what is discrete; the uniforms are integrated.
     """
     process, (L,) = method.process, method.shape
     u, weight = hits(method, L, n)
-    law, times = torch.zeros(process.K**L, dtype=torch.float64), sampler.times(method, None)
+    distribution, times = torch.zeros(process.K**L, dtype=torch.float64), sampler.times(method, None)
     follow = [(sampler.init(method, (len(u), L)), weight)]
     for turn, (t, s) in enumerate(itertools.pairwise(times)):
         after = []
@@ -136,5 +137,5 @@ def event_law(sampler: Sampler, method: Diffusion, n: int = 12) -> Tensor:
             after += [(new, p * chance) for new, chance in outcomes if bool((chance > 0).any())]
         follow = after
     for state, p in follow:
-        law.index_add_(0, index(state.x, process.K), p)
-    return law
+        distribution.index_add_(0, index(state.x, process.K), p)
+    return distribution

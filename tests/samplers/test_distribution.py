@@ -1,4 +1,4 @@
-"""Which law, which number: the table, and what the checks of `verify` would not see through."""
+"""Which distribution, which number: the table, and what the checks of `verify` would not see through."""
 
 import sys
 from pathlib import Path
@@ -10,20 +10,29 @@ from worlds import V, table
 from zellige import exact
 from zellige.errors import InputError
 from zellige.evaluation.likelihood import Likelihood
-from zellige.exact import laws as exact_laws
+from zellige.exact import distributions as exact_distributions
 from zellige.exact.identities.check import apart, enumerable, variants
-from zellige.exact.identities.laws import coarse, of_clean
+from zellige.exact.identities.distributions import coarse, of_clean
 from zellige.methods import METHODS
 from zellige.methods.md4 import MD4
 from zellige.methods.mdlm import MDLM
-from zellige.samplers import SAMPLERS, Ancestral, AnyOrder, Confidence, FirstHitting, law_of, laws, run
+from zellige.samplers import (
+    SAMPLERS,
+    Ancestral,
+    AnyOrder,
+    Confidence,
+    FirstHitting,
+    distribution_of,
+    distributions,
+    run,
+)
 from zellige.samplers.pairing import admissible
 
 D = torch.float64
 
 
 @pytest.mark.parametrize(("alpha_1", "alpha_0"), [(0.1, 0.9), (0.3, 0.7)])
-def test_first_hitting_has_the_law_of_continuous_time(alpha_1, alpha_0):
+def test_first_hitting_has_the_distribution_of_continuous_time(alpha_1, alpha_0):
     """Its events drawn as if all tokens were masked still pass with the exact network, which does not see the time."""
 
     class AsIfAll(FirstHitting):
@@ -36,13 +45,13 @@ def test_first_hitting_has_the_law_of_continuous_time(alpha_1, alpha_0):
 
     method = enumerable(MD4)
     assert coarse(method, alpha_1, alpha_0)
-    law = exact_laws.continuous_law(method)
-    assert float(law.sum()) == pytest.approx(1.0, abs=1e-12)
-    assert apart(exact_laws.event_law(FirstHitting(), method, 14), law) < 1e-6
-    assert apart(exact_laws.event_law(AsIfAll(), method, 14), law) > 1e-3
+    distribution = exact_distributions.continuous_distribution(method)
+    assert float(distribution.sum()) == pytest.approx(1.0, abs=1e-12)
+    assert apart(exact_distributions.event_distribution(FirstHitting(), method, 14), distribution) < 1e-6
+    assert apart(exact_distributions.event_distribution(AsIfAll(), method, 14), distribution) > 1e-3
     with torch.no_grad():
         terms = exact.continuous_terms(method, exact.states(3, 2))
-        p = of_clean(method, law)
+        p = of_clean(method, distribution)
         assert (terms["diffusion"] + terms["reconstruction"] + terms["prior"] + p.log() > 0).all()
 
 
@@ -65,26 +74,27 @@ def test_a_fine_grid_goes_into_the_ends():
 
 def test_the_table_says_what_each_option_changes():
     method = MDLM(table(V + 1, 4), V, (4,))
-    number = lambda sampler, steps=None: law_of(sampler, method, steps).number  # noqa: E731
+    number = lambda sampler, steps=None: distribution_of(sampler, method, steps).number  # noqa: E731
     assert number(Ancestral(), 8) == {"steps": 8}
     assert number(Ancestral()) == {"steps": 64}
     for sampler in (Ancestral("cosine"), Ancestral(argmax="last"), Ancestral(temperature=0.5), AnyOrder(2)):
         assert number(sampler, 8) is None
     for sampler in (FirstHitting(), AnyOrder()):
         assert number(sampler) == {}
-    assert law_of(FirstHitting(), method.of_length(3)).number is None
-    assert law_of(FirstHitting(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4))).number is None
-    assert law_of(Ancestral(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4)), 4).number == {}
+    assert distribution_of(FirstHitting(), method.of_length(3)).number is None
+    assert distribution_of(FirstHitting(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4))).number is None
+    assert distribution_of(Ancestral(), MD4(None, V, (4,), MD4.Config(diffusion_steps=4)), 4).number == {}
 
 
 @pytest.mark.parametrize("cls", METHODS.values(), ids=list(METHODS))
-def test_a_number_names_the_law_that_it_bounds_as_the_samplers_do(cls):
-    """The arguments of `evaluate` that a sampler's law gives are a number of that law, and of that sampler."""
+def test_a_number_names_the_distribution_that_it_bounds_as_the_samplers_do(cls):
+    """The arguments of `evaluate` that a sampler's distribution gives are a number of that distribution, and of that
+    sampler."""
     for _, method in variants(cls):
-        for name, law in laws(method, method.steps or 8).items():
-            if law.number is not None:
-                asked = Likelihood(method, **law.number)
-                assert asked.law == law.of, name
+        for name, distribution in distributions(method, method.steps or 8).items():
+            if distribution.number is not None:
+                asked = Likelihood(method, **distribution.number)
+                assert asked.law == distribution.of, name
                 assert name in asked.bounds
 
 
@@ -105,15 +115,15 @@ def test_a_model_of_t_steps_is_drawn_in_t_unless_told(name, sampler):
     if cls.refuse(method) is None:
         assert len(cls().times(method, None)) == 7
         assert len(cls().times(METHODS["mdlm"](None, 2, (4,)), None)) == 65
-    law = law_of(Ancestral(), method)
-    assert (law.of, law.number) == ("the model of 6 steps", {})
+    distribution = distribution_of(Ancestral(), method)
+    assert (distribution.of, distribution.number) == ("the model of 6 steps", {})
     if name == "d3pm":
         with pytest.raises(InputError, match="4 steps do not divide the grid T = 6; use 6, 3 or 2"):
             Ancestral().times(method, 4)
         assert [admissible(method, n) for n in (64, 4, 2)] == [6, 3, 2]
     else:
         assert len(Ancestral().times(method, 4)) == 5
-        assert law_of(Ancestral(), method, 4).number is None
+        assert distribution_of(Ancestral(), method, 4).number is None
         assert [admissible(method, n) for n in (64, 4, 2)] == [6, 4, 2]
 
 

@@ -1,4 +1,5 @@
-"""Which law, which number: what samplers draw from with a network that is not exact and sees the time, and what bounds it.
+"""Which distribution, which number: what samplers draw from with a network that is not exact and sees the time, and what bounds
+it.
 
 With coarse ends, alpha from 0.7 to 0.3, so that what becomes of them is seen; all of it enumerated or integrated.
 """
@@ -14,7 +15,7 @@ from ...core.curves import Polynomial
 from ...methods.absorbing import Masked
 from ...methods.diffusion import Diffusion
 from ...samplers import AnyOrder, FirstHitting
-from .. import bounds, enumeration, laws, script
+from .. import bounds, distributions, enumeration, script
 from .bound import total
 from .check import (
     EXACT,
@@ -25,7 +26,7 @@ from .check import (
     V,
     above,
     below,
-    data_law,
+    data_distribution,
     discrete,
     end_at,
     one_alpha,
@@ -40,7 +41,7 @@ TIMES = 16  # a multiple of it has the times 0 and 1, where the model's rates be
 
 
 def coarse(method: Diffusion, alpha_1: float = ENDS[0], alpha_0: float = ENDS[1]) -> bool:
-    """Whether it has a law of continuous time to be enumerated; its ends are then far from 1 and 0."""
+    """Whether it has a distribution of continuous time to be enumerated; its ends are then far from 1 and 0."""
     if discrete(method) or method.steps or method.clean(Batch(enumeration.states(V, L))) is not None:
         return False
     schedule = getattr(method.process, "schedule", None)
@@ -49,9 +50,9 @@ def coarse(method: Diffusion, alpha_1: float = ENDS[0], alpha_0: float = ENDS[1]
     return end_at(method, alpha_1, alpha_0)
 
 
-def of_clean(method: Diffusion, law: Tensor) -> Tensor:
-    """The entries of a law (K^L,) on clean sequences, (V^L,)."""
-    return law[method.process.clean[enumeration.states(method.process.K, L)].all(-1)]
+def of_clean(method: Diffusion, distribution: Tensor) -> Tensor:
+    """The entries of a distribution (K^L,) on clean sequences, (V^L,)."""
+    return distribution[method.process.clean[enumeration.states(method.process.K, L)].all(-1)]
 
 
 def refined(values: list[Tensor]) -> Tensor:
@@ -61,34 +62,34 @@ def refined(values: list[Tensor]) -> Tensor:
     return values[0]
 
 
-@own("sampler.law")
+@own("sampler.distribution")
 @torch.no_grad()
-def samplers_have_the_law_they_claim(method: Diffusion) -> Iterator[Row]:
+def samplers_have_the_distribution_they_claim(method: Diffusion) -> Iterator[Row]:
     """Against Kolmogorov's equation of the model's rates."""
     if not coarse(method):
         return
-    p, limit = of_clean(method, laws.continuous_law(method)), Largest()
+    p, limit = of_clean(method, distributions.continuous_distribution(method)), Largest()
     steps = [bounds.log_likelihood(method, method.grid(n * TIMES)).exp() for n in (2, 4, 8, 16)]
     limit.see(refined(steps), p, f"T = {2 * TIMES} to {16 * TIMES}, x_0")
     absorbs = method.process.mask is not None  # else the rates are steep near t = 0
     yield limit.row(SAMPLER, "ancestral, T without end = continuous time", PRECISE if absorbs else QUADRATURE)
     if FirstHitting.refuse(method) is None and one_alpha(method):
         first = Largest()
-        first.see(of_clean(method, laws.event_law(FirstHitting(), method)), p, "x_0")
+        first.see(of_clean(method, distributions.event_distribution(FirstHitting(), method)), p, "x_0")
         yield first.row(SAMPLER, "first_hitting = continuous time", PRECISE)
     if AnyOrder.refuse(method) is None:
         one = Largest()
-        one.see(of_clean(method, script.sample_law(AnyOrder(), method, L)), p, "x_0")
+        one.see(of_clean(method, script.sample_distribution(AnyOrder(), method, L)), p, "x_0")
         yield one.row(SAMPLER, "any_order = continuous time", PRECISE)
 
 
-@own("bound.law")
+@own("bound.distribution")
 @torch.no_grad()
-def the_bound_is_one_of_that_law(method: Diffusion) -> Iterator[Row]:
+def the_bound_is_one_of_that_distribution(method: Diffusion) -> Iterator[Row]:
     """H + KL <= E of -log p <= E of the bound, and for each text by itself."""
     if not coarse(method):
         return
-    x_0, p = enumeration.states(V, L), of_clean(method, laws.continuous_law(method))
+    x_0, p = enumeration.states(V, L), of_clean(method, distributions.continuous_distribution(method))
     gap = total(method, x_0) + p.log()
     where = f"alpha from {ENDS[1]} to {ENDS[0]}, x_0 = {x_0[int(gap.argmin())].tolist()}"
     yield above("bound", "continuous time: bound ≥ -log p, smallest gap", float(gap.min()), -EXACT, "≥ 0", where)
@@ -96,9 +97,9 @@ def the_bound_is_one_of_that_law(method: Diffusion) -> Iterator[Row]:
         gap = total(method, x_0, jumps=True) + p.log()
         where = f"expected failure: x_0 = {x_0[int(gap.argmin())].tolist()}"
         yield below("bound", "with a jump at each end: below -log p of it", float(gap.min()), -1e-3, "< 0", where)
-    truth, law = truth_of(method), data_law()
-    few = -(law * bounds.log_likelihood(truth, truth.grid(1))).sum()
-    away = float(few - (law * total(truth, truth.x_0)).sum())
+    truth, distribution = truth_of(method), data_distribution()
+    few = -(distribution * bounds.log_likelihood(truth, truth.grid(1))).sum()
+    away = float(few - (distribution * total(truth, truth.x_0)).sum())
     if method.process.mask is not None:
         where = "expected failure: E of -log p of one step, less E of the bound of continuous time, exact network"
         yield above("bound", "continuous time: no bound of one step", away, 1e-3, "≥ 1e-03", where)
