@@ -11,6 +11,7 @@ from zellige.evaluation.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
+import outputs  # noqa: E402
 import pages  # noqa: E402
 
 FETCHED = re.compile(
@@ -59,6 +60,38 @@ def test_markdown_of_a_docstring():
         "A \\*b\\* costs \\$1 where x \\<y:\n\n```text\na = 1\n\nb = 2\n```\n\n```text\nTV      halves\n        of it\n```\n\n"
         "```text\n>>> a + b\n3\n```\n\nArgs:\n\n- `x`: one, two.\n\nLast.\n"
     )
+
+
+def test_every_output_is_written():
+    """Each marked command has its output below it, and no mark stands anywhere else."""
+    assert outputs.pages()
+    for page in outputs.pages():
+        text = page.read_text(encoding="utf-8")
+        blocks = [*outputs.BLOCK.finditer(text)]
+        assert len(blocks) == len(re.findall(r"^<!-- (?:output|recorded)", text, re.MULTILINE)), page.name
+        assert all(block["shown"] and block["shown"].strip() for block in blocks), (
+            f"{page.name}: python docs/outputs.py"
+        )
+        assert not [block["shown"] for block in blocks if "Traceback" in block["shown"]], page.name
+
+
+def test_an_output_that_changed_is_seen(tmp_path):
+    shown = "total  2.282 ± 0.102\n"
+    assert outputs.same(shown, "total  2.283 ± 0.102\n")
+    for other in ("total  2.382 ± 0.102\n", "sum  2.282 ± 0.102\n", "total  2.282\n"):
+        assert not outputs.same(shown, other)
+    page = "```sh\necho 'took 3.1 s'; cat note\n```\n<!-- output: last 2 -->\n\n<!-- file: note -->\n```text\nfirst\nlast\n```\n"
+    new = outputs.written(page)
+    assert "-->\n```text\nfirst\nlast\n```\n\n<!-- file" in new
+    assert outputs.written(new) == new
+    assert "took … s" in outputs.written(page.replace(": last 2", ""))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", outputs.pages(), ids=lambda page: page.stem)
+def test_the_outputs_come_again(page):
+    text = page.read_text(encoding="utf-8")
+    assert outputs.written(text) == text, f"python docs/outputs.py {page}"
 
 
 @pytest.fixture(scope="module")
