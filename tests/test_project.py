@@ -17,7 +17,7 @@ import pytest
 
 import zellige
 from zellige.cli import help, main
-from zellige.cli.evaluate import MODES
+from zellige.cli.evaluate import FLAGS
 from zellige.data import DATASETS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -183,8 +183,8 @@ def test_commands_and_options_exist(command, capsys):
     _, name, *words = shlex.split(command)
     assert name in help.COMMANDS
     method = words[: 2 if words[0] == "--recipe" else 1] if name == "train" else []
-    mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in MODES), [])
-    mode = [word for word in mode if word in MODES or not word.startswith("--")]  # a mode has a help of its own
+    mode = next((words[i : i + 2] for i, word in enumerate(words) if name == "evaluate" and word in FLAGS), [])
+    mode = [word for word in mode if word in FLAGS or not word.startswith("--")]  # a mode has a help of its own
     assert main([name, *method, *mode, "--help-all"]) == 0
     shown = capsys.readouterr().out
     for option in (word for word in words if word.startswith("--")):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .core.schedule import PRIOR as PRIOR
     from .data import Data as Data
     from .errors import InputError as InputError
-    from .evaluation.evaluate import evaluate as evaluate
+    from .evaluation.requests import Evaluate as Evaluate
+    from .evaluation.requests import EvaluateSteps as EvaluateSteps
+    from .evaluation.requests import evaluate as evaluate
     from .exact.verify import verify as verify
     from .methods import METHODS as METHODS
     from .methods.method import Method as Method
@@ -35,6 +37,7 @@ if TYPE_CHECKING:  # what `__getattr__` imports when it is asked for
     from .samplers import State as State
     from .samplers import guide as guide
     from .samplers import run as run
+    from .show.record import Record as Record
     from .training.train import train as train
 
 __version__ = "0.2.0"
@@ -62,7 +65,10 @@ _WHERE = {  # public name -> the module that defines it
     "embed": "models.embed",
     "pipeline": "pipelines",
     "train": "training.train",
-    "evaluate": "evaluation.evaluate",
+    "evaluate": "evaluation.requests",
+    "Evaluate": "evaluation.requests",
+    "EvaluateSteps": "evaluation.requests",
+    "Record": "show.record",
     "verify": "exact.verify",
     "compare": "report.compare.comparison",
 }

@@ -1,25 +1,39 @@
-"""Options as fields: a frozen dataclass whose fields each say what they are for and which values they take.
+"""Options as fields, and requests: a frozen dataclass whose fields each say what they are for and which values they take.
 
     @declared
     class Remasking(Sampler):
         eta: float = option("how much is masked again", default=0.02, minimum=0, maximum=1)
 
 The constructor checks every value. The command line, the web page and the docs read the same fields (`options_of`).
+
+A `Request` is such a dataclass that does something: `run` returns a record (`show.record.Record`). It is data: `to_dict` and
+`from_dict` make JSON of it and back, `verb` makes the function whose arguments are its fields.
+
+    @declared
+    class Evaluate(Request["Result"]):
+        draws: int = option("Monte Carlo samples per sequence", default=4, minimum=1)
+        def run(self, model: Any) -> "Result": ...
+
+    evaluate = verb(Evaluate, "evaluate")       # evaluate(model, draws=16) is Evaluate(draws=16).run(model)
 """
 
 import dataclasses
 import functools
+import inspect
 import math
+import os
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, Union, dataclass_transform
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, Union, dataclass_transform
 
-from .arguments import checked
-from .errors import InputError
+from .arguments import checked, misnamed
+from .errors import InputError, nearest
 
 C = TypeVar("C", bound=type)
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 _KEY = "option"  # of a field's metadata
 KINDS: dict[str, Any] = {
     "whole": int,
@@ -37,8 +51,12 @@ class Option:
         help: what it is for, in one clause.
         minimum, maximum, above, below: the ends of its range, the last two without the end itself.
         unit: of its values, for the error.
+        why: the reason for its range, for the error.
         check: raises InputError for a value that may not be.
+        flag: its name on the command line, where that is not the field's.
         hidden: for Python alone; neither the command line nor the page has it.
+        saved: part of what is requested. False: an aside such as a progress callback, hidden and never written.
+        read: makes a value of JSON's plain data, where the constructor does not take that itself.
         name, kind, default: of the field, as `options_of` gives them; kind is int, float, bool or str.
         plain: whether its values are of that kind alone, or None.
     """
@@ -49,8 +67,12 @@ class Option:
     above: float | None = None
     below: float | None = None
     unit: str = ""
+    why: str = ""
     check: Callable[[Any], object] | None = None
+    flag: str = ""
     hidden: bool = False
+    saved: bool = True
+    read: Callable[[Any], Any] | None = None
     name: str = ""
     kind: type = str
     default: Any = None
@@ -72,7 +94,8 @@ class Option:
         if over or under or math.isinf(value):
             shown = f"{value:g}" if self.kind is float else f"{value:,}"
             raise InputError(
-                f"`{self.name}` is {shown}; it must be {self._range(value, over)}{self.unit and ', ' + self.unit}"
+                f"`{self.name}` is {shown}; it must be {self._range(value, over)}"
+                f"{self.unit and ', ' + self.unit}{self.why and ': ' + self.why}"
             )
 
     def _range(self, value: float, over: bool) -> str:
@@ -92,7 +115,13 @@ def option(help: str, *, default: Any, kw_only: bool = False, **more: Any) -> An
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_KEY: Option(help, **more)})
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, dataclasses.field))
+def aside(help: str, *, default: Any) -> Any:
+    """A field of a request that is no part of what is requested: a callback, a folder for unfinished work. It is never saved."""
+    about = Option(help, hidden=True, saved=False)
+    return dataclasses.field(default=default, kw_only=True, compare=False, repr=False, metadata={_KEY: about})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(option, aside, dataclasses.field))
 def declared(cls: C) -> C:
     """A frozen dataclass whose constructor checks the type and the range of every field."""
     return checked(dataclass(frozen=True)(cls))
@@ -108,6 +137,11 @@ def check_ranges(made: Any) -> None:
 def options_of(cls: type) -> dict[str, Option]:
     """The options of a declared dataclass by name, those that are for Python alone left out."""
     return {option.name: option for option in _options(cls) if not option.hidden}
+
+
+def option_of(field: dataclasses.Field[Any]) -> Option | None:
+    """What `option` said of a field of a dataclass; None where another function made it."""
+    return field.metadata.get(_KEY)
 
 
 @functools.cache
@@ -131,3 +165,132 @@ def _kinds(hint: Any) -> list[type]:
     if typing.get_origin(hint) in (Union, types.UnionType):
         return [kind for part in typing.get_args(hint) if part is not type(None) for kind in _kinds(part)]
     return [hint if hint in (int, float, bool) else str]
+
+
+# ---------------------------------------------------------------------------------------------------- requests
+@dataclass(frozen=True)
+class Request(Generic[R]):
+    """What is asked for, as data: its fields are its options; equal requests ask for the same.
+
+    A subclass is `declared`, public in `zellige` under its own name (a record's file names it so), and imports what computes
+    only within `run`, so that the command line reads its options without torch.
+    """
+
+    renamed: ClassVar[
+        Mapping[str, str]
+    ] = {}  # fields as older files call them: today's name, or "" for one that is gone
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    def run(self, model: Any, /) -> R:
+        """Do it with a model, and return the record."""
+        raise NotImplementedError
+
+    @classmethod
+    def record(cls) -> type[Any]:
+        """The class of what `run` returns, which reads it from a file."""
+        raise NotImplementedError
+
+    def saved(self) -> Self:
+        """The request without its asides."""
+        asides = {option.name: option.default for option in _options(type(self)) if not option.saved}
+        return dataclasses.replace(self, **asides) if asides else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: each field that is saved, by its name."""
+        return {name: _plain(getattr(self, name)) for name in self.fields()}
+
+    @classmethod
+    def fields(cls) -> dict[str, Option]:
+        """Its fields that are saved, by name."""
+        return {option.name: option for option in _options(cls) if option.saved}
+
+    @classmethod
+    def from_dict(cls, entries: Mapping[str, Any], source: str = "it") -> Self:
+        """The request of what `to_dict` gave, now or in an earlier version; a field that is absent has its default.
+
+        Raises:
+            InputError: a field that there is not, or whose value may not be, which is named.
+        """
+        known = cls.fields()
+        values = dict[str, Any]()
+        for entry, value in entries.items():
+            name = cls.renamed.get(entry, entry)
+            if not name:
+                continue
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean '{near}'?" if near else f"it has {', '.join(known)}"
+                raise InputError(f"'{source}': {cls.__name__} has no field '{entry}'; {hint}")
+            read = known[name].read
+            values[name] = value if read is None else read(value)
+        try:
+            return cls(**values)
+        except InputError as wrong:
+            raise InputError(f"'{source}': {wrong}") from None
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """In the place of a value that was handed over in Python, in a request that comes from a file: no file holds it."""
+
+    kind: str
+
+    def refuse(self, name: str) -> InputError:
+        """The error where the value is needed."""
+        return InputError(f"`{name}` was handed over in Python (a {self.kind}), and no file holds it; give it again")
+
+
+def _plain(value: Any) -> Any:
+    """A field's value as JSON's plain data."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, HandedOver) or not _is_plain(value):
+        return {"handed_over": value.kind if isinstance(value, HandedOver) else type(value).__name__}
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return [_plain(part) for part in value]
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a dataclass that its fields make again, or a group of such values."""
+    if dataclasses.is_dataclass(value):
+        return "__dataclass_params__" in vars(type(value))
+    return isinstance(value, tuple)
+
+
+def data_of_json(kind: type, value: Any) -> Any:
+    """A dataclass of its JSON, where a field takes it beside other values; for `option(read=...)`."""
+    if not isinstance(value, Mapping):
+        return value
+    return HandedOver(str(value["handed_over"])) if "handed_over" in value else kind(**value)
+
+
+def verb(request: Callable[P, Request[R]], name: str) -> Callable[Concatenate[Any, P], R]:
+    """The function `name(model, ...)` whose other arguments are the fields of a request; editors know them from the class."""
+    cls: Any = request
+    model = inspect.Parameter("model", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Any)
+    fields = inspect.signature(cls)
+    signature = fields.replace(parameters=[model, *fields.parameters.values()], return_annotation="Record")
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            values = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            raise misnamed(name, signature, args, kwargs) from None
+        subject = values.pop("model")
+        return cls(**values).run(subject)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__, function.__doc__ = cls.__module__, _described(cls)
+    function.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+def _described(cls: type) -> str:
+    """The docstring of a request, with what its fields say of themselves."""
+    lines = [f"        {option.name}: {option.help}." for option in _options(cls)]
+    return "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "    Args:", *lines])

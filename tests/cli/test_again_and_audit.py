@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from zellige import Config, Data, Net, cli
 from zellige.cli import options, typed
-from zellige.cli.evaluate import MODES, Evaluate
+from zellige.cli.evaluate import OTHERS
 from zellige.cli.evaluate_again import compared, of_unit, read_claims
 from zellige.data import prepare
 from zellige.data.tokenizer import Bytes
@@ -173,14 +173,7 @@ def test_options_typed_now_outrank_those_of_the_file(run):
 
 
 def test_the_words_of_options_give_the_options():
-    for words in (
-        "x --draws 2 --data.name pydocs --estimator any_order",
-        "x --no-unconditional --data.labels --seed 4",
-    ):
-        one = options.parse(Evaluate, words.split(), "evaluate", most=1)
-        again = typed.words_of(Evaluate, dataclasses.asdict(one))
-        assert options.parse(Evaluate, again, "evaluate", most=1) == one
-    cls = MODES["--generate"][1]
+    cls = OTHERS["--generate"][1]
     one = options.parse(
         cls, ["x", "--calls", "8", "16", "--temperature", "0.7", "--class", "a", "b"], "evaluate", most=1
     )

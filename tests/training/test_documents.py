@@ -12,8 +12,9 @@ from zellige import Data, InputError, Net, Train
 from zellige.cli.evaluate_print import describe
 from zellige.core.batch import Batch
 from zellige.data.prepare import prepare
-from zellige.evaluation.evaluate import _packing, evaluate, evaluate_rows
+from zellige.evaluation.evaluate import _packing, evaluate_rows
 from zellige.evaluation.interval import student
+from zellige.evaluation.requests import evaluate
 from zellige.evaluation.result import Result
 from zellige.methods import METHODS, build
 from zellige.models import model as checkpoint

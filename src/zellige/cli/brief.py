@@ -7,6 +7,7 @@ import textwrap
 import typing
 from typing import Any
 
+from ..requests import option_of
 from .flags import Flag, flags, named_fields
 
 LINES, COLUMNS = 24, 80
@@ -20,12 +21,13 @@ SHOWN: dict[str, tuple[str, str]] = {
                      "net.layers net.hidden net.length train.steps epochs train.batch train.rate train.seed"),
     "PlanOptions": ("RECIPE or METHOD [options]", "gpus device mfu price vocabulary size config net.layers net.hidden "
                     "net.length net.checkpoint train.steps train.batch train.accumulate train.precision"),
-    "Evaluate": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit batch "
-                 "processes device"),
+    "EvaluateOptions": ("RUN [options]", "data.path data.name split draws limit seed estimator unconditional from show audit "
+                        "batch processes device"),
     "Generate": ("RUN --generate [options]", "judge count steps sampler temperature top-p length frontier calls samplers "
                  "samples reference features mauve data.path out seed"),
     "Suite": ("RUN --suite zero-shot [options]", ""),
-    "Steps": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes device"),
+    "StepsOptions": ("RUN --steps 32 128 continuous [options]", "steps data.path data.name split draws limit seed processes "
+                     "device"),
     "Pairs": ("RUN --pairs FILE.jsonl [options]", ""),
     "Probe": ("RUN --probe ag_news [options]", ""),
     "Bracket": ("RUN --bracket [options]", "limit numbers orders per-step steps own data.path data.name split seed device"),
@@ -86,7 +88,8 @@ def descriptions(cls: type, prefix: str = "") -> dict[str, str]:
             texts |= descriptions(hint, f"{prefix}{name}." if name else prefix)  # pyright: ignore[reportArgumentType]
         elif name is not None:
             marks = typing.get_args(typing.get_type_hints(cls, include_extras=True)[field.name])[1:]
-            said_here = next((mark.help for mark in marks if getattr(mark, "help", None)), None)
+            option = option_of(field)
+            said_here = option.help if option else next((m.help for m in marks if getattr(m, "help", None)), None)
             flag = "--" + prefix + name.replace("_", "-")
             texts[flag] = " ".join((said_here or documented.get(field.name, "")).split())
     return texts

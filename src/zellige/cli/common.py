@@ -7,8 +7,8 @@ import inspect
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
@@ -19,7 +19,8 @@ from ..data.remote_files import is_remote
 from ..errors import InputError, nearest
 from ..launched import this_process
 from ..show.numbers import count, parameters, path
-from ..show.record import as_file, json_record
+from ..show.progress import Bar
+from ..show.record import LOADING, as_file, json_record
 from ..show.terminal import Terminal
 from ..trust import names_code, refuse_code, refuse_remote
 from . import options
@@ -55,6 +56,14 @@ class Loading:
 
 
 @command_options
+class OfModel(Loading):
+    """How a command loads one model, and which."""
+
+    run: Run = ""
+    """a run, a saved folder, a hub id, or a model that comes with Zellige: zellige list models"""
+
+
+@command_options
 class OfRun(Loading):
     """The options of every command that computes with one model."""
 
@@ -85,16 +94,23 @@ class OfTexts(OfRun):
     """worker processes; the number does not depend on it"""
 
 
-@dataclass(frozen=True)
-class OfData(OfTexts):
-    """Those of every command that does so on a split of one data set."""
+@contextlib.contextmanager
+def bars(terminal: Terminal) -> Iterator[Callable[..., Callable[[int, int], None]]]:
+    """Bars one after another: `show("read", as_text=byte_size)` is a callback of (done, total) with a bar of its own."""
+    with contextlib.ExitStack() as stack:
 
-    data: Data = field(default_factory=Data)
-    """another data set than the run's own, or where that lies"""
-    split: str = "test"
-    """train, validation or test"""
-    draws: int = 4
-    """draws of each text"""
+        def show(label: str, unit: str = "", detail: Callable[[], str] = str, **how: Any) -> Callable[[int, int], None]:
+            bar: list[Bar] = []
+
+            def update(done: int, total: int) -> None:
+                if not bar:
+                    stack.close()
+                    bar.append(stack.enter_context(Bar(terminal, label, 1, unit, **how)))
+                bar[0].update(done, detail(), total=total)
+
+            return update
+
+        yield show
 
 
 Estimator = Annotated[
@@ -203,6 +219,11 @@ def load(terminal: Terminal, run: str, what: str, chosen: Loading) -> Any:
     return model
 
 
+def loading(chosen: Any) -> dict[str, Any]:
+    """How a command loaded its model, as a record keeps it."""
+    return {name: getattr(chosen, name) for name in LOADING}
+
+
 def typed_data(chosen: Any, words: Sequence[str], own: Data) -> Data | None:
     """The data that a command line asks for; None: the run's `own`, of which nothing is typed.
 
@@ -233,7 +254,7 @@ def note_change(terminal: Terminal, about: dict[str, Any]) -> None:
         terminal.note(note)
 
 
-def refuse_unasked(words: Sequence[str], source: str) -> None:
+def refuse_unasked(words: Iterable[str], source: str) -> None:
     """InputError where a command line that stands in a file has code run, or data fetched, and nobody allowed it."""
     for word in words:
         value = word.partition("=")[2] if word.startswith("--") else word

@@ -14,7 +14,7 @@ import tyro
 from ..errors import InputError
 from ..show.terminal import Terminal
 from . import help, options
-from .evaluate import MODES, TRAIN
+from .evaluate import FLAGS, TRAIN
 
 Commands = Mapping[str, Callable[[Sequence[str], Terminal, float], int]]
 Follow = dict[tuple[str, ...], list[str]]  # what may follow a command, or `train METHOD`; RUN stands for a model
@@ -120,7 +120,7 @@ def tables(commands: Commands) -> tuple[Follow, Values]:
             follow[command,] = [*SHELLS]
             continue
         elif command == "evaluate":
-            asked += [(command, mode) for mode in (*MODES, TRAIN)]
+            asked += [(command, mode) for mode in (*FLAGS, TRAIN)]
         for words in asked:
             key = words if command == "train" else (command,)
             known, takes = listed(commands, *words)

@@ -185,7 +185,7 @@ class _Parts:
 
     def compare(self) -> "Result":
         """4: everything on the same test rows; MDLM minus its rival, paired."""
-        from ..evaluation.evaluate import evaluate
+        from ..evaluation.requests import evaluate
         from ..evaluation.result import difference
         from ..models.model import load
 

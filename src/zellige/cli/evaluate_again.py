@@ -21,15 +21,16 @@ import csv
 import math
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, quoted
+from ..requests import Request
 from ..show.numbers import columns, counted, path, pm
 from ..show.progress import Bar
-from ..show.record import json_record
+from ..show.record import json_record, record_of, request_name
 from ..show.terminal import Terminal
 from . import options, typed
 from .common import Document, refuse_unasked
@@ -39,6 +40,37 @@ if TYPE_CHECKING:
 
 
 Judge = Callable[..., Document | None]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One thing that `zellige evaluate` does.
+
+    Attributes:
+        request: the class of what it asks for.
+        options: its command line: the request in a field `request`, how the model is loaded, and `run`.
+        where, about: the command, and its first line of help.
+        run: the record of its options, with the words that were typed and the terminal; None: another process has it.
+        lines: what is printed of a record.
+        save: writes a record into the folder of a run.
+    """
+
+    request: type[Request[Any]]
+    options: type[Any]
+    where: str
+    about: str
+    run: Callable[[Any, Sequence[str], Terminal], Any]
+    lines: Callable[[Any], Sequence[str]]
+    save: Callable[[Any, Path, Terminal], None]
+
+    def of(self, document: Mapping[str, Any], source: str) -> Any:
+        """The options that made a document."""
+        arguments = document.get("arguments")
+        if not isinstance(arguments, Mapping) or not arguments.get("run"):
+            raise InputError(f"'{source}' does not say how it was made; evaluate the run itself")
+        record = record_of(document, source)
+        loading = {name: value for name, value in (record.loading or {}).items() if value is not None}
+        return self.options(request=record.request, **loading)
 
 
 def words_again(document: Document, source: str, classes: dict[str, type], now: Sequence[str] = ()) -> list[str]:
@@ -66,19 +98,31 @@ def _is_mode(flag: str, arguments: dict[str, Any]) -> bool:
 
 
 def again(
-    words: Sequence[str], terminal: Terminal, began: float, judge: Judge, classes: dict[str, type]
+    words: Sequence[str],
+    terminal: Terminal,
+    began: float,
+    judge_words: Judge,
+    judge: Judge,
+    modes: Sequence[Mode],
+    others: dict[str, Any],
 ) -> Document | None:
     """Judge anew, and say of each number whether it holds; what is returned has "held": {number: in what sense}."""
     from ..evaluation.repeat import changes, figures
     from ..evaluation.result import read_result
 
-    source, words = typed.take(words, "--from", "evaluate")
+    source, rest = typed.take(words, "--from", "evaluate")
     assert source is not None
     before = read_result(source)
     numbers = figures(before, source)
-    made = words_again(before, source, classes, words)
-    refuse_unasked(made, f"'{source}'")
-    document = judge([*words, *made], terminal, began, write=False)
+    mode = next((mode for mode in modes if mode.request.__name__ == request_name(before)), None)
+    if mode is None:
+        made = words_again(before, source, {flag: cls for flag, (_, cls) in others.items()}, rest)
+        refuse_unasked(made, f"'{source}'")
+        document = judge_words([*rest, *made], terminal, began, write=False)
+    else:
+        chosen = options.parse(mode.options, rest, mode.where, default=mode.of(before, source), most=1)
+        refuse_unasked(untyped(mode.options, before["arguments"], rest), f"'{source}'")
+        document = judge(mode, chosen, rest, terminal, write=False)
     if document is None:
         return None
     now = {one.name: one for one in figures(document)}
@@ -97,6 +141,24 @@ def again(
             became += f"; it was of {one.law}, is of {other.law or 'no law'}"
         terminal.result(f"  does not hold  {one.name} was {one.value:.6g} ± {one.half:.2g}, {became}")
     return document | {"held": senses}
+
+
+def untyped(cls: type, entries: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
+    """The texts among the entries of a file, but for those that are typed now."""
+    typed_now = {flag.removeprefix("--").replace("-", "_") for flag in options.given(words, cls)}
+    typed_now |= {"data"} if any(name.startswith("data.") for name in typed_now) else set()
+    typed_now |= {"run"} if options.check(options.flags(cls), words, "evaluate") else set()
+    for name, value in entries.items():
+        if name not in typed_now:
+            yield from _texts(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (Mapping, list)):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)
 
 
 CLAIMS, NEEDED = "claims.csv", ("model", "value", "unit")

@@ -5,28 +5,29 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from ..arguments import is_number
 from ..data import Data
 from ..errors import InputError
+from ..evaluation.requests import CONTINUOUS, EvaluateSteps
 from ..launched import this_process
 from ..show.numbers import byte_size, columns, count, counted, decimals, path, pm, quantity
 from ..show.progress import Bar
-from ..show.record import as_file, json_record
+from ..show.record import as_file
 from ..show.terminal import Terminal
 from . import options
 from .common import (
     Document,
     Estimator,
-    OfData,
+    OfModel,
     OfRun,
     OfTexts,
     Where,
+    bars,
     command_options,
     file_suffix,
     load,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ..evaluation.bracket import Bracket as BracketResult
     from ..evaluation.bracket import BracketRow
     from ..evaluation.choices import ChoiceScores
+    from ..evaluation.steps import StepsTable
     from ..evaluation.suite import SuiteTable
 
 
@@ -125,99 +127,71 @@ def describe_pairs(judged: "ChoiceScores") -> list[str]:
     return [*lines, "", *textwrap.wrap(protocol, 80, initial_indent="  protocol  ", subsequent_indent=" " * 12)]
 
 
-CONTINUOUS = "continuous"
-
-
 @command_options
-class Steps(OfData):
-    steps: tuple[str, ...] = ("32", "128", "512", CONTINUOUS)
-    """numbers of steps, and "continuous"; also 32,128,continuous"""
+class StepsOptions(OfModel):
+    request: Annotated[EvaluateSteps, tyro.conf.arg(name="")] = field(default_factory=EvaluateSteps)
+    data: Data = field(default_factory=Data)
+    """another data set than the run's own, or where that lies"""
 
 
-def steps(words: Sequence[str], terminal: Terminal, began: float, write: bool = True) -> Document | None:
+def steps(chosen: StepsOptions, words: Sequence[str], terminal: Terminal) -> "StepsTable | None":
     """`zellige evaluate RUN --steps T T ... continuous`"""
-    chosen = options.parse(Steps, words, "evaluate --steps", about="The bound against the number of steps.", most=1)
-    wanted = [_steps(word) for words in chosen.steps for word in words.split(",") if word]
-    if not wanted:
-        raise InputError("--steps needs a number of steps; e.g. --steps 32 128 continuous")
     model = load(terminal, chosen.run, "evaluate", chosen)
     data = typed_data(chosen, words, model.config.data)
-    from ..evaluation import evaluate as judge
-    from ..evaluation.result import difference
+    request, here = replace(chosen.request, data=data), this_process()
+    with bars(terminal) as show, resumable(terminal):
+        now = [0]
+        update = show("evaluate", "texts", lambda: step_name(now[0]))
+
+        def progress(done: int, total: int, T: int) -> None:
+            now[0] = T
+            update(done, total)
+
+        table = replace(
+            request, reading=show("read", as_text=byte_size), progress=progress, distributed=here.world > 1,
+            keep=unfinished_folder(chosen.run, model.config.data.cache),
+        ).run(model)  # fmt: skip
+    return None if here.rank else replace(table, request=request)
+
+
+def steps_lines(table: "StepsTable") -> list[str]:
+    """What is printed: a row for each number of steps."""
     from .evaluate_print import heading
 
-    here = this_process()
-    for T in wanted:
-        judge.admitted(model.method, steps=T, draws=chosen.draws, limit=chosen.limit, batch=chosen.batch)
-    with Bar(terminal, "read", 1, as_text=byte_size) as bar:
-        corpus = judge.corpus_of(model, data, progress=lambda done, total: bar.update(done, total=total))
-    results = []
-    with resumable(terminal), Bar(terminal, "evaluate", 1, "texts") as bar:
-        for T in wanted:
-            result = judge.evaluate(
-                model, corpus, chosen.split, chosen.draws, chosen.seed, chosen.limit, chosen.batch, steps=T,
-                processes=chosen.processes, distributed=here.world > 1,
-                keep=unfinished_folder(chosen.run, model.config.data.cache),
-                progress=lambda done, total, T=T: bar.update(done, _step_name(T), total=total),
-            )  # fmt: skip
-            results.append(result)
-    if here.rank:
-        return None
-    last = results[wanted.index(0)] if 0 in wanted else results[-1]
-    apart = [None if r is last else difference(r, last) for r in results]
-    for line in [*heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", ""]:
-        terminal.result(line)
-    beside = _step_name(wanted[results.index(last)])
+    last = table.reference
+    beside = step_name(table.steps[table.results.index(last)])
     header = ("steps", f"{last.unit} (95%)", f"perplexity per {last.per}", f"above {beside}, paired")
     rows = [
         (
-            _step_name(T),
+            step_name(T),
             f"≤ {pm(r.value, r.half)}",
             f"≤ {r.perplexity:.{decimals(r.perplexity, 'per ')}f}",
             "" if d is None else pm(d.value, d.half),
         )
-        for T, r, d in zip(wanted, results, apart)
+        for T, r, d in zip(table.steps, table.results, table.apart)
     ]
-    for line in columns([header, *rows], "<>>>"):
-        terminal.result(line)
-    terminal.result("T steps bound the samples of ancestral in T steps, and those of no other number")
-    note_change(terminal, last.about)
-    document = json_record(
-        "evaluate", dataclasses.asdict(chosen) | {"data": None if data is None else dataclasses.asdict(data)},
-        {
-            "steps": [_step_row(T, r, d) for T, r, d in zip(wanted, results, apart)], "partial": last.partial or None,
-            "about": last.about,
-        },
-        unit=last.unit, kind=last.kind, protocol=last.protocol, seed=chosen.seed, seconds=sum(r.seconds or 0 for r in results),
+    return [
+        *heading(last)[:-1], f"{counted(last.draws, 'draw')} of each, the same for all rows", "",
+        *columns([header, *rows], "<>>>"), "T steps bound the samples of ancestral in T steps, and those of no other number",
+    ]  # fmt: skip
+
+
+def save_steps(table: "StepsTable", folder: Path, terminal: Terminal) -> None:
+    """Write it into a run; the name has every choice that is not the default's."""
+    request, last, usual = table.request, table.reference, EvaluateSteps()
+    assert isinstance(request, EvaluateSteps)
+    where = "-".join(filter(None, (last.about["data"], last.about.get("other"), request.split)))
+    suffix = file_suffix(
+        steps=None if request.numbers == usual.numbers else [str(T or CONTINUOUS) for T in request.numbers],
+        limit=last.sequences if last.partial else None, draws=request.draws if request.draws != usual.draws else None,
+        seed=request.seed or None,
     )  # fmt: skip
-    folder = run_folder(chosen.run) if write else None
-    if folder is not None:
-        where = "-".join(filter(None, (last.about["data"], last.about.get("other"), chosen.split)))
-        suffix = file_suffix(
-            steps=None if wanted == [_steps(word) for word in Steps.steps] else [str(T or CONTINUOUS) for T in wanted],
-            limit=last.sequences if last.partial else None, draws=chosen.draws if chosen.draws != Steps.draws else None,
-            seed=chosen.seed or None,
-        )  # fmt: skip
-        write_result(terminal, folder / f"steps-{where}{suffix}.json", document)
-    return document
+    write_result(terminal, folder / f"steps-{where}{suffix}.json", table.to_dict())
 
 
-def _step_name(T: int) -> str:
+def step_name(T: int) -> str:
+    """`1,024`, or `continuous`."""
     return count(T) if T else CONTINUOUS
-
-
-def _step_row(T: int, r: Any, d: Any) -> dict[str, Any]:
-    entries = r.to_dict(None)
-    above = None if d is None else {"value": d.value, "low": d.low, "high": d.high}
-    return {"steps": T or None, "above": above} | {k: entries[k] for k in ("result", "interval", "protocol")}
-
-
-def _steps(word: str) -> int:
-    if word == CONTINUOUS:
-        return 0
-    if not is_number(word) or int(word) < 1:
-        raise InputError(f"--steps is '{word}'; it must be a whole number of 1 or more, or {CONTINUOUS}")
-    return int(word)
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,12 @@ import math
 import os
 import textwrap
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
 from ..evaluation.evaluate import PROTOCOL
 from ..evaluation.interval import FREEDOM, Proportion
 from ..evaluation.result import Result
-from ..files import write_file
 from ..show.numbers import columns, count, counted, path, percent, pm, quantity
-from ..show.record import as_file
 from ..show.terminal import Terminal
 from .common import of_model
 
@@ -124,7 +121,7 @@ def _both(result: Result) -> list[str]:
     return lines
 
 
-def write(folder: Path, result: Result, document: dict[str, Any], terminal: Terminal) -> Path:
+def write(folder: Path, result: Result, terminal: Terminal) -> Path:
     """Write a result into a run; one that is there under its name, and is fuller or of other choices, is renamed before."""
     file = folder / result.file_name
     with contextlib.suppress(InputError):  # nothing there, or nothing that is a result
@@ -137,7 +134,7 @@ def write(folder: Path, result: Result, document: dict[str, Any], terminal: Term
         if own != file and not own.exists():
             os.replace(file, own)
             terminal.note(f"the {'fuller' if fuller else 'other'} result that was there is now {path(own)}")
-    write_file(file, as_file(document))
+    result.save(file)
     return file
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Union
 
 from ..arguments import MOST, MOST_SEED
 from ..errors import InputError, nearest
+from ..requests import Option, option_of
 
 IDLE = "idle"  # marks, in a field's annotation, an option that a command takes only because every command does
 
@@ -52,6 +53,11 @@ class Flag:
         return _values(self.kind)[0]
 
     @property
+    def option(self) -> Option | None:
+        """What the field itself says of its values, where it was declared by `requests.option`."""
+        return next((option_of(f) for f in dataclasses.fields(self.owner) if f.name == self.field), None)
+
+    @property
     def judged(self) -> bool:
         """Whether its dataclass checks ranges itself."""
         return hasattr(self.owner, "__post_init__")
@@ -59,6 +65,8 @@ class Flag:
     @property
     def least(self) -> int:
         """0 where its dataclass takes 0; where that checks nothing: where 0 is the default."""
+        if self.option is not None and self.option.minimum is not None:
+            return int(self.option.minimum)
         if not self.judged:
             return 0 if self.default == 0 and self.default is not None else 1
         try:
@@ -133,12 +141,17 @@ def flags(cls: type, default: Any = None, prefix: str = "") -> dict[str, Flag]:
 
 
 def named_fields(cls: type) -> Iterator[tuple[Any, str | None, Any]]:
-    """Each field of a dataclass, what its option is called (None: it is positional), and its type."""
+    """Each field of a dataclass that is on the command line, what its option is called (None: it is positional), and its type."""
     import tyro
 
     hints = typing.get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         hint, name = hints[field.name], field.name
+        option = option_of(field)
+        if option is not None:
+            if option.hidden:
+                continue
+            name = option.flag or name
         if typing.get_origin(hint) is typing.Annotated:
             marks = typing.get_args(hint)[1:]
             positional = tyro.conf.Positional in marks

@@ -6,16 +6,19 @@ The flag of a field is its name, with the name of the dataclass it stands in bef
 """
 
 import contextlib
+import dataclasses
 import io
 import re
+import typing
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from ..data import DATASETS
 from ..data.file_names import data_of
 from ..errors import InputError, nearest
-from .brief import short_help
-from .flags import Flag, flags, positionals
+from ..requests import option_of
+from .brief import descriptions, short_help
+from .flags import Flag, flags, named_fields, positionals
 from .meanings import meaning, same_value, synonym
 
 T = TypeVar("T")
@@ -164,11 +167,12 @@ def parse(
     import tyro
 
     kwargs: dict[str, Any] = {"prog": f"zellige {where}", "args": argv, "description": about}
+    view = _view(cls)
     if default is not None:
-        kwargs["default"] = default
+        kwargs["default"] = _as_view(view, default)
     if "--help-all" in argv:
         kwargs["args"] = ["--help"]
-        tyro.cli(cls, **kwargs)
+        tyro.cli(view, **kwargs)
     if LIST in argv:
         known = flags(cls, default).values()
         print(
@@ -192,7 +196,7 @@ def parse(
     held = io.StringIO()
     try:
         with contextlib.redirect_stderr(held), contextlib.redirect_stdout(held):
-            return tyro.cli(cls, **kwargs)
+            viewed = tyro.cli(view, **kwargs)
     except SystemExit as end:
         own = getattr(end.__context__, "message", None)  # what a dataclass said about its fields, one within another
         own = str(end.__context__) if isinstance(end.__context__, InputError) else own
@@ -201,3 +205,66 @@ def parse(
         message = " ".join(line.strip(" │") for line in held.getvalue().splitlines() if line.startswith("│"))
         short = message.partition(" ─")[0].strip().rstrip(".") or "the options cannot be read"
         raise InputError(f"{short[:1].lower()}{short[1:]}; see zellige {where} --help") from None
+    return _as_options(cls, viewed, default)
+
+
+def _view(cls: Any) -> Any:
+    """A dataclass as tyro reads it: the declared fields that are on the command line, with their help; itself where it has none.
+
+    tyro knows neither `requests.option` nor hidden fields.
+    """
+    fields = [field for field, _, _ in named_fields(cls)]
+    hints = typing.get_type_hints(cls, include_extras=True)
+    nested = {field.name: _view(kind) for field, _, kind in named_fields(cls) if dataclasses.is_dataclass(kind)}
+    if not any(map(option_of, dataclasses.fields(cls))) and all(nested[n] is _bare(hints[n]) for n in nested):
+        return cls
+    helps = descriptions(cls)
+    return dataclasses.make_dataclass(
+        cls.__name__, [_viewed(field, hints[field.name], nested, helps) for field in fields], frozen=True
+    )
+
+
+def _viewed(field: Any, hint: Any, nested: dict[str, Any], helps: dict[str, str]) -> tuple[str, Any, Any]:
+    """A field of a view: its name, its type with what tyro is told of it, and its default."""
+    import tyro
+
+    option, marks = option_of(field), typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    kind = _bare(hint)
+    default: Any = dataclasses.field(default=field.default)
+    if field.name in nested:
+        kind = nested[field.name]
+        if field.default_factory is not dataclasses.MISSING:
+            default = dataclasses.field(default_factory=lambda: _as_view(kind, field.default_factory()))
+    elif tyro.conf.Positional not in marks:
+        name = (option and option.flag) or next((m.name for m in marks if getattr(m, "name", None)), field.name)
+        said = helps.get(f"--{name}".replace("_", "-"), "")
+        marks = (*(m for m in marks if not hasattr(m, "help")), tyro.conf.arg(name=name, help=said or None))
+    return field.name, Annotated[(kind, *marks)] if marks else kind, default
+
+
+def _bare(hint: Any) -> Any:
+    """A type without what is annotated beside it."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+
+
+def _as_view(view: Any, options: Any) -> Any:
+    """Options in the dataclass that tyro reads."""
+    if isinstance(options, view):
+        return options
+    kinds = {field.name: _bare(field.type) for field in dataclasses.fields(view)}
+    values = {name: getattr(options, name) for name in kinds}
+    nested = {n: _as_view(kind, values[n]) for n, kind in kinds.items() if dataclasses.is_dataclass(kind)}
+    return view(**values | nested)
+
+
+def _as_options(cls: Any, viewed: Any, default: Any) -> Any:
+    """The dataclass `cls` of what tyro read; what is not on the command line is that of `default`."""
+    if isinstance(viewed, cls):
+        return viewed
+    values = {}
+    for field, _, kind in named_fields(cls):
+        value = getattr(viewed, field.name)
+        if dataclasses.is_dataclass(kind):
+            value = _as_options(kind, value, getattr(default, field.name, None))
+        values[field.name] = value
+    return cls(**values) if default is None else dataclasses.replace(default, **values)

@@ -1,27 +1,23 @@
-"""How good a model is: an upper bound on -log p, or -log p itself, with a 95% interval, and everything that was done to get it.
+"""An upper bound on -log p, or -log p itself, of the rows of a data set, with a 95% interval and the whole protocol.
 
-The number and its intervals: `result`; what is asked of a group of texts: `likelihood`; who asks it, and the cache of
-the answers: `workers`; other data and the choices of published papers: `suite`.
+What can be asked, and its options: `requests`. The number and its intervals: `result`; the likelihood of a group of texts:
+`likelihood`; processes, and the cache of what they computed: `workers`; other data and the choices of published papers: `suite`.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import checked
-from ..data import Corpus
-from ..errors import InputError, at_least, check_counts
-from ..exact import metropolis
+from ..errors import InputError, check_counts
 from ..launched import this_process
 from ..methods.method import Method
-from ..models.model import as_model, fingerprint, identity
+from ..models.model import fingerprint, identity
 from . import workers
-from .corpus import asked_of_classes, beside_training, corpus_of
-from .likelihood import DIVERGENCE, Likelihood, Work, bounded, entropy_and_divergence
+from .corpus import asked_of_classes, beside_training
+from .likelihood import DIVERGENCE, Likelihood, Work, entropy_and_divergence
 from .pilot import pilot, proposal_of
 from .result import Result, determined, summarize
 
@@ -72,7 +68,8 @@ def evaluate_rows(
     """
     started = time.perf_counter()
     check_counts(draws=draws, batch=batch, processes=processes)
-    _check_limit(limit)
+    if limit is not None and limit < 2:
+        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
     if len(rows) == 0:
         raise InputError("there are no texts to evaluate; give a data set that holds at least two")
     N = min(len(rows), limit or len(rows))
@@ -169,97 +166,6 @@ def _gathered(
 
 def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
-
-
-@checked
-def evaluate(
-    model: Any,
-    data: Any = None,
-    split: str = "test",
-    draws: int = 4,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = GROUP,
-    *,
-    estimator: str = "bound",
-    ends: str = "model",
-    steps: int = 0,
-    terms: str = "drawn",
-    unconditional: bool = False,
-    processes: int = 1,
-    distributed: bool = False,
-    keep: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    reading: Callable[[int, int], None] | None = None,
-) -> Result:
-    """A model's -log p on a data set, bounded or (in a given order) exact, with its two 95% intervals.
-
-    Args:
-        model: a `Model`, or a run folder, a saved folder or a hub id.
-        data: as `train` takes it, or a `Corpus` that `prepare` made; by default what it was trained on. Values that stand in no
-            split are all judged, each text for itself.
-        draws: how many draws of each text.
-        limit: so many texts, evenly spaced; all by default.
-        batch: rows in one call of the network; a matter of memory and speed only.
-        estimator: "bound", or another likelihood that the method admits, by name: "forward" and "backward" are exact for
-            the model of that order, "random" and "any_order" are averages over orders, which bound that of all orders. A
-            method without a bound (CSM) has "loss", and on a space that can be enumerated "divergence", its default there.
-        ends: the terms at both ends of time: "model", its own; "jumps", each end of a published schedule in one jump, a bound
-            of another model; "none", or "published", as the code of MD4, GenMD4 and D3PM's images has them: no bound then.
-        steps: the T-step bound of a model in continuous time, on its grid (MD4, section 3), which bounds what `ancestral`
-            draws in T steps; 0: the model as it is, whose bound says nothing of few steps.
-        terms: of a bound of T steps, in discrete time or by `steps`: "drawn", each draw has the last step, the first where
-            nothing is known before it, and one of the others, drawn by a proposal that a pilot makes; or "all", their sum.
-        unconditional: of a model that is told classes, do not tell it any: its bound on -log p(x), and not given the class.
-        processes, distributed, keep: see `evaluate_rows`; the number does not depend on them.
-        progress, reading: called with (done, total) while the texts are judged, and while the data is read.
-
-    Returns:
-        `Result`: `print(it)`, `.value .low .high .unit .kind .terms .perplexity .protocol`, `.to_json(path)`.
-    """
-    _check_numbers(draws, batch, steps, limit)
-    model = as_model(model)
-    method = model.method
-    way = admitted(method, estimator, ends=ends, steps=steps, terms=terms, draws=draws, limit=limit, batch=batch)
-    corpus = data if isinstance(data, Corpus) else corpus_of(model, data, reading, split)
-    asked = asked_of(model, corpus, split, unconditional)
-    result = evaluate_rows(
-        method, asked.rows, draws=draws, seed=seed, limit=limit, batch=batch, characters=asked.characters, estimator=way,
-        unit=asked.unit, progress=progress, protocol=asked.protocol, ends=ends, steps=steps, terms=terms,
-        processes=processes, distributed=distributed, keep=keep,
-    )  # fmt: skip
-    return replace(result, about=asked.about)
-
-
-def admitted(
-    method: Method,
-    estimator: str = "bound",
-    *,
-    ends: str = "model",
-    steps: int = 0,
-    terms: str = "drawn",
-    draws: int = 4,
-    limit: int | None = None,
-    batch: int = GROUP,
-) -> str:
-    """The estimator that a method is asked for; InputError for what `evaluate` refuses whatever the data, before it is read."""
-    _check_numbers(draws, batch, steps, limit)
-    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
-        estimator = DIVERGENCE
-    Likelihood(method, estimator, 0.0, ends, steps, terms)
-    return estimator
-
-
-def _check_numbers(draws: int, batch: int, steps: int, limit: int | None) -> None:
-    """InputError for numbers that no model admits."""
-    check_counts(draws=draws, batch=batch)
-    at_least("steps", steps, 0)
-    _check_limit(limit)
-
-
-def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 2:
-        raise InputError(f"`limit` is {limit}; it must be 2 or more: an interval needs two texts")
 
 
 class Asked(NamedTuple):

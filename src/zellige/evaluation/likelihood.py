@@ -308,6 +308,14 @@ def bounded(method: Method) -> bool:
     return getattr(method, "bounded", True)
 
 
+def admitted(method: Method, estimator: str, ends: str = "model", steps: int = 0, terms: str = "drawn") -> str:
+    """The estimator that a method is evaluated by; InputError for what it does not admit, whatever the data."""
+    if estimator == "bound" and not bounded(method) and metropolis.enumerable(method) is None:
+        estimator = DIVERGENCE
+    Likelihood(method, estimator, 0.0, ends, steps, terms)
+    return estimator
+
+
 def estimator_of(method: Method, name: str) -> Estimator | None:
     """The estimator of that name; None for the bound."""
     if name == "bound" and bounded(method):

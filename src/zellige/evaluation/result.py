@@ -20,7 +20,7 @@ papers print, and which is larger: by what the texts differ, and, since exp is c
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -33,8 +33,8 @@ from ..errors import InputError
 from ..files import write_file
 from ..schema import read_json, structure
 from ..show.numbers import pm, quantity
-from ..show.record import as_file, json_record
-from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, over_draws, over_texts
+from ..show.record import Record, as_file, json_record
+from .interval import LEVEL, OVER_DRAWS, OVER_TEXTS, Proportion, over_draws, over_texts
 from .two_sides import SKEWED, skewness
 
 
@@ -59,6 +59,7 @@ class _Numbers(TypedDict, total=False):
     units: float
     about: dict[str, Any]
     perplexity: dict[str, Any]
+    tasks: dict[str, dict[str, Any]]
     over_draws: dict[str, Any] | None
     document: dict[str, Any] | None
 
@@ -131,7 +132,7 @@ DRAWS = 4  # of each text, where nobody says how many
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Record):
     """A number with its two intervals, in bits per character or nats per token, and what it was made of.
 
     Attributes:
@@ -148,6 +149,7 @@ class Result:
         freedom: its degrees of freedom; None where nothing is drawn.
         per_sequence: the mean of the texts' own perplexities; None where the number is no likelihood.
         undetermined: why there are no intervals, where the draws are too few for any; else "".
+        tasks: what the data's task asks (`tasks`), by name: a share of puzzles that are solved.
         nats, sizes: (N,) float64 of each text, the mean over its draws and its number of units; not in the JSON.
     """
 
@@ -170,6 +172,7 @@ class Result:
     freedom: int | None = None
     per_sequence: PerSequence | None = None
     undetermined: str = ""
+    tasks: dict[str, Proportion] = field(default_factory=dict)
     nats: Tensor | None = field(default=None, repr=False, compare=False)
     sizes: Tensor | None = field(default=None, repr=False, compare=False)
 
@@ -272,6 +275,8 @@ class Result:
             "sequences": self.sequences, "draws": self.draws, "units": self.units, "between": self.between,
             "about": self.about,
         }  # fmt: skip
+        if self.tasks:
+            result["tasks"] = {name: share.to_dict() for name, share in self.tasks.items()}
         if self.document is not None:
             of = self.document
             result["document"] = {
@@ -282,7 +287,7 @@ class Result:
                 "unit": of.unit,
             }
         return json_record(
-            command, self.about.get("arguments") if arguments is None else arguments, result,
+            command, self.arguments if arguments is None else arguments, result, request=self.request,
             interval={"low": self.low, "high": self.high, "level": LEVEL, "method": OVER_TEXTS}
             | ({"why": self.undetermined} if self.undetermined else {}),
             unit=self.unit, kind=self.kind, protocol=self.protocol, seed=self.seed, seconds=self.seconds,
@@ -299,19 +304,20 @@ class Result:
         return cls.from_dict(read_result(path), str(path))
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], source: str = "it") -> "Result":
-        structure(data, WrittenResult, f"'{source}'", instead="give one of evaluate-*.json")
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> "Result":
+        structure(document, WrittenResult, f"'{source}'", instead="give one of evaluate-*.json")
         try:
-            result, interval = data["result"], data["interval"]
-            of, document = result.get("document"), None
+            data, result, interval = document, document["result"], document["interval"]
+            of, whole = result.get("document"), None
             drawn, each = result.get("over_draws"), result["perplexity"].get("per_sequence")
             if of is not None:
-                document = cls(of["value"], *interval_ends(of), of["unit"], data["kind"], units=of["number"])
+                whole = cls(of["value"], *interval_ends(of), of["unit"], data["kind"], units=of["number"])
             return cls(
                 result["value"], *interval_ends(interval), data["unit"], data["kind"], result["terms"],
                 result["sequences"], result["draws"], result["units"], data["seed"], data["protocol"],
-                result.get("about", {}), data["seconds"], document, *interval_ends(drawn or {"low": None, "high": None}),
+                result.get("about", {}), data["seconds"], whole, *interval_ends(drawn or {"low": None, "high": None}),
                 (drawn or {}).get("freedom"), per_sequence_from(each) if each else None, interval.get("why", ""),
+                {name: Proportion(share["right"], share["total"]) for name, share in result.get("tasks", {}).items()},
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError) as missing:
             raise InputError(

@@ -1,4 +1,12 @@
-"""A result as JSON: the same keys from every command, and what it ran on (versions, platform, commit)."""
+"""Records: what a request returned, with the request itself, and as JSON.
+
+    record = zellige.Evaluate(draws=16).run(model)
+    record.save("r.json")
+    zellige.Record.load("r.json").request.run(model)      # the same numbers
+
+The JSON has the same keys from every command, and what it ran on (versions, platform, commit). `FORMAT` is its version; what
+0.2.0 and before wrote has none, and `FORMERLY` says which request each of those files holds.
+"""
 
 import importlib
 import json
@@ -6,15 +14,116 @@ import math
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from .. import __version__
-from ..schema import SEAL, digest
+from ..errors import InputError
+from ..files import write_file
+from ..requests import Request
+from ..schema import SEAL, digest, read_json
 
+FORMAT = 2  # of the JSON of a record; raised when an older Zellige could not read it
+LOADING = (
+    "run",
+    "method",
+    "device",
+    "precision",
+    "compile",
+)  # entries of `arguments` that say how the model was loaded
+FORMERLY = (  # of files without a format: command, an argument that only this request has, the request
+    ("evaluate", "mode", "EvaluateSamples"),
+    ("evaluate", "suite", "EvaluateSuite"),
+    ("evaluate", "pairs", "EvaluatePairs"),
+    ("evaluate", "probe", "EvaluateProbe"),
+    ("evaluate", "bracket", "EvaluateBracket"),
+    ("evaluate", "steps", "EvaluateSteps"),
+    ("evaluate", "", "Evaluate"),
+    ("sample", "", "Sample"),
+    ("infill", "", "Infill"),
+)
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a request returned.
+
+    Attributes:
+        request: what was asked for; None in a file that does not say it.
+        loading: how the command line loaded the model: run, method, device, precision, compile; empty from Python.
+    """
+
+    request: Request[Any] | None = None
+    loading: Mapping[str, Any] | None = None
+
+    def made_by(self, request: Request[Any], loading: Mapping[str, Any] | None = None) -> Self:
+        """The record with the request that made it, and how the model was loaded."""
+        return replace(self, request=request.saved(), loading=loading or self.loading)
+
+    @property
+    def arguments(self) -> dict[str, Any] | None:
+        """What the JSON says of how it was made: the fields of the request, and how the model was loaded."""
+        return None if self.request is None else {**(self.loading or {}), **self.request.to_dict()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], source: str = "it") -> Self:
+        """The record of what `to_dict` gave, without its request."""
+        raise NotImplementedError
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON, with a checksum."""
+        write_file(path, as_file(self.to_dict()))
+
+    @staticmethod
+    def load(path: str | Path) -> Any:
+        """The record in a file, of the class that its request returns.
+
+        Raises:
+            InputError: no file, not JSON, or an entry that does not fit, which is named.
+        """
+        if not Path(path).is_file():
+            raise InputError(f"no file at '{path}'; give one that zellige wrote")
+        return record_of(read_json(path, dict, "give a file that zellige wrote"), str(path))
+
+
+def record_of(document: Mapping[str, Any], source: str = "it") -> Any:
+    """The record of a JSON document, with its request."""
+    kind = request_class(document, source)
+    record = kind.record().from_dict(document, source)
+    arguments = document.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return record
+    loading = {key: arguments[key] for key in LOADING if key in arguments and key not in kind.fields()}
+    request = kind.from_dict({key: value for key, value in arguments.items() if key not in loading}, source)
+    return record.made_by(request, loading)
+
+
+def request_class(document: Mapping[str, Any], source: str = "it") -> type[Request[Any]]:
+    """The class of the request that made a document."""
+    if isinstance(number := document.get("format", 1), int) and number > FORMAT:
+        raise InputError(f"'{source}' was written by a later version of Zellige; install that one")
+    name = request_name(document)
+    kind = getattr(importlib.import_module(__name__.partition(".")[0]), name, None) if name else None
+    if not (isinstance(kind, type) and issubclass(kind, Request)):
+        raise InputError(f"'{source}' is not a record of Zellige; give a JSON file that it wrote")
+    return kind
+
+
+def request_name(document: Mapping[str, Any]) -> str:
+    """The name of the request that made a document, in files of 0.2.0 and before by its arguments; "" where none did."""
+    if "format" in document:
+        return str(document.get("request") or "")
+    command, arguments = document.get("command"), document.get("arguments")
+    known = arguments if isinstance(arguments, Mapping) else {}
+    return next((name for of, key, name in FORMERLY if of == command and (not key or key in known)), "")
 
 
 def versions() -> dict[str, str]:
@@ -79,11 +188,14 @@ def json_record(
     protocol: dict | None = None,
     seed: int | None = None,
     seconds: float | None = None,
+    request: Request[Any] | None = None,
 ) -> dict[str, Any]:
     """A result as every command writes it as JSON: the same keys, in the same order."""
     return {
-        "zellige": __version__, "command": command, "arguments": arguments, "result": result, "interval": interval,
-        "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions(), "seconds": seconds,
+        "zellige": __version__, "format": FORMAT, "command": command,
+        "request": None if request is None else type(request).__name__, "arguments": arguments, "result": result,
+        "interval": interval, "unit": unit, "kind": kind, "protocol": protocol, "seed": seed, "versions": versions(),
+        "seconds": seconds,
     }  # fmt: skip
 
 

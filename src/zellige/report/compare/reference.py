@@ -9,10 +9,10 @@ import torch
 
 from ...core.random import mix
 from ...data import Corpus, Rows
-from ...evaluation.evaluate import evaluate
 from ...evaluation.interval import LEVEL, mean
 from ...evaluation.metrics import entropies
 from ...evaluation.ngram import NGrams
+from ...evaluation.requests import evaluate
 from ...evaluation.result import Result, summarize
 from .record import Reference, Score
 
