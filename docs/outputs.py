@@ -33,7 +33,7 @@ BLOCK = re.compile(
     re.DOTALL,
 )
 FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```\n", re.DOTALL)
-PROGRESS = re.compile(r"^\w+ +\d+/\d+ .*\bleft\b.*\n", re.MULTILINE)
+PROGRESS = re.compile(r"^.*\bleft \d[\d:.]*(?: s)?\n", re.MULTILINE)
 TIMING = re.compile(r"\d[\d.,]*(?= (?:s|min|minutes?|hours?|tokens/s)\b)")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 WIDTH = 100
